@@ -1,0 +1,49 @@
+"""Every bound of the product in one place, with the relations between them asserted.
+
+Units come last in names. Where a bound is shown to a user, its error names the bound.
+"""
+
+from __future__ import annotations
+
+INT64_MAX = 2**63 - 1
+
+# What a record may contain.
+event_bytes_max = 1 << 20
+events_per_request_max = 5_000
+request_bytes_max = 16 << 20
+name_length_max = 253
+label_name_length_max = 63
+labels_per_object_max = 256
+taints_per_node_max = 128
+containers_per_pod_max = 256
+resources_per_object_max = 64
+terms_per_affinity_max = 128
+dead_letter_topic_raw_bytes_max = 64 << 10
+dead_letter_ledger_raw_bytes_max = 4 << 20
+
+# What a quantity may be. A resource value fits int64 even when summed over a full node.
+resource_value_max = 2**50
+cpu_milli_max = 10**9
+pods_per_node_max = 2**13
+
+# What a batch may hold.
+batch_records_max = 2_000
+poll_records_max = 2_000
+
+# What the engine keeps.
+group_cache_bytes_max = 256 << 20
+candidates_explained_max = 5
+reasons_shown_max = 16
+
+# Time.
+lease_seconds = 10
+commit_attempts_max = 10
+retry_backoff_ms_min = 50
+retry_backoff_ms_max = 5_000
+
+assert resource_value_max * pods_per_node_max <= INT64_MAX
+assert cpu_milli_max <= resource_value_max
+assert poll_records_max <= batch_records_max
+assert events_per_request_max * 64 <= request_bytes_max
+assert retry_backoff_ms_min <= retry_backoff_ms_max
+assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max

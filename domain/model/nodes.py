@@ -1,0 +1,42 @@
+"""Nodes as the scheduler sees them: what a machine offers and what it repels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    """A mark by which a node repels pods that do not tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class NodeImage(msgspec.Struct, frozen=True):
+    """A container image present on a node, under all of its names."""
+
+    names: tuple[str, ...]
+    size_bytes: int = 0
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """All that scheduling reads of a v1 Node.
+
+    ``allocatable`` and ``capacity`` map a resource name to an int64 in its canonical unit: ``cpu`` in
+    thousandths of a core, everything else in its own unit (bytes, pods, devices).
+    """
+
+    name: str
+    uid: str
+    resource_version: int | None
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+    images: tuple[NodeImage, ...] = ()

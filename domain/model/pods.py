@@ -1,0 +1,103 @@
+"""Pods as the scheduler sees them: a template that equal pods share, and what is each pod's own."""
+
+from __future__ import annotations
+
+import msgspec
+
+DEFAULT_PROFILE = "default-scheduler"
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """What lets a pod onto a tainted node; an empty ``key`` with ``Exists`` tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One ``matchExpressions`` or ``matchFields`` entry: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True):
+    """Requirements that must all hold; a term without any requirement matches no node."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class PreferredTerm(msgspec.Struct, frozen=True):
+    """A term that adds ``weight`` (1..100) to the score of a node that matches it."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+class NodeAffinity(msgspec.Struct, frozen=True):
+    """``required`` terms are alternatives (any must match; None: no demand)."""
+
+    required: tuple[NodeSelectorTerm, ...] | None = None
+    preferred: tuple[PreferredTerm, ...] = ()
+
+
+class HostPort(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A port of the node itself that the pod occupies."""
+
+    host_port: int
+    protocol: str = "TCP"
+    host_ip: str = "0.0.0.0"
+
+
+class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of a pod that matters for placing it: pods with equal templates are one equivalence group.
+
+    ``requests`` holds the effective request per resource in canonical units (cpu in thousandths of a core,
+    the rest in its own unit), zero requests left out, the ``pods`` resource (always 1) left out.
+    ``scoring_cpu_milli`` and ``scoring_memory_bytes`` are the same request with the scheduler's defaults
+    for containers that ask for nothing (100m and 200 MiB; kube-scheduler's non-zero request).
+    """
+
+    requests: dict[str, int] = {}
+    scoring_cpu_milli: int = 0
+    scoring_memory_bytes: int = 0
+    node_selector: dict[str, str] = {}
+    node_affinity: NodeAffinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    node_name: str = ""
+    priority: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+    qos_class: str = "BestEffort"
+    profile: str = DEFAULT_PROFILE
+    images: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+
+
+class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One v1 Pod: identity, what it needs, and what is known of its life.
+
+    ``node_name`` is where the log says that the pod is bound ("" when it is not). ``finished`` is true
+    for phase Succeeded or Failed. ``signature`` is 16 bytes, equal exactly when the templates are.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    template: PodTemplate
+    signature: bytes
+    labels: dict[str, str] = {}
+    node_name: str = ""
+    finished: bool = False
+    start_time: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``: the key of the pod's records in the log."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,54 @@
+"""Profiles: an ordered list of filters and weighted scores, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from domain.model.pods import DEFAULT_PROFILE
+
+
+class PluginUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin inside a profile: its name, weight (scores only) and arguments."""
+
+    name: str
+    weight: float = 1.0
+    args: dict[str, Any] = {}
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides where a pod goes; pods name it in ``spec.schedulerName``."""
+
+    name: str
+    revision: int = 1
+    filters: tuple[PluginUse, ...] = ()
+    scores: tuple[PluginUse, ...] = ()
+
+
+_FILTERS = tuple(
+    PluginUse(name=name)
+    for name in (
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+    )
+)
+
+
+def _fit_score(strategy: str) -> PluginUse:
+    return PluginUse(name="NodeResourcesFit", args={"scoringStrategy": {"type": strategy}})
+
+
+BUILT_IN_PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(name=DEFAULT_PROFILE, filters=_FILTERS, scores=(_fit_score("LeastAllocated"),)),
+        Profile(name="most-allocated", filters=_FILTERS, scores=(_fit_score("MostAllocated"),)),
+        Profile(name="first-fit", filters=_FILTERS, scores=(PluginUse(name="FirstFit"),)),
+    )
+}
+"""The profiles that exist without any configuration, by name."""

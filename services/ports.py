@@ -1,0 +1,409 @@
+"""The ports: what the processes of berth need from a log, a ledger and a clock.
+
+Every port has one behavioural suite in ``tests/contract/`` that each of its adapters passes. Adapters raise
+``Unavailable`` (retriable, effect unknown) when the other side does not answer, and nothing else for it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from domain.model.decisions import Cycle, Decision
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodTemplate
+
+# --------------------------------------------------------------------------------------------- the log
+
+NODES_TOPIC = "berth.nodes"
+PODS_TOPIC = "berth.pods"
+USAGE_TOPIC = "berth.usage"
+CONFIG_TOPIC = "berth.config"
+DECISIONS_TOPIC = "berth.decisions"
+DEAD_LETTER_TOPIC = "berth.deadletter"
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create: compacted ones keep the latest record per key, the others everything."""
+
+    name: str
+    partitions: int
+    compacted: bool
+
+
+def topic_specs(shards: int) -> tuple[TopicSpec, ...]:
+    """Return the topics of a deployment with ``shards`` shards."""
+    return (
+        TopicSpec(NODES_TOPIC, shards, True),
+        TopicSpec(PODS_TOPIC, shards, True),
+        TopicSpec(USAGE_TOPIC, 1, False),
+        TopicSpec(CONFIG_TOPIC, 1, True),
+        TopicSpec(DECISIONS_TOPIC, shards, False),
+        TopicSpec(DEAD_LETTER_TOPIC, 1, False),
+    )
+
+
+class TopicPartition(NamedTuple):
+    """One ordered sequence of records."""
+
+    topic: str
+    partition: int
+
+
+class Record(NamedTuple):
+    """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is the producer's or the log's."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+class Entry(NamedTuple):
+    """A record to append; its partition follows from the key as Kafka's default partitioner has it."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+class LogReader(Protocol):
+    """Reads assigned partitions in offset order. One reader, one task."""
+
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read exactly these partitions from exactly these offsets on; replaces what was assigned.
+
+        A position below the first retained offset is an error at the next ``poll`` (``LogTruncated``),
+        never a silent jump.
+        """
+
+    async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+        """Return up to ``records_max`` next records, in offset order per partition.
+
+        Returns as soon as there is any record, and an empty sequence after ``timeout_seconds``.
+        """
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Return nothing from these partitions at ``poll`` until they are resumed."""
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Undo ``pause``."""
+
+    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return for each assigned partition the offset after the last record appended before the call."""
+
+    async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the first retained offset of each partition."""
+
+    async def aclose(self) -> None:
+        """Release what the reader holds."""
+
+
+class LogWriter(Protocol):
+    """Appends records durably."""
+
+    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
+        """Append in order; return when all are durable. With ``partition``, all go there.
+
+        After an error, any prefix per partition may have been appended.
+        """
+
+    async def aclose(self) -> None:
+        """Flush and release what the writer holds."""
+
+
+class Log(Protocol):
+    """The event log: opens readers and writers, creates topics."""
+
+    async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """Create the topics that do not exist; raise ``TopicMismatch`` where partitions differ."""
+
+    async def partitions(self, topic: str) -> int:
+        """Return the number of partitions, 0 when the topic does not exist."""
+
+    async def reader(self) -> LogReader:
+        """Open a reader with nothing assigned."""
+
+    async def writer(self) -> LogWriter:
+        """Open a writer."""
+
+    async def last_record(self, at: TopicPartition) -> Record | None:
+        """Return the last record of a partition, or None when it is empty."""
+
+    async def aclose(self) -> None:
+        """Release what the log holds."""
+
+
+# ------------------------------------------------------------------------------------------- the ledger
+
+
+class Lease(NamedTuple):
+    """Ownership of a shard; whatever carries a lower epoch than the shard's is refused."""
+
+    shard: int
+    epoch: int
+
+
+class OffsetAdvance(NamedTuple):
+    """``next_offset`` of a shard's partition moves from ``lo`` to ``hi``, if it is ``lo`` now."""
+
+    shard: int
+    topic: str
+    partition: int
+    epoch: int
+    lo: int
+    hi: int
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node in the ledger. ``id`` is its order of arrival, kept for ever; ``spec`` None: it is deleted."""
+
+    id: int
+    name: str
+    version: int
+    spec: NodeSpec | None
+    requested: dict[str, int]
+
+
+class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a node: compare ``version_expected`` (0: the row is new), set, and count up by one.
+
+    ``spec`` is None when only ``requested`` changes; ``deleted`` marks the node as gone (its spec stays in
+    the history and its row keeps the version chain). ``requested`` is the absolute new sum per resource,
+    ``pods`` included.
+    """
+
+    id: int
+    name: str
+    version_expected: int
+    requested: dict[str, int]
+    spec: NodeSpec | None = None
+    deleted: bool = False
+
+
+class PlacementOpened(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it)."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    signature: bytes
+    labels: dict[str, str]
+    node: str
+    adopted: bool
+    shard: int
+    seq: int
+    at_ms: int
+
+
+class PlacementClosed(NamedTuple):
+    """The open placement of a pod ends."""
+
+    pod_uid: str
+    at_ms: int
+
+
+class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    signature: bytes
+    labels: dict[str, str]
+    shard: int
+    arrival: int
+    since_ms: int
+
+
+class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the pending pods of one signature wait: nodes per reason code at the last attempt."""
+
+    shard: int
+    signature: bytes
+    reasons: dict[str, int]
+    unresolvable: bool
+    cycle_seq: int
+    at_ms: int
+
+
+class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    shard: int
+    at_ms: int
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that could not be accepted, with the reason and the raw bytes."""
+
+    shard: int
+    seq: int
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    raw: bytes
+    code: str
+    path: str
+    message: str
+    at_ms: int
+
+
+class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one batch of events changes, written in one transaction or not at all.
+
+    ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
+    ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
+    ``templates`` are those that the ledger may not have yet. ``pending_removed``
+    holds pod uids and is applied before ``pending_added``; ``placements_closed`` before
+    ``placements_opened``; ``placements_versioned`` sets a newer resource version on open placements.
+    A pending group without pods left disappears by itself.
+    """
+
+    offsets: Sequence[OffsetAdvance]
+    nodes: Sequence[NodeWrite] = ()
+    templates: Mapping[bytes, PodTemplate] = {}
+    placements_closed: Sequence[PlacementClosed] = ()
+    placements_opened: Sequence[PlacementOpened] = ()
+    placements_versioned: Mapping[str, int] = {}
+    decisions: Sequence[tuple[Decision, bytes]] = ()
+    cycles: Sequence[Cycle] = ()
+    pending_removed: Sequence[str] = ()
+    pending_added: Sequence[PendingPod] = ()
+    pending_groups: Sequence[PendingGroup] = ()
+    tombstones: Sequence[PodTombstone] = ()
+    dead_letters: Sequence[DeadLetter] = ()
+    seq_next: Mapping[int, int] = {}
+    dead_seq_next: Mapping[int, int] = {}
+    log_time_ms: int = 0
+
+
+class CommitOutcome(enum.Enum):
+    """What became of a batch."""
+
+    COMMITTED = "committed"
+    FENCED = "fenced"  # an offset row was not as expected: another owner, or this batch is already in
+    MOVED = "moved"  # a node's version was not as expected: nothing was written
+
+
+class Resolution(enum.Enum):
+    """What the offset rows say of a batch whose outcome was unknown."""
+
+    COMMITTED = "committed"
+    NOT_COMMITTED = "not-committed"
+    FENCED = "fenced"
+
+
+class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to start from, read in one snapshot of the ledger."""
+
+    offsets: Mapping[tuple[int, str, int], int]
+    nodes: Sequence[NodeRow]
+    templates: Mapping[bytes, PodTemplate]
+    placements: Sequence[PlacementOpened]
+    pending: Sequence[PendingPod]
+    tombstones: Sequence[PodTombstone]
+    seq_next: Mapping[int, int]
+    dead_seq_next: Mapping[int, int]
+    log_time_ms: int
+
+
+class Ledger(Protocol):
+    """The worker's side of the ledger."""
+
+    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
+        """Take over all shards whose owner is gone, each with the next epoch; all of them or none.
+
+        An owner is gone when its lease ran out, when it released, or when its connection to the ledger is
+        no longer there (so a killed worker is replaced at once). Raising the epoch also sets it on the
+        shard's offset rows, in the same transaction. Returns nothing when any other owner is alive, and
+        also when ``owner`` itself holds a live lease through another connection.
+        """
+
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+        """Prolong the leases; False when any epoch is no longer the shard's."""
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """Give the shards back, if they are still held with these epochs."""
+
+    async def load(self, leases: Sequence[Lease]) -> LedgerState:
+        """Read the state; raise ``Fenced`` when an epoch is no longer the shard's."""
+
+    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
+        """Create the shard's offset rows that do not exist, at the given offsets."""
+
+    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+        """Write the batch in one transaction, in the lock order: offsets, nodes by id, the rest.
+
+        After an exception the outcome is unknown: ask ``resolve``.
+        """
+
+    async def resolve(self, batch: CommitBatch) -> Resolution:
+        """Read the offset rows on a fresh connection, waiting for a transaction still in flight."""
+
+    async def aclose(self) -> None:
+        """Release what the ledger holds."""
+
+
+class Stream(enum.StrEnum):
+    """What the relay publishes, each with its own cursor per shard."""
+
+    DECISIONS = "decisions"
+    DEAD_LETTERS = "dead-letters"
+
+
+class OutboxItem(NamedTuple):
+    """A row to publish."""
+
+    seq: int
+    key: bytes | None
+    value: bytes
+
+
+class Outbox(Protocol):
+    """The relay's side of the ledger."""
+
+    async def shards(self) -> int:
+        """Return the number of shards that ``berth init`` laid down (0: not initialised)."""
+
+    async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
+        """Return the relay epoch of the shard, or 0 while another relay is alive (as ``Ledger.acquire``)."""
+
+    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+        """Prolong; False when the epoch is no longer the shard's."""
+
+    async def release(self, shard: int, epoch: int) -> None:
+        """Give the shard back, if still held with this epoch."""
+
+    async def published(self, shard: int, stream: Stream) -> int:
+        """Return the cursor: the last seq known as published, 0 at first."""
+
+    async def unpublished(self, shard: int, stream: Stream, after_seq: int, rows_max: int) -> Sequence[OutboxItem]:
+        """Return committed rows with ``seq > after_seq``, in order, without a hole."""
+
+    async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
+        """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Return when something may have been committed, or after the time."""
+
+    async def aclose(self) -> None:
+        """Release what the outbox holds."""
+
+
+class Clock(Protocol):
+    """Wall time; waiting goes through the event loop, which a simulation owns."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the Unix epoch."""
