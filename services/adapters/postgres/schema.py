@@ -1,0 +1,254 @@
+"""The ledger's tables as SQLAlchemy metadata: what the migrations build and what queries are written in.
+
+A test compares this with the database that the migrations make. Resource vectors are ``bigint[]`` indexed by
+``resources.id`` (a position beyond an array's end is 0), in canonical units: cpu in thousandths of a core,
+everything else in its own unit. Times without ``_ms`` are the database's; ``_ms`` are log time.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+metadata = sa.MetaData()
+
+resources = sa.Table(
+    "resources",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False, comment="position in vectors, from 1"),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    comment="names of the resource dimensions",
+)
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False, comment="order of arrival"),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("version", sa.BigInteger, nullable=False, comment="commit counter; what the CAS compares"),
+    sa.Column("spec_version", sa.BigInteger, nullable=False, comment="version that last changed the spec"),
+    sa.Column("deleted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("allocatable", ARRAY(sa.BigInteger), nullable=False),
+    sa.Column("requested", ARRAY(sa.BigInteger), nullable=False),
+    postgresql_with={"fillfactor": "60"},
+    comment="one row per node, for ever; no index on a column that changes",
+)
+
+node_specs = sa.Table(
+    "node_specs",
+    metadata,
+    sa.Column("node_id", sa.BigInteger, primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True, comment="nodes.version that this spec came with"),
+    sa.Column("spec", JSONB, comment="NodeSpec; null: the node was deleted"),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    comment="history of node specs",
+)
+
+templates = sa.Table(
+    "templates",
+    metadata,
+    sa.Column("signature", sa.LargeBinary, primary_key=True),
+    sa.Column("spec", JSONB, nullable=False, comment="PodTemplate"),
+    comment="one row per equivalence group",
+)
+
+placements = sa.Table(
+    "placements",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False, comment="decision that opened it"),
+    sa.Column("pod_uid", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("resource_version", sa.BigInteger),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("labels", sa.Text, comment="JSON object; null: none"),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("adopted", sa.Boolean, nullable=False),
+    sa.Column("bound_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("released_at_ms", sa.BigInteger),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("released_recorded_at", sa.DateTime(timezone=True)),
+    sa.PrimaryKeyConstraint("shard", "seq"),
+    sa.Index("placements_open", "pod_uid", unique=True, postgresql_where=sa.text("released_at_ms IS NULL")),
+    comment="which pod counted on which node over which time; at most one open row per pod",
+)
+
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("pod_uid", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("node", sa.Text),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("cycle_seq", sa.BigInteger, nullable=False, comment="cycles.seq that explains it; 0: none"),
+    sa.Column("decided_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("payload", sa.LargeBinary, nullable=False, comment="the record of berth.decisions, as published"),
+    sa.PrimaryKeyConstraint("shard", "seq"),
+    sa.Index("decisions_pod", "namespace", "name"),
+    comment="append-only: every decision, in commit order per shard",
+)
+
+cycles = sa.Table(
+    "cycles",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False, comment="seq of the attempt's first decision"),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("doc", sa.JSON, nullable=False, comment="the rest of Cycle"),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("shard", "seq"),
+    comment="one row per scheduling attempt of a group: filter counts, candidates, seed, generation",
+)
+
+pending = sa.Table(
+    "pending",
+    metadata,
+    sa.Column("pod_uid", sa.Text, primary_key=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("resource_version", sa.BigInteger),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("labels", sa.Text),
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("arrival", sa.BigInteger, nullable=False),
+    sa.Column("since_ms", sa.BigInteger, nullable=False),
+    sa.Index("pending_pod", "namespace", "name"),
+    comment="pods accepted and not placed",
+)
+
+pending_groups = sa.Table(
+    "pending_groups",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("reasons", JSONB, nullable=False, comment="nodes per reason code at the last attempt"),
+    sa.Column("unresolvable", sa.Boolean, nullable=False),
+    sa.Column("cycle_seq", sa.BigInteger, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("shard", "signature"),
+    comment="why the pending pods of a signature wait",
+)
+
+pod_tombstones = sa.Table(
+    "pod_tombstones",
+    metadata,
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("resource_version", sa.BigInteger, nullable=False),
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("namespace", "name"),
+    comment="last version of pods that are gone, against late duplicates",
+)
+
+shards = sa.Table(
+    "shards",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", sa.DateTime(timezone=True)),
+    sa.Column("owner_pid", sa.Integer, comment="backend of the owner's lease connection"),
+    sa.Column("owner_started", sa.DateTime(timezone=True), comment="start of that backend"),
+    sa.Column("seq_next", sa.BigInteger, nullable=False, server_default="1"),
+    sa.Column("dead_seq_next", sa.BigInteger, nullable=False, server_default="1"),
+    sa.Column("log_time_ms", sa.BigInteger, nullable=False, server_default="0"),
+    comment="ownership and counters, one row per shard",
+)
+
+shard_offsets = sa.Table(
+    "shard_offsets",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("next_offset", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("shard", "topic", "partition"),
+    comment="how far each shard has come: the fence and the exactly-once of the whole product",
+)
+
+dead_letters = sa.Table(
+    "dead_letters",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("log_offset", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("raw", sa.LargeBinary, nullable=False),
+    sa.Column("code", sa.Text, nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("shard", "seq"),
+    comment="records that could not be accepted",
+)
+
+relay_cursor = sa.Table(
+    "relay_cursor",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", sa.DateTime(timezone=True)),
+    sa.Column("owner_pid", sa.Integer),
+    sa.Column("owner_started", sa.DateTime(timezone=True)),
+    sa.Column("decisions_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("dead_letters_seq", sa.BigInteger, nullable=False, server_default="0"),
+    comment="what the relay has published",
+)
+
+ingested_events = sa.Table(
+    "ingested_events",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    comment="ids of events accepted by the API, so that a repeated request appends nothing",
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("key_hash", sa.LargeBinary, primary_key=True, comment="SHA-256 of the key"),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False, comment="producer, auditor or admin"),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("revoked_at", sa.DateTime(timezone=True)),
+    comment="who may use the API",
+)
+
+log_topics = sa.Table(
+    "log_topics",
+    metadata,
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("next_offset", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("compacted", sa.Boolean, nullable=False),
+    sa.PrimaryKeyConstraint("topic", "partition"),
+    comment="embedded log: partitions; the row lock on next_offset makes offsets commit in order",
+)
+
+log_records = sa.Table(
+    "log_records",
+    metadata,
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("log_offset", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("topic", "partition", "log_offset"),
+    comment="embedded log: records",
+)
