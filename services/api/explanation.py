@@ -1,0 +1,137 @@
+"""Decisions and their explanations: what was decided for a pod, from what, and the same in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from services.api.store import DecisionFilter, Row, Store
+from services.api.words import (
+    Json,
+    cursor,
+    instant,
+    page,
+    parse_position,
+    plural,
+    quantities,
+    reasons_in_words,
+    stamp,
+)
+
+
+def decision_view(row: Row) -> Json:
+    payload = orjson.loads(row["payload"])
+    pod = payload.get("pod") or {}
+    return {
+        "id": f"{row['shard']}-{row['seq']}",
+        "shard": row["shard"],
+        "seq": row["seq"],
+        "epoch": row["epoch"],
+        "pod": {
+            "namespace": row["namespace"],
+            "name": row["name"],
+            "uid": row["pod_uid"],
+            "resource_version": pod.get("resource_version"),
+        },
+        "outcome": row["outcome"],
+        "node": row["node"],
+        "decided_at": instant(row["decided_at_ms"]),
+        "recorded_at": stamp(row["recorded_at"]),
+        "profile": payload.get("profile") or "",
+        "reason": payload.get("reason") or "",
+        "score": payload.get("score"),
+        "signature": row["signature"].hex(),
+        "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
+    }
+
+
+async def list_decisions(
+    store: Store, which: DecisionFilter, *, limit: int, at: str | None, newest_first: bool
+) -> Json:
+    """Return a page of decisions in commit order per shard, or the reverse."""
+    after = parse_position(at) if at else None
+    items = [decision_view(row) for row in await store.decisions(which, limit, after, newest_first)]
+    return page(items, limit, cursor(items[-1]["seq"], items[-1]["shard"]) if items else None)
+
+
+def cycle_view(row: Row) -> Json:
+    doc: Json = row["doc"]
+    return {
+        "id": f"{row['shard']}-{row['seq']}",
+        "profile": doc["profile"],
+        "profile_revision": doc["profile_revision"],
+        "seed": doc["seed"],
+        "generation": doc["generation"],
+        "nodes": doc["nodes_count"],
+        "feasible": doc["feasible_count"],
+        "unresolvable": doc["unresolvable_count"],
+        "reasons": doc["reasons"],
+        "candidates": [
+            {"node": each["node"], "score": each["score"], "parts": each["parts"]}
+            for each in doc["candidates"]
+        ],
+        "pods": doc["pods_count"],
+        "bound": doc["bound_count"],
+        "moved": doc.get("moved_count", 0),
+        "conflicts": doc.get("conflict_count", 0),
+        "duration_us": doc.get("duration_us", 0),
+    }
+
+
+async def explain(store: Store, shard: int, seq: int) -> Json | None:
+    """Return a decision with the cycle that explains it and a summary in words."""
+    row = await store.decision(shard, seq)
+    if row is None:
+        return None
+    found = await store.cycle(shard, row["cycle_seq"]) if row["cycle_seq"] else None
+    decision, cycle = decision_view(row), cycle_view(found) if found else None
+    template = await store.template(row["signature"])
+    requests = quantities(template["spec"].get("requests", {})) if template else {}
+    return {
+        "decision": decision,
+        "requests": requests,
+        "cycle": cycle,
+        "summary": summary(decision, requests, cycle),
+    }
+
+
+def summary(decision: Json, requests: Mapping[str, str], cycle: Json | None) -> str:
+    """Say in a few sentences what was decided for a pod and why."""
+    pod, outcome = decision["pod"], decision["outcome"]
+    name = f"{pod['namespace']}/{pod['name']}"
+    asks = ", ".join(f"{amount} {resource}" for resource, amount in requests.items()) or "nothing"
+    node = decision["node"]
+    said = {
+        "bound": f"{name} was placed on {node}; it asks for {asks}.",
+        "adopted": f"{name} was already bound to {node} when its event arrived; berth counts it there.",
+        "unschedulable": f"{name} waits: no node fits now; it asks for {asks}.",
+        "unresolvable": f"{name} waits: no node would fit even if all other pods left; it asks for {asks}.",
+        "released": f"{name} is gone{f' from {node}' if node else ''}; what it held is free.",
+        "nominated": f"{name} waits for its victims to leave {node}.",
+        "evicted": f"{name} was evicted{f' from {node}' if node else ''}.",
+        "migrated": f"{name} moves to {node}.",
+    }
+    sentences = [said.get(outcome, f"{name}: {outcome}.")]
+    if decision["reason"] and outcome not in ("bound", "adopted"):
+        sentences.append(f"Reason: {decision['reason']}.")
+    if cycle is not None:
+        sentences += _cycle_in_words(decision, cycle)
+    return " ".join(sentences)
+
+
+def _cycle_in_words(decision: Json, cycle: Json) -> list[str]:
+    said = [f"{cycle['feasible']:,} of {plural(cycle['nodes'], 'node')} could take a pod of its group."]
+    if cycle["reasons"]:
+        said.append(f"The others could not: {reasons_in_words(cycle['reasons'])}.")
+    chosen = next((each for each in cycle["candidates"] if each["node"] == decision["node"]), None)
+    best = chosen or (cycle["candidates"][0] if cycle["candidates"] else None)
+    if best is not None:
+        parts = ", ".join(f"{name} {value:g}" for name, value in best["parts"].items())
+        who = f"{best['node']} scored" if chosen else f"The group's first choice, {best['node']}, scored"
+        said.append(f"{who} {best['score']:g}{f' ({parts})' if parts else ''}.")
+    if cycle["pods"] > 1:
+        said.append(f"The cycle placed {cycle['bound']:,} of {plural(cycle['pods'], 'equal pod')}.")
+    if cycle["conflicts"]:
+        said.append(f"{plural(cycle['conflicts'], 'conflict')} on the way.")
+    return said

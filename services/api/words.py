@@ -1,0 +1,124 @@
+"""Values of the ledger in the words and units that a person expects: quantities, times, ids, reasons."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from domain.model.errors import FieldError
+
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999
+_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+_SUFFIXES = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
+
+
+Json = dict[str, Any]
+
+
+def quantity(resource: str, value: int) -> str:
+    """Return an amount in canonical units as a Kubernetes quantity: cpu ``500m``, memory ``16Gi``."""
+    if resource == "cpu":
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    if resource.startswith(_BYTES) and value:
+        for suffix, bits in _SUFFIXES:
+            if value % (1 << bits) == 0:
+                return f"{value >> bits}{suffix}"
+    return str(value)
+
+
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Return amounts per resource as quantities, by name."""
+    return {name: quantity(name, amounts[name]) for name in sorted(amounts)}
+
+
+def vector(values: Sequence[int], names: Mapping[int, str]) -> dict[str, int]:
+    """Return a resource vector of the ledger as amounts by name, zeros left out."""
+    return {names[at]: value for at, value in enumerate(values, start=1) if value and at in names}
+
+
+def instant(at_ms: int | None) -> str | None:
+    """Return log time as RFC 3339 in UTC with milliseconds."""
+    if at_ms is None:
+        return None
+    at = datetime.datetime.fromtimestamp(min(max(at_ms, 0), _LAST_MS) // 1000, datetime.UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+def stamp(at: datetime.datetime | None) -> str | None:
+    """Return database time as RFC 3339 in UTC with microseconds."""
+    return None if at is None else at.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_instant(path: str, text: str) -> int:
+    """Return milliseconds since the epoch of an RFC 3339 time."""
+    try:
+        at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise FieldError(path, f"{text!r} is not an RFC 3339 time such as 2026-01-31T08:00:00Z") from None
+    if at.tzinfo is None:
+        raise FieldError(path, f"{text!r} has no offset; end it with Z for UTC")
+    return int(at.timestamp() * 1000)
+
+
+def parse_decision_id(text: str) -> tuple[int, int]:
+    """Return shard and seq of a decision id ``<shard>-<seq>``."""
+    shard, _, seq = text.partition("-")
+    if not (shard.isdecimal() and seq.isdecimal()) or max(len(shard) - 8, len(seq) - 18) > 0:
+        raise FieldError("id", f"{text!r} is not a decision id; <shard>-<seq> is allowed, such as 0-17")
+    return int(shard), int(seq)
+
+
+def parse_signature(text: str) -> bytes:
+    """Return the bytes of a signature written in hex."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) != 16:
+        raise FieldError("signature", f"{text!r} is not a signature; 32 hex digits are allowed")
+    return found
+
+
+def cursor(*parts: object) -> str:
+    """Return an opaque cursor that holds these parts."""
+    return base64.urlsafe_b64encode("\n".join(map(str, parts)).encode()).decode().rstrip("=")
+
+
+def parse_cursor(text: str) -> list[str]:
+    """Return the parts of a cursor."""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\n")
+    except (ValueError, UnicodeDecodeError):
+        raise _bad_cursor(text) from None
+
+
+def parse_position(text: str) -> tuple[int, int]:
+    """Return the (seq, shard) of a cursor."""
+    parts = parse_cursor(text)
+    if len(parts) != 2 or not all(part.isdecimal() and len(part) < 19 for part in parts):
+        raise _bad_cursor(text)
+    return int(parts[0]), int(parts[1])
+
+
+def _bad_cursor(text: str) -> FieldError:
+    return FieldError("cursor", f"{text!r} is not a cursor; take `next` of the answer before, unchanged")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 node`` or ``1,523 nodes``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
+    """Return ``310 insufficient:cpu, 12 taint`` with the most frequent first."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    text = ", ".join(f"{count:,} {code}" for code, count in ordered[:shown_max])
+    more = len(ordered) - shown_max
+    return f"{text} and {plural(more, 'more reason')}" if more > 0 else text
+
+
+def page(items: list[Json], limit: int, next_cursor: str | None) -> Json:
+    """Return a page of a list; ``next`` is null when this was the last."""
+    return {"items": items, "next": next_cursor if len(items) == limit else None}
