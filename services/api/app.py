@@ -1,0 +1,127 @@
+"""The API: one FastAPI application over the ledger and the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+
+from domain.model.errors import BerthError
+from services.api import failures, models
+from services.api.deps import Deps
+from services.api.failures import json_answer
+from services.api.ingest import ingest_routes
+from services.api.routes import decision_routes, object_routes
+from services.metrics import CONTENT_TYPE, render_ledger
+from services.ports import NODES_TOPIC, PODS_TOPIC
+
+VERSION = "0.1.0"
+DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"model": models.Error, "description": "What was wrong and what to do"}
+}
+
+
+def create_app(deps: Deps) -> FastAPI:
+    """Return the application; the caller opens and closes what ``deps`` holds."""
+    app = FastAPI(title="berth", version=VERSION, description=DESCRIPTION, redoc_url=None)
+    failures.install(app)
+
+    def allow(action: str) -> Any:
+        async def check(request: Request) -> None:
+            await deps.gate.check(request, action)
+
+        return Depends(check)
+
+    app.include_router(ingest_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
+    app.include_router(object_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(
+        decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
+    )
+    app.include_router(_open_routes(deps), tags=["health"])
+    app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
+
+    @app.middleware("http")
+    async def observe(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        started = time.perf_counter()
+        answer = await go_on(request)
+        route = request.scope.get("route")
+        path = str(getattr(route, "path", "unknown"))
+        deps.metrics.observe(path, request.method, answer.status_code, started)
+        return answer
+
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the contract, with the body of POST /v1/events, which is read by hand, added."""
+    if app.openapi_schema is None:
+        found = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
+        schemas = found["components"]["schemas"]
+        for model in (models.Event, models.EventList):
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schema.pop("$defs", None)
+            schemas[model.__name__] = schema
+        # Every error has the one shape, so the framework's own is never answered.
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        for operations in found["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+async def _checks(deps: Deps) -> dict[str, str]:
+    checks = {"database": "ok", "log": "ok"}
+    try:
+        await deps.store.ping()
+    except BerthError as error:
+        checks["database"] = str(error)
+    else:
+        checks |= await deps.ready()
+    try:
+        for topic in (NODES_TOPIC, PODS_TOPIC):
+            if not await deps.log.partitions(topic):
+                checks["log"] = f"the topic {topic} does not exist; run `berth init`"
+    except BerthError as error:
+        checks["log"] = str(error)
+    return checks
+
+
+def _open_routes(deps: Deps) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/healthz", response_model=models.Health, summary="Whether the process is alive")
+    async def healthz() -> Response:
+        return json_answer({"status": "ok", "checks": {}})
+
+    @router.get(
+        "/readyz",
+        response_model=models.Health,
+        responses={503: {"model": models.Health, "description": "Not ready"}},
+        summary="Whether the database and the log are reachable and laid down",
+    )
+    async def readyz() -> Response:
+        checks = await _checks(deps)
+        ready = all(state == "ok" for state in checks.values())
+        return json_answer(
+            {"status": "ok" if ready else "not-ready", "checks": checks}, 200 if ready else 503
+        )
+
+    return router
+
+
+def _metrics_route(deps: Deps) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    async def metrics() -> Response:
+        ledger = render_ledger(await deps.store.counts(), await deps.store.shards())
+        return Response(deps.metrics.render() + ledger, media_type=CONTENT_TYPE)
+
+    return router

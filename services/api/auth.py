@@ -1,0 +1,73 @@
+"""API keys: who may use the API, and with which role."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+
+from fastapi import Request
+
+from services.api.failures import ApiError
+from services.api.store import Store
+
+ROLES = ("producer", "auditor", "admin")
+_MAY = {"write": ("producer", "admin"), "read": ("auditor", "admin")}
+_CACHE_SECONDS = 2.0
+
+
+def new_key() -> str:
+    """Return a fresh key; it is shown once and only its hash is kept."""
+    return f"berth_{secrets.token_urlsafe(32)}"
+
+
+def key_hash(key: str) -> bytes:
+    """Return what the ledger keeps of a key."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+class Gate:
+    """Lets requests pass: all of them on loopback without any key, else those with a key of the right role.
+
+    Parameters
+    ----------
+    store : Store
+        Where the keys are.
+    keys_required : bool
+        Whether a key is needed even when none was ever created.
+    open_to_all : bool
+        Whether no key is ever needed: the caller already holds the ledger.
+    """
+
+    def __init__(self, store: Store, *, keys_required: bool, open_to_all: bool = False) -> None:
+        self._store = store
+        self._required = keys_required
+        self._open = open_to_all
+        self._checked_at = float("-inf")
+        self._any_key = False
+
+    async def _needs_key(self) -> bool:
+        if self._open or self._required:
+            return self._required and not self._open
+        if time.monotonic() - self._checked_at > _CACHE_SECONDS:
+            self._any_key = bool(await self._store.keys())
+            self._checked_at = time.monotonic()
+        return self._any_key
+
+    async def check(self, request: Request, action: str) -> None:
+        """Return when the request may do this (``read`` or ``write``); raise ``ApiError`` otherwise."""
+        if not await self._needs_key():
+            return
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise ApiError(
+                "unauthorized",
+                "this API needs a key: send `Authorization: Bearer <key>`; "
+                "`berth api-key create NAME --role auditor` makes one",
+            )
+        role = await self._store.key_role(key_hash(key.strip()))
+        if role is None:
+            raise ApiError("unauthorized", "this key is unknown or was revoked")
+        if role not in _MAY[action]:
+            needed = " or ".join(_MAY[action])
+            raise ApiError("forbidden", f"a key with the role {role} may not {action} here; {needed} may")

@@ -1,0 +1,25 @@
+"""What the API is made of, put together by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from services.api.auth import Gate
+from services.api.store import Store
+from services.metrics import Metrics
+from services.ports import Log, LogWriter
+
+
+class Deps(NamedTuple):
+    """Everything that ``create_app`` needs.
+
+    ``ready`` gives per further part "ok" or what is wrong (migrations, for one).
+    """
+
+    store: Store
+    log: Log
+    writer: LogWriter
+    gate: Gate
+    metrics: Metrics
+    ready: Callable[[], Awaitable[dict[str, str]]]

@@ -1,0 +1,101 @@
+"""The one JSON error shape, and the one place where an error's code becomes an HTTP status."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from domain.model.errors import BerthError, FieldError
+
+_log = logging.getLogger("berth.api")
+
+STATUS = {
+    "invalid-field": 422,
+    "invalid-events": 422,
+    "not-json": 422,
+    "not-found": 404,
+    "method-not-allowed": 405,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "too-large": 413,
+    "unavailable": 503,
+    "not-ready": 503,
+}
+"""HTTP status per error code; anything else is 500."""
+
+
+class ApiError(BerthError):
+    """An error that is answered as it is."""
+
+    def __init__(self, code: str, message: str, details: Sequence[dict[str, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
+def json_answer(value: object, status: int = 200) -> Response:
+    """Return a value as a JSON answer."""
+    return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+def error_answer(
+    code: str, message: str, path: str | None = None, details: Sequence[dict[str, Any]] | None = None
+) -> Response:
+    """Return an error as a JSON answer with the status of its code."""
+    body: dict[str, Any] = {"code": code, "message": message}
+    if path:
+        body["path"] = path
+    if details is not None:
+        body["details"] = details
+    answer = json_answer({"error": body}, STATUS.get(code, 500))
+    if answer.status_code == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    if answer.status_code == 503:
+        answer.headers["Retry-After"] = "1"
+    return answer
+
+
+async def _berth(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BerthError)
+    if isinstance(error, FieldError):
+        return error_answer(error.code, error.message, error.path)
+    if error.code not in STATUS:
+        _log.error("request failed", exc_info=error)
+    return error_answer(error.code, str(error), details=getattr(error, "details", None))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    if error.status_code == 404:
+        return error_answer("not-found", f"{path} is no resource of this API; see /openapi.json")
+    if error.status_code == 405:
+        return error_answer("method-not-allowed", f"{request.method} is not allowed on {path}")
+    return error_answer("internal", str(error.detail))
+
+
+async def _parameters(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    details = [
+        {"path": str(each["loc"][-1]) if each["loc"] else "", "message": str(each["msg"])}
+        for each in error.errors()
+    ]
+    return error_answer("invalid-field", details[0]["message"], details[0]["path"], details)
+
+
+async def _bug(_: Request, error: Exception) -> Response:
+    return error_answer("internal", "the server failed on this request; its log says why")
+
+
+def install(app: FastAPI) -> None:
+    """Make the app answer every error in the one shape."""
+    app.add_exception_handler(BerthError, _berth)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(Exception, _bug)

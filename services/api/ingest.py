@@ -1,0 +1,119 @@
+"""The write side: a batch of events is checked, freed of what came before, and appended to the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from domain.model import limits
+from domain.model.errors import FieldError
+from services.api import models
+from services.api.deps import Deps
+from services.api.failures import ApiError, json_answer
+from services.events import Outgoing, append, prepare
+from services.metrics import Metrics
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body, refusing it as soon as it is too large."""
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limits.request_bytes_max:
+            raise ApiError(
+                "too-large", f"a request may hold {limits.request_bytes_max} bytes (request_bytes_max)"
+            )
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _events(body: bytes) -> list[Any]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ApiError("not-json", f"the body is not JSON: {error}") from None
+    if isinstance(found, dict):
+        found = found.get("events")
+    if not isinstance(found, list):
+        raise FieldError("events", 'a list of events is allowed, bare or as {"events": [...]}')
+    if len(found) > limits.events_per_request_max:
+        raise ApiError(
+            "too-large",
+            f"{len(found)} events; {limits.events_per_request_max} are allowed (events_per_request_max)",
+        )
+    return found
+
+
+def check(events: list[Any]) -> tuple[list[Outgoing], list[dict[str, Any]]]:
+    """Split events into what can be appended and what is wrong with the others."""
+    good, bad = [], []
+    for index, event in enumerate(events):
+        try:
+            good.append(prepare(event))
+        except FieldError as error:
+            bad.append({"index": index, "path": error.path, "message": error.message})
+    return good, bad
+
+
+async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, Any]:
+    """Append events; return the counts.
+
+    An id is recorded only after its event is durable in the log. A request that is repeated because its
+    outcome was unknown may append an event twice; folding an event twice changes nothing.
+    """
+    good, bad = check(events)
+    _count(deps.metrics, "invalid", len(bad))
+    if bad and not partial:
+        many = "1 event is" if len(bad) == 1 else f"{len(bad)} events are"
+        raise ApiError(
+            "invalid-events", f"{many} invalid, so nothing was sent; partial=true sends the rest", bad
+        )
+    seen = await deps.store.known_events([each.id for each in good if each.id])
+    fresh = []
+    for each in good:
+        if each.id and each.id in seen:
+            continue
+        if each.id:
+            seen.add(each.id)
+        fresh.append(each)
+    await append(deps.writer, fresh)
+    if ids := [each.id for each in fresh if each.id]:
+        await deps.store.record_events(ids)
+    _count(deps.metrics, "accepted", len(fresh))
+    _count(deps.metrics, "duplicate", len(good) - len(fresh))
+    return {
+        "accepted": len(fresh),
+        "duplicates": len(good) - len(fresh),
+        "invalid": len(bad),
+        "errors": bad,
+    }
+
+
+def _count(metrics: Metrics, outcome: str, count: int) -> None:
+    if count:
+        metrics.events.labels(outcome).inc(count)
+
+
+def ingest_routes(deps: Deps) -> APIRouter:
+    """Return the route that takes events."""
+    router = APIRouter()
+    schema = {"$ref": "#/components/schemas/EventList"}
+
+    @router.post(
+        "/v1/events",
+        status_code=202,
+        response_model=models.Ingested,
+        summary="Append events to the log",
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}
+        },
+    )
+    async def post_events(
+        request: Request,
+        partial: bool = Query(False, description="Send the valid events even when others are invalid"),
+    ) -> Response:
+        return json_answer(await ingest(deps, _events(await _body(request)), partial=partial), 202)
+
+    return router

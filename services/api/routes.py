@@ -1,0 +1,143 @@
+"""The read side: nodes, pods, decisions with their explanations, what waits, shards and dead letters."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from services.api import explanation, models, views
+from services.api.deps import Deps
+from services.api.failures import ApiError, json_answer
+from services.api.store import DecisionFilter, PodFilter
+from services.api.words import parse_decision_id, parse_instant, parse_signature
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
+FewLimit = Annotated[int, Query(ge=1, le=100, description="Items per page at most")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
+Namespace = Annotated[str | None, Query(description="Only this namespace", max_length=253)]
+NodeName = Annotated[str | None, Query(description="Only this node", max_length=253)]
+ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
+INT64 = 2**63 - 1
+
+
+def _found(answer: views.Json | None, what: str) -> Response:
+    if answer is None:
+        raise ApiError(
+            "not-found", f"{what} is not known here; a name is exact, and events may be on the way"
+        )
+    return json_answer(answer)
+
+
+def _no_nul(*texts: str | None) -> None:
+    """Refuse what Postgres cannot hold in a text."""
+    if any("\0" in text for text in texts if text):
+        raise ApiError("not-found", "no name holds a NUL byte")
+
+
+def object_routes(deps: Deps) -> APIRouter:
+    """Return the routes of nodes and pods."""
+    router = APIRouter()
+
+    @router.get("/v1/nodes", response_model=models.NodePage, summary="List nodes")
+    async def nodes(
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        name: Annotated[str | None, Query(description="Only names that contain this", max_length=253)] = None,
+    ) -> Response:
+        _no_nul(name)
+        return json_answer(await views.list_nodes(deps.store, limit=limit, at=cursor, name=name))
+
+    @router.get("/v1/nodes/{name}", response_model=models.NodeDetail, summary="Show a node and its pods")
+    async def node(name: Annotated[str, Path(description="Name of the node")]) -> Response:
+        _no_nul(name)
+        return _found(await views.show_node(deps.store, name), f"node {name}")
+
+    @router.get("/v1/pods", response_model=models.PodPage, summary="List live pods")
+    async def pods(
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        namespace: Namespace = None,
+        node: NodeName = None,
+        phase: Annotated[
+            str | None, Query(description="Only bound or only pending pods", pattern="^(bound|pending)$")
+        ] = None,
+    ) -> Response:
+        _no_nul(namespace, node)
+        which = PodFilter(namespace=namespace, node=node, phase=phase)
+        return json_answer(await views.list_pods(deps.store, which, limit=limit, at=cursor))
+
+    @router.get(
+        "/v1/pods/{namespace}/{name}", response_model=models.PodDetail, summary="Show a pod and its history"
+    )
+    async def pod(
+        namespace: Annotated[str, Path(description="Namespace of the pod")],
+        name: Annotated[str, Path(description="Name of the pod")],
+    ) -> Response:
+        _no_nul(namespace, name)
+        return _found(await views.show_pod(deps.store, namespace, name), f"pod {namespace}/{name}")
+
+    return router
+
+
+def decision_routes(deps: Deps) -> APIRouter:
+    """Return the routes of decisions, pending pods, shards and dead letters."""
+    router = APIRouter()
+
+    @router.get("/v1/decisions", response_model=models.DecisionPage, summary="List decisions")
+    async def decisions(
+        request: Request,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        pod: Annotated[str | None, Query(description="Only this pod: namespace/name, or a name")] = None,
+        namespace: Namespace = None,
+        node: NodeName = None,
+        outcome: Annotated[str | None, Query(description="Only this outcome", max_length=40)] = None,
+        shard: ShardNumber = None,
+        signature: Annotated[str | None, Query(description="Only this equivalence group, hex")] = None,
+        since: Annotated[str | None, Query(description="Decided at or after (RFC 3339, log time)")] = None,
+        until: Annotated[str | None, Query(description="Decided before (RFC 3339, log time)")] = None,
+        order: Annotated[
+            str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")
+        ] = "oldest",
+    ) -> Response:
+        _no_nul(pod, namespace, node, outcome)
+        name = pod
+        if pod is not None and "/" in pod:
+            namespace, _, name = pod.partition("/")
+        which = DecisionFilter(
+            namespace=namespace,
+            name=name,
+            node=node,
+            outcome=outcome,
+            shard=shard,
+            signature=parse_signature(signature) if signature else None,
+            since_ms=parse_instant("since", since) if since else None,
+            until_ms=parse_instant("until", until) if until else None,
+        )
+        return json_answer(
+            await explanation.list_decisions(
+                deps.store, which, limit=limit, at=cursor, newest_first=order == "newest"
+            )
+        )
+
+    @router.get(
+        "/v1/decisions/{id}/explanation", response_model=models.Explanation, summary="Explain a decision"
+    )
+    async def explain(id: Annotated[str, Path(description="<shard>-<seq>")]) -> Response:
+        shard, seq = parse_decision_id(id)
+        return _found(await explanation.explain(deps.store, shard, seq), f"decision {id}")
+
+    @router.get("/v1/pending", response_model=models.PendingPage, summary="List what waits, and why")
+    async def pending(shard: ShardNumber = None) -> Response:
+        return json_answer(await views.list_pending(deps.store, shard))
+
+    @router.get("/v1/shards", response_model=models.ShardPage, summary="List shards")
+    async def shards() -> Response:
+        return json_answer(await views.list_shards(deps.store))
+
+    @router.get("/v1/deadletters", response_model=models.DeadLetterPage, summary="List dead letters")
+    async def deadletters(limit: FewLimit = 20, cursor: Cursor = None) -> Response:
+        return json_answer(await views.list_deadletters(deps.store, limit=limit, at=cursor))
+
+    return router

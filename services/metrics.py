@@ -1,0 +1,75 @@
+"""Prometheus metrics: what this process did, and what the ledger says of the whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """The metrics of one process, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.requests = Counter(
+            "berth_api_requests", "Requests answered", ["route", "method", "status"], registry=self.registry
+        )
+        self.request_seconds = Histogram(
+            "berth_api_request_seconds", "Duration of requests", ["route"], registry=self.registry
+        )
+        self.events = Counter(
+            "berth_api_events", "Events received by outcome", ["outcome"], registry=self.registry
+        )
+
+    def observe(self, route: str, method: str, status: int, started: float) -> None:
+        """Count a request that began at ``started`` (``time.perf_counter``)."""
+        self.requests.labels(route, method, str(status)).inc()
+        self.request_seconds.labels(route).observe(time.perf_counter() - started)
+
+    def render(self) -> bytes:
+        """Return all metrics of the process in Prometheus' text format."""
+        return bytes(generate_latest(self.registry))
+
+    def serve(self, host: str, port: int) -> Any:
+        """Serve the process' metrics over HTTP from a thread; return what ``shutdown`` ends."""
+        from prometheus_client import start_http_server
+
+        server, _ = start_http_server(port, host, self.registry)
+        return server
+
+
+def render_ledger(counts: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return what the ledger says: sizes, and per shard how far the worker and the relay have come."""
+    registry = CollectorRegistry()
+
+    def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
+        return Gauge(f"berth_{name}", help_text, labels, registry=registry)
+
+    gauge("nodes", "Nodes that are not deleted").set(counts["nodes"])
+    gauge("pending_pods", "Pods that wait for a node").set(counts["pending_pods"])
+    decisions = gauge("decisions_committed", "Decisions committed per shard", ["shard"])
+    unpublished = gauge("decisions_unpublished", "Decisions that the relay has not published", ["shard"])
+    dead = gauge("dead_letters", "Records that could not be accepted, per shard", ["shard"])
+    owned = gauge("shard_owned", "Whether a worker holds the shard", ["shard"])
+    epoch = gauge("shard_epoch", "Ownership counter of the shard", ["shard"])
+    log_time = gauge("shard_log_time_seconds", "Time of the last folded event", ["shard"])
+    for row in shards:
+        label = str(row["shard"])
+        decisions.labels(label).set(row["seq_next"] - 1)
+        unpublished.labels(label).set(row["seq_next"] - 1 - (row["decisions_seq"] or 0))
+        dead.labels(label).set(row["dead_seq_next"] - 1)
+        owned.labels(label).set(row["owner"] is not None)
+        epoch.labels(label).set(row["epoch"])
+        log_time.labels(label).set(row["log_time_ms"] / 1000)
+    return bytes(generate_latest(registry))
