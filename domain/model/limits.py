@@ -18,13 +18,14 @@ taints_per_node_max = 128
 containers_per_pod_max = 256
 resources_per_object_max = 64
 terms_per_affinity_max = 128
+requested_resources_max = 10  # different resources that one pod asks for
 dead_letter_topic_raw_bytes_max = 64 << 10
 dead_letter_ledger_raw_bytes_max = 4 << 20
 
 # What a quantity may be. A resource value fits int64 even when summed over a full node.
 resource_value_max = 2**50
 cpu_milli_max = 10**9
-pods_per_node_max = 2**13
+pods_per_node_max = 2**12
 
 # What a batch may hold.
 batch_records_max = 2_000
@@ -33,7 +34,9 @@ poll_records_max = 2_000
 # What the engine keeps.
 group_cache_bytes_max = 256 << 20
 candidates_explained_max = 5
-reasons_shown_max = 16
+reasons_per_cycle_max = 32
+tombstones_max = 200_000
+woken_pods_per_batch_max = 2_000
 
 # Time.
 lease_seconds = 10

@@ -1,0 +1,220 @@
+"""The cache of equivalence groups: what the placing kernel knows of each group, one slot per group."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from domain.kernels import placing as kernel
+from domain.model.limits import group_cache_bytes_max
+from domain.model.pods import PodTemplate
+from domain.plugins.base import Reason
+from domain.plugins.registry import ProfilePlan
+from domain.state.cluster import ClusterState
+from domain.state.snapshot import Snapshot
+
+_SLOTS_MIN = 16
+_ROW_FIELDS = {
+    "static_code": np.int16,
+    "blocked": np.int16,
+    "static_score": np.float64,
+    "code": np.int16,
+    "score": np.float64,
+}
+_SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
+    "histogram": ((kernel.CODES,), np.int32),
+    "synced": ((), np.int64),
+    "rows_known": ((), np.int64),
+    "salt": ((), np.uint64),
+    "static_position": ((64,), np.int32),
+    "blocked_position": ((), np.int32),
+    "fit_position": ((), np.int32),
+    "demand_count": ((), np.int32),
+    "demand_column": ((kernel.DEMANDS_MAX,), np.int32),
+    "demand_value": ((kernel.DEMANDS_MAX,), np.int64),
+    "add_count": ((), np.int32),
+    "add_column": ((kernel.ADDS_MAX,), np.int32),
+    "add_value": ((kernel.ADDS_MAX,), np.int64),
+    "term_count": ((), np.int32),
+    "term_kind": ((kernel.TERMS_MAX,), np.int32),
+    "term_weight": ((kernel.TERMS_MAX,), np.float64),
+    "term_first": ((kernel.TERMS_MAX + 1,), np.int32),
+    "part_column": ((kernel.PARTS_MAX,), np.int32),
+    "part_weight": ((kernel.PARTS_MAX,), np.float64),
+    "part_value": ((kernel.PARTS_MAX,), np.int64),
+}
+
+
+class Program:
+    """What a slot was compiled from, and the words for its codes."""
+
+    __slots__ = ("demand_names", "plan", "slot", "static_generation", "static_reasons", "template")
+
+    def __init__(self, slot: int, template: PodTemplate, plan: ProfilePlan) -> None:
+        self.slot = slot
+        self.template = template
+        self.plan = plan
+        self.static_generation = -1
+        self.static_reasons: list[Reason] = []
+        self.demand_names: list[str] = []
+
+    def reason(self, code: int) -> Reason:
+        """Put a kernel code into words."""
+        if code == kernel.BLOCKED:
+            assert self.plan.occupancy is not None
+            return self.plan.occupancy[1].reason
+        if code < kernel.BLOCKED:
+            return self.static_reasons[code - 1]
+        assert self.plan.fit is not None
+        bits = code - kernel.FIT
+        short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
+        return self.plan.fit[1].reason(short, unresolvable=bool(bits & kernel.UNRESOLVABLE))
+
+
+class GroupSlots:
+    """Compiles groups into slots and keeps them while there is room, least recently used out first."""
+
+    def __init__(
+        self, state: ClusterState, snapshot: Snapshot, *, bytes_max: int = group_cache_bytes_max
+    ) -> None:
+        self._state = state
+        self._snapshot = snapshot
+        self._bytes_max = bytes_max
+        self._programs: dict[bytes, Program] = {}  # in order of use, oldest first
+        self._free: list[int] = []
+        self._rebuilt = snapshot.rebuilt
+        self._allocate(_SLOTS_MIN)
+
+    def _allocate(self, slots: int) -> None:
+        width = self._snapshot.rows_width
+        shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in _ROW_FIELDS.items()}
+        shapes["tree"] = ((2 * width,), np.int32)
+        shapes |= _SLOT_FIELDS
+        arrays: dict[str, np.ndarray] = {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()}
+        old = getattr(self, "groups", None)
+        kept = 0
+        if old is not None and old.tree.shape[1] == 2 * width:
+            kept = len(old.synced)
+            for name, array in arrays.items():
+                array[:kept] = getattr(old, name)
+        else:
+            self._programs.clear()
+            self._free.clear()
+        self.groups = kernel.Groups(**arrays)
+        self._free.extend(range(slots - 1, kept - 1, -1))
+
+    @property
+    def slots_max(self) -> int:
+        """How many groups fit the memory bound at the present number of nodes."""
+        per_slot = self._snapshot.rows_width * 30 + kernel.CODES * 4 + 2_048
+        return max(_SLOTS_MIN, self._bytes_max // per_slot)
+
+    def void(self) -> None:
+        """Mark every slot as stale: the change log was started anew."""
+        self.groups.synced[:] = -1
+        if self._rebuilt != self._snapshot.rebuilt:
+            self._rebuilt = self._snapshot.rebuilt
+            if self.groups.tree.shape[1] != 2 * self._snapshot.rows_width:
+                self._allocate(_SLOTS_MIN)
+
+    def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
+        """Return the group's slot, compiled and with its static part up to date.
+
+        At most ``slots_max`` distinct groups may be asked for between two uses of the slots.
+        """
+        program = self._programs.pop(signature, None)
+        if program is not None and program.plan is not plan:
+            self._free.append(program.slot)
+            program = None
+        if program is None:
+            program = self._compile(self._take_slot(), signature, template, plan)
+        self._programs[signature] = program
+        self._refresh(program)
+        return program
+
+    def _take_slot(self) -> int:
+        if not self._free:
+            slots = len(self.groups.synced)
+            if slots < self.slots_max:
+                self._allocate(min(slots * 2, self.slots_max))
+            else:
+                oldest = next(iter(self._programs))
+                self._free.append(self._programs.pop(oldest).slot)
+        return self._free.pop()
+
+    def _compile(self, slot: int, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
+        program = Program(slot, template, plan)
+        groups, resources = self.groups, self._state.resources
+        groups.synced[slot] = -1
+        groups.blocked[slot, :] = 0
+        digest = hashlib.blake2b(signature, digest_size=8).digest()
+        groups.salt[slot] = int.from_bytes(digest, "big")
+        adds = resources.vector(template)
+        groups.add_count[slot] = len(adds.columns)
+        groups.add_column[slot, : len(adds.columns)] = adds.columns
+        groups.add_value[slot, : len(adds.columns)] = adds.values
+        groups.blocked_position[slot] = kernel.NEVER if plan.occupancy is None else plan.occupancy[0]
+        demands = []
+        groups.fit_position[slot] = kernel.NEVER
+        if plan.fit is not None:
+            groups.fit_position[slot] = plan.fit[0]
+            demands = plan.fit[1].demands(template, resources)
+        groups.demand_count[slot] = len(demands)
+        for d, demand in enumerate(demands):
+            groups.demand_column[slot, d] = demand.column
+            groups.demand_value[slot, d] = demand.value
+        program.demand_names = [resources.name(d.column) for d in demands]
+        self._compile_terms(program)
+        return program
+
+    def _compile_terms(self, program: Program) -> None:
+        groups, slot, first = self.groups, program.slot, 0
+        groups.term_count[slot] = len(program.plan.resource_scores)
+        for t, (weight, score) in enumerate(program.plan.resource_scores):
+            term = score.term(program.template, self._state.resources)
+            groups.term_kind[slot, t] = term.kind
+            groups.term_weight[slot, t] = weight
+            for part in term.parts:
+                groups.part_column[slot, first] = part.column
+                groups.part_weight[slot, first] = part.weight
+                groups.part_value[slot, first] = part.value
+                first += 1
+            groups.term_first[slot, t + 1] = first
+
+    def _refresh(self, program: Program) -> None:
+        """Ask the static plugins again for rows whose spec changed, and look again at held ports."""
+        table = self._state.table
+        if program.static_generation < table.last_spec_generation:
+            newer = table.spec_generation[: table.count] > program.static_generation
+            rows = np.flatnonzero(newer)
+            if len(rows):
+                self._evaluate_static(program, rows)
+            program.static_generation = table.last_spec_generation
+        occupancy = program.plan.occupancy
+        if occupancy is not None and occupancy[1].concerns(program.template):
+            blocked = self.groups.blocked[program.slot]
+            blocked[:] = 0
+            for node, held in self._state.ports_held.items():
+                row = table.rows.get(node)
+                if row is not None and occupancy[1].blocked(program.template, held):
+                    blocked[row] = 1
+
+    def _evaluate_static(self, program: Program, rows: np.ndarray) -> None:
+        groups, slot, table = self.groups, program.slot, self._state.table
+        codes = np.zeros(len(rows), dtype=np.int16)
+        program.static_reasons = []
+        for position, plugin in program.plan.static_filters:
+            refused = plugin.refuse(program.template, table, rows)
+            base = len(program.static_reasons)
+            for i in range(len(plugin.reasons)):
+                groups.static_position[slot, base + i + 1] = position
+            program.static_reasons.extend(plugin.reasons)
+            if refused is not None:
+                first_to_refuse = (codes == 0) & (refused != 0)
+                codes[first_to_refuse] = base + refused[first_to_refuse]
+        assert len(program.static_reasons) <= kernel.STATIC_MAX
+        groups.static_code[slot, rows] = codes
+        groups.static_score[slot, rows] = 0.0
+        for weight, score in program.plan.static_scores:
+            groups.static_score[slot, rows] += weight * score.rate(program.template, table, rows)

@@ -1,0 +1,381 @@
+"""The placing kernel: pods one after another, each onto the best node of the whole cluster.
+
+Every equivalence group has a slot: per row a failure code, a score, and a tournament tree over the scores.
+Placing a pod changes one row; a group learns of the rows that changed since it was last used from a shared
+change log, and re-scores those alone. So each pod costs O(rows changed since the group's last pod x log N),
+and the answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that full re-score).
+
+Failure codes per (group, row)::
+
+    0                   feasible
+    1 .. 61             a static filter's reason, in the order of the group's reason table
+    BLOCKED             occupied by another pod (host ports)
+    FIT + bits          resources: bit d is set when demand d does not fit what is free
+    FIT + UNRESOLVABLE + bits    as above, and some demand exceeds even an empty node
+    GONE                there is no such row
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+DEMANDS_MAX = 11
+ADDS_MAX = 13
+TERMS_MAX = 8
+PARTS_MAX = 32
+STATIC_MAX = 61
+BLOCKED = 62
+GONE = 63
+FIT = 64
+UNRESOLVABLE = 1 << DEMANDS_MAX
+CODES = FIT + 2 * UNRESOLVABLE
+
+LEAST_ALLOCATED = 0
+MOST_ALLOCATED = 1
+
+NEVER = 1 << 30
+"""Position of a filter that the profile does not have."""
+
+TOP = 5
+REASONS = 32
+
+jit = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
+class Columns(NamedTuple):
+    """The snapshot's columns: int64[R, N] twice, uint64[N], and int64[1] with the number of rows."""
+
+    allocatable: np.ndarray
+    requested: np.ndarray
+    tie: np.ndarray
+    rows_count: np.ndarray
+
+
+class Groups(NamedTuple):
+    """Slots of equivalence groups; the first axis is always the slot.
+
+    Per row: ``static_code`` int16, ``blocked`` int16, ``static_score`` float64, ``code`` int16,
+    ``score`` float64, ``tree`` int32[2P] (node 1 is the root, leaf of a row is P + row; holds rows).
+    ``histogram`` int32[G, CODES] counts rows per code. ``synced`` int64[G]: position in the change log up to
+    which the slot is right, -1 if all of it must be made anew; ``rows_known`` int64[G].
+    """
+
+    static_code: np.ndarray
+    blocked: np.ndarray
+    static_score: np.ndarray
+    code: np.ndarray
+    score: np.ndarray
+    tree: np.ndarray
+    histogram: np.ndarray
+    synced: np.ndarray
+    rows_known: np.ndarray
+    salt: np.ndarray  # uint64[G]
+    static_position: np.ndarray  # int32[G, 64]: position of each static reason's filter in the profile
+    blocked_position: np.ndarray  # int32[G]
+    fit_position: np.ndarray  # int32[G]
+    demand_count: np.ndarray  # int32[G]
+    demand_column: np.ndarray  # int32[G, DEMANDS_MAX]
+    demand_value: np.ndarray  # int64[G, DEMANDS_MAX]
+    add_count: np.ndarray  # int32[G]
+    add_column: np.ndarray  # int32[G, ADDS_MAX]
+    add_value: np.ndarray  # int64[G, ADDS_MAX]
+    term_count: np.ndarray  # int32[G]
+    term_kind: np.ndarray  # int32[G, TERMS_MAX]
+    term_weight: np.ndarray  # float64[G, TERMS_MAX]
+    term_first: np.ndarray  # int32[G, TERMS_MAX + 1]: parts of term t are first[t] .. first[t + 1] - 1
+    part_column: np.ndarray  # int32[G, PARTS_MAX]
+    part_weight: np.ndarray  # float64[G, PARTS_MAX]
+    part_value: np.ndarray  # int64[G, PARTS_MAX]
+
+
+class ChangeLog(NamedTuple):
+    """Rows changed, in order: ``rows`` int32[L], ``length`` int64[1]."""
+
+    rows: np.ndarray
+    length: np.ndarray
+
+
+class Exclusions(NamedTuple):
+    """Which slots' pods cannot share a node: slot ``g`` excludes ``slots[first[g]:first[g + 1]]``."""
+
+    first: np.ndarray  # int32[G + 1]
+    slots: np.ndarray  # int32[E]
+
+
+class Placed(NamedTuple):
+    """Where the kernel writes.
+
+    ``row`` int32[P] (-1: no node), ``score`` float64[P]. Per attempt (a slot's first use in the call; at
+    most A): ``attempt_of`` int32[G] (-1: none yet), ``top_row`` int32[A, TOP], ``top_score`` float64[A, TOP],
+    ``top_terms`` float64[A, TOP, TERMS_MAX], and two reason tables (0: at the first pod, 1: at the first pod
+    that found no node) ``reason_code`` int32[A, 2, REASONS], ``reason_count`` likewise, filled from the
+    front, code -1 behind. ``exhausted`` uint8[A].
+    """
+
+    row: np.ndarray
+    score: np.ndarray
+    attempt_of: np.ndarray
+    top_row: np.ndarray
+    top_score: np.ndarray
+    top_terms: np.ndarray
+    reason_code: np.ndarray
+    reason_count: np.ndarray
+    exhausted: np.ndarray
+
+
+@jit
+def term_value(columns, groups, g, t, row):  # type: ignore[no-untyped-def]
+    """Score 0..100 of one resource term for one row, with the pod on it."""
+    total = 0.0
+    weights = 0.0
+    for p in range(groups.term_first[g, t], groups.term_first[g, t + 1]):
+        column = groups.part_column[g, p]
+        capacity = columns.allocatable[column, row]
+        if capacity == 0:
+            continue
+        used = columns.requested[column, row] + groups.part_value[g, p]
+        weight = groups.part_weight[g, p]
+        if groups.term_kind[g, t] == LEAST_ALLOCATED:
+            if used < capacity:
+                total += weight * ((capacity - used) * 100.0 / capacity)
+        else:
+            total += weight * (min(used, capacity) * 100.0 / capacity)
+        weights += weight
+    return total / weights if weights > 0.0 else 0.0
+
+
+@jit
+def _evaluate(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Return (code, score) of one row."""
+    if row >= columns.rows_count[0]:
+        return GONE, -np.inf
+    code = 0
+    position = NEVER
+    static = groups.static_code[g, row]
+    if static != 0:
+        code = static
+        position = groups.static_position[g, static]
+    if groups.blocked[g, row] != 0 and groups.blocked_position[g] < position:
+        code = BLOCKED
+        position = groups.blocked_position[g]
+    if groups.fit_position[g] < position:
+        bits = 0
+        hopeless = 0
+        for d in range(groups.demand_count[g]):
+            column = groups.demand_column[g, d]
+            value = groups.demand_value[g, d]
+            capacity = columns.allocatable[column, row]
+            if value > capacity - columns.requested[column, row]:
+                bits |= 1 << d
+                if value > capacity:
+                    hopeless = UNRESOLVABLE
+        if bits != 0:
+            code = FIT + hopeless + bits
+    if code != 0:
+        return code, -np.inf
+    score = groups.static_score[g, row]
+    for t in range(groups.term_count[g]):
+        score += groups.term_weight[g, t] * term_value(columns, groups, g, t, row)
+    return 0, score
+
+
+@jit
+def _mix(value):  # type: ignore[no-untyped-def]
+    """Finaliser of splitmix64: a bijection that scatters neighbouring values."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@jit
+def _better(columns, groups, g, a, b):  # type: ignore[no-untyped-def]
+    """Return the winner of two rows: the higher score, and of equals the smaller salted tie value."""
+    score_a = groups.score[g, a]
+    score_b = groups.score[g, b]
+    if score_a != score_b:
+        return a if score_a > score_b else b
+    salt = groups.salt[g]
+    tie_a = _mix(columns.tie[a] ^ salt)
+    tie_b = _mix(columns.tie[b] ^ salt)
+    return a if tie_a <= tie_b else b
+
+
+@jit
+def _lift(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Replay the row's matches up to the root."""
+    leaves = groups.tree.shape[1] // 2
+    i = (leaves + row) // 2
+    while i >= 1:
+        groups.tree[g, i] = _better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
+        i //= 2
+
+
+@jit
+def _rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    code, score = _evaluate(columns, groups, g, row)
+    old_code = groups.code[g, row]
+    if code != old_code:
+        groups.histogram[g, old_code] -= 1
+        groups.histogram[g, code] += 1
+        groups.code[g, row] = code
+    if score != groups.score[g, row]:
+        groups.score[g, row] = score
+        _lift(columns, groups, g, row)
+
+
+@jit
+def _rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
+    """Score every row and play the whole tournament."""
+    rows = groups.score.shape[1]
+    count = columns.rows_count[0]
+    groups.histogram[g, :] = 0
+    for row in range(count):
+        code, score = _evaluate(columns, groups, g, row)
+        groups.code[g, row] = code
+        groups.score[g, row] = score
+        groups.histogram[g, code] += 1
+    for row in range(count, rows):
+        groups.code[g, row] = GONE
+        groups.score[g, row] = -np.inf
+    groups.histogram[g, GONE] = rows - count
+    leaves = groups.tree.shape[1] // 2
+    for row in range(leaves):
+        groups.tree[g, leaves + row] = row
+    for i in range(leaves - 1, 0, -1):
+        groups.tree[g, i] = _better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
+
+
+@jit
+def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
+    """Bring one slot up to date with the change log."""
+    length = changes.length[0]
+    known = groups.synced[g]
+    if known < 0 or (length - known) * 4 > columns.rows_count[0]:
+        _rebuild(columns, groups, g)
+    else:
+        for i in range(known, length):
+            _rescore(columns, groups, g, changes.rows[i])
+    groups.synced[g] = length
+
+
+@jit
+def _note_reason(groups, placed, g, attempt, which, written, code):  # type: ignore[no-untyped-def]
+    """Write one line of the reason table; what is too much is added to its last line."""
+    count = groups.histogram[g, code]
+    if count == 0:
+        return written
+    if written == REASONS:
+        placed.reason_count[attempt, which, REASONS - 1] += count
+        return written
+    placed.reason_code[attempt, which, written] = code
+    placed.reason_count[attempt, which, written] = count
+    return written + 1
+
+
+@jit
+def _note_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
+    written = 0
+    for code in range(1, GONE):
+        written = _note_reason(groups, placed, g, attempt, which, written, code)
+    for bits in range(1, 1 << groups.demand_count[g]):
+        written = _note_reason(groups, placed, g, attempt, which, written, FIT + bits)
+        written = _note_reason(groups, placed, g, attempt, which, written, FIT + UNRESOLVABLE + bits)
+
+
+@jit
+def _note_top(columns, groups, placed, g, attempt):  # type: ignore[no-untyped-def]
+    """Take the best rows out of the tree one by one, then put them back."""
+    taken = 0
+    while taken < TOP:
+        row = groups.tree[g, 1]
+        score = groups.score[g, row]
+        if score == -np.inf:
+            break
+        placed.top_row[attempt, taken] = row
+        placed.top_score[attempt, taken] = score
+        for t in range(groups.term_count[g]):
+            placed.top_terms[attempt, taken, t] = term_value(columns, groups, g, t, row)
+        groups.score[g, row] = -np.inf
+        _lift(columns, groups, g, row)
+        taken += 1
+    for i in range(taken):
+        row = placed.top_row[attempt, i]
+        groups.score[g, row] = placed.top_score[attempt, i]
+        _lift(columns, groups, g, row)
+
+
+@jit
+def place(columns, groups, changes, exclusions, sequence, placed):  # type: ignore[no-untyped-def]
+    """Place pods in order; return the number of attempts.
+
+    Parameters
+    ----------
+    columns, groups, changes, exclusions, placed
+        As documented; ``requested``, the slots, the change log and ``placed`` are written. The change log
+        must have room for ``len(sequence)`` more rows.
+    sequence : int32[P]
+        Slot of each pod.
+
+    Cost: O(log N) per pod of a group in a row; plus the rows that others changed since the group's last pod.
+    """
+    attempts = 0
+    for i in range(len(sequence)):
+        g = sequence[i]
+        attempt = placed.attempt_of[g]
+        if attempt >= 0 and placed.exhausted[attempt]:
+            # Placing only takes room away: what found no node finds none later in the sequence.
+            placed.row[i] = -1
+            continue
+        sync(columns, groups, changes, g)
+        if attempt < 0:
+            attempt = attempts
+            attempts += 1
+            placed.attempt_of[g] = attempt
+            _note_top(columns, groups, placed, g, attempt)
+            _note_reasons(groups, placed, g, attempt, 0)
+        row = groups.tree[g, 1]
+        if groups.score[g, row] == -np.inf:
+            placed.row[i] = -1
+            placed.exhausted[attempt] = 1
+            _note_reasons(groups, placed, g, attempt, 1)
+            continue
+        placed.row[i] = row
+        placed.score[i] = groups.score[g, row]
+        for a in range(groups.add_count[g]):
+            columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
+        for e in range(exclusions.first[g], exclusions.first[g + 1]):
+            groups.blocked[exclusions.slots[e], row] += 1
+        changes.rows[changes.length[0]] = row
+        changes.length[0] += 1
+    return attempts
+
+
+@jit
+def could_fit(columns, rows, demand_count, demand_column, demand_value, out):  # type: ignore[no-untyped-def]
+    """Say for each waiting group whether any of some rows has room for one of its pods.
+
+    Parameters
+    ----------
+    rows : int64[K]
+        Rows that gained room or changed their spec.
+    demand_count, demand_column, demand_value : int32[W], int32[W, DEMANDS_MAX], int64[W, DEMANDS_MAX]
+    out : uint8[W]
+
+    Cost: O(W x K) at worst, O(W) when the first row already fits.
+    """
+    for w in range(len(demand_count)):
+        out[w] = 0
+        for k in range(len(rows)):
+            row = rows[k]
+            fits = 1
+            for d in range(demand_count[w]):
+                column = demand_column[w, d]
+                if demand_value[w, d] > columns.allocatable[column, row] - columns.requested[column, row]:
+                    fits = 0
+                    break
+            if fits == 1:
+                out[w] = 1
+                break

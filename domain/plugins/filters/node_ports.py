@@ -1,0 +1,45 @@
+"""NodePorts: a host port is held by one pod of a node at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from domain.model.pods import HostPort, PodTemplate
+from domain.plugins.base import OccupancyFilter, Reason
+
+_ANY_ADDRESS = ("0.0.0.0", "")
+
+
+class NodePorts(OccupancyFilter):
+    """Refuse a node where a host port of the pod is taken.
+
+    Two ports collide when number and protocol are equal and the addresses are equal or one of them is
+    ``0.0.0.0``. Source: kube-scheduler plugin NodePorts.
+    """
+
+    name: ClassVar[str] = "NodePorts"
+    reads: ClassVar[frozenset[str]] = frozenset({"host_ports"})
+    reason: ClassVar[Reason] = Reason("host-port-conflict", unresolvable=False)
+
+    def concerns(self, template: PodTemplate) -> bool:
+        """See ``OccupancyFilter``."""
+        return bool(template.host_ports)
+
+    def blocked(self, template: PodTemplate, held: Mapping[HostPort, int]) -> bool:
+        """See ``OccupancyFilter``."""
+        return _collide(template.host_ports, held)
+
+    def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
+        """See ``OccupancyFilter``."""
+        return _collide(template.host_ports, other.host_ports)
+
+
+def _collide(ours: Iterable[HostPort], theirs: Iterable[HostPort]) -> bool:
+    return any(_same(a, b) for a in ours for b in theirs)
+
+
+def _same(a: HostPort, b: HostPort) -> bool:
+    if a.host_port != b.host_port or a.protocol != b.protocol:
+        return False
+    return a.host_ip == b.host_ip or a.host_ip in _ANY_ADDRESS or b.host_ip in _ANY_ADDRESS

@@ -1,0 +1,50 @@
+"""NodeResourcesFit (filter): the node must have room for everything that the pod requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from domain.model.errors import FieldError
+from domain.model.pods import PodTemplate
+from domain.plugins.base import Demand, Reason, ResourceFilter
+from domain.state.resources import PODS, ResourceIndex
+
+_FIRST = ("cpu", "memory", "ephemeral-storage")
+
+
+class NodeResourcesFit(ResourceFilter):
+    """Refuse a node where requested + request > allocatable for any resource, or that is full of pods.
+
+    Resources of request 0 are not looked at. A shortage is unresolvable when the request exceeds even the
+    empty node. ``ignoredResources`` and ``ignoredResourceGroups`` name extended resources not to check.
+    Source: kube-scheduler plugin NodeResourcesFit.
+    """
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+
+    def __init__(self, args: Mapping[str, Any], path: str) -> None:
+        self._ignored = frozenset(args.get("ignoredResources", ()))
+        self._ignored_groups = frozenset(args.get("ignoredResourceGroups", ()))
+        for key in args:
+            if key not in ("ignoredResources", "ignoredResourceGroups", "scoringStrategy"):
+                allowed = "ignoredResources, ignoredResourceGroups, scoringStrategy"
+                raise FieldError(f"{path}.{key}", f"unknown argument; allowed: {allowed}")
+
+    def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:
+        """See ``ResourceFilter``: the pod itself first, then cpu, memory, ephemeral storage, the others."""
+        names = [n for n in _FIRST if n in template.requests]
+        names += sorted(n for n in template.requests if n not in _FIRST and not self._ignores(n))
+        demands = [Demand(PODS, 1)]
+        demands += [Demand(resources.column(n), template.requests[n]) for n in names]
+        return demands
+
+    def _ignores(self, name: str) -> bool:
+        group, slash, _ = name.partition("/")
+        return name in self._ignored or (bool(slash) and group in self._ignored_groups)
+
+    def reason(self, short: list[str], *, unresolvable: bool) -> Reason:
+        """See ``ResourceFilter``: ``too-many-pods`` and ``insufficient:<resource>``, comma-joined."""
+        codes = ["too-many-pods" if name == "pods" else f"insufficient:{name}" for name in short]
+        return Reason(",".join(codes), unresolvable)

@@ -1,0 +1,36 @@
+"""TaintToleration: keep pods off nodes whose taints they do not tolerate."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from domain.model.pods import PodTemplate
+from domain.plugins.base import Reason, StaticFilter
+from domain.plugins.tolerating import tolerated
+from domain.state.table import NodeTable
+
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+class TaintToleration(StaticFilter):
+    """Refuse a node with a NoSchedule or NoExecute taint that no toleration of the pod covers.
+
+    Asked once per distinct set of taints, not per node. Source: kube-scheduler plugin TaintToleration.
+    """
+
+    name: ClassVar[str] = "TaintToleration"
+    reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
+    reasons: ClassVar[tuple[Reason, ...]] = (Reason("untolerated-taint", unresolvable=True),)
+
+    def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
+        """See ``StaticFilter``."""
+        refused = np.array(
+            [
+                any(t.effect in _REPELLING and not tolerated(t, template.tolerations) for t in taints)
+                for taints in table.taint_sets
+            ],
+            dtype=np.uint8,
+        )
+        return refused[table.taint_set[rows]] if refused.any() else None

@@ -1,0 +1,86 @@
+"""Every plugin of berth, in the order in which documentation lists them; profiles name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from domain.model.errors import FieldError
+from domain.model.profiles import Profile
+from domain.plugins.base import (
+    OccupancyFilter,
+    Plugin,
+    ResourceFilter,
+    ResourceScore,
+    StaticFilter,
+    StaticScore,
+)
+from domain.plugins.filters.node_affinity import NodeAffinity
+from domain.plugins.filters.node_name import NodeName
+from domain.plugins.filters.node_ports import NodePorts
+from domain.plugins.filters.node_resources_fit import NodeResourcesFit
+from domain.plugins.filters.node_unschedulable import NodeUnschedulable
+from domain.plugins.filters.taint_toleration import TaintToleration
+from domain.plugins.scores.allocated import Allocated
+from domain.plugins.scores.first_fit import FirstFit
+
+FILTERS: Mapping[str, type[Plugin]] = MappingProxyType(
+    {
+        plugin.name: plugin
+        for plugin in (
+            NodeUnschedulable,
+            NodeName,
+            TaintToleration,
+            NodeAffinity,
+            NodePorts,
+            NodeResourcesFit,
+        )
+    }
+)
+SCORES: Mapping[str, type[Plugin]] = MappingProxyType(
+    {plugin.name: plugin for plugin in (Allocated, FirstFit)}
+)
+
+
+class ProfilePlan:
+    """A profile made ready: its plugins, instantiated, with their positions and weights."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.static_filters: list[tuple[int, StaticFilter]] = []
+        self.occupancy: tuple[int, OccupancyFilter] | None = None
+        self.fit: tuple[int, ResourceFilter] | None = None
+        self.static_scores: list[tuple[float, StaticScore]] = []
+        self.resource_scores: list[tuple[float, ResourceScore]] = []
+        for i, use in enumerate(profile.filters):
+            self._add_filter(i, _make(FILTERS, use.name, use.args, f"filters[{i}]"))
+        for i, use in enumerate(profile.scores):
+            self._add_score(use.weight, _make(SCORES, use.name, use.args, f"scores[{i}]"))
+
+    def _add_filter(self, position: int, plugin: Plugin) -> None:
+        match plugin:
+            case StaticFilter():
+                self.static_filters.append((position, plugin))
+            case OccupancyFilter():
+                self.occupancy = (position, plugin)
+            case ResourceFilter():
+                self.fit = (position, plugin)
+            case _:
+                raise TypeError(f"{plugin.name} is no filter")
+
+    def _add_score(self, weight: float, plugin: Plugin) -> None:
+        match plugin:
+            case StaticScore():
+                self.static_scores.append((weight, plugin))
+            case ResourceScore():
+                self.resource_scores.append((weight, plugin))
+            case _:
+                raise TypeError(f"{plugin.name} is no score")
+
+
+def _make(known: Mapping[str, type[Plugin]], name: str, args: Mapping[str, Any], path: str) -> Plugin:
+    plugin = known.get(name)
+    if plugin is None:
+        raise FieldError(f"{path}.name", f"{name!r} is unknown; allowed: {', '.join(known)}")
+    return plugin(args, f"{path}.args")

@@ -1,0 +1,27 @@
+"""FirstFit: the node that joined the cluster first wins."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from domain.model.pods import PodTemplate
+from domain.plugins.base import StaticScore
+from domain.state.table import NodeTable
+
+
+class FirstFit(StaticScore):
+    """Rate a node ``100 / k`` where k is its order of arrival in the cluster, from 1.
+
+    The order is kept for ever, also over a node's absence, so the score of a node never changes. Source:
+    the classic first-fit rule of bin packing.
+    """
+
+    name: ClassVar[str] = "FirstFit"
+    reads: ClassVar[frozenset[str]] = frozenset()
+
+    def rate(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray:
+        """See ``StaticScore``."""
+        score: np.ndarray = 100.0 / np.maximum(table.ordinal[rows], 1)
+        return score

@@ -1,0 +1,99 @@
+"""The one rule of which node a node selector term matches, evaluated over columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.model.pods import NodeSelectorTerm, Requirement
+from domain.state.table import ABSENT, NodeTable
+
+_NAME_FIELD = "metadata.name"
+
+
+def match_labels(selector: dict[str, str], table: NodeTable, rows: np.ndarray) -> np.ndarray:
+    """Return bool[len(rows)]: the node has every label of the selector with exactly that value."""
+    matched = np.ones(len(rows), dtype=np.bool_)
+    for key, value in selector.items():
+        matched &= _match_one(Requirement(key, "In", (value,)), table, rows)
+    return matched
+
+
+def match_any_term(terms: tuple[NodeSelectorTerm, ...], table: NodeTable, rows: np.ndarray) -> np.ndarray:
+    """Return bool[len(rows)]: some term matches (terms are alternatives)."""
+    matched = np.zeros(len(rows), dtype=np.bool_)
+    for term in terms:
+        matched |= match_term(term, table, rows)
+    return matched
+
+
+def match_term(term: NodeSelectorTerm, table: NodeTable, rows: np.ndarray) -> np.ndarray:
+    """Return bool[len(rows)]: all requirements hold; a term without any requirement matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(rows), dtype=np.bool_)
+    matched = np.ones(len(rows), dtype=np.bool_)
+    for requirement in term.match_expressions:
+        matched &= _match_one(requirement, table, rows)
+    for requirement in term.match_fields:
+        matched &= _match_field(requirement, table, rows)
+    return matched
+
+
+def _match_field(requirement: Requirement, table: NodeTable, rows: np.ndarray) -> np.ndarray:
+    """Match ``metadata.name``, the only field that Kubernetes knows here."""
+    named = np.zeros(len(rows), dtype=np.bool_)
+    if requirement.key == _NAME_FIELD:
+        for name in requirement.values:
+            named |= rows == table.rows.get(name, -1)
+    return ~named if requirement.operator == "NotIn" else named
+
+
+def _match_one(requirement: Requirement, table: NodeTable, rows: np.ndarray) -> np.ndarray:
+    column = table.label_column(requirement.key)
+    if column is None:
+        absent_matches = requirement.operator in ("NotIn", "DoesNotExist")
+        return np.full(len(rows), absent_matches, dtype=np.bool_)
+    values = column[rows]
+    match requirement.operator:
+        case "In":
+            return _among(values, requirement, table)
+        case "NotIn":
+            return ~_among(values, requirement, table)
+        case "Exists":
+            present: np.ndarray = values != ABSENT
+            return present
+        case "DoesNotExist":
+            absent: np.ndarray = values == ABSENT
+            return absent
+        case _:
+            return _compare(values, requirement, table)
+
+
+def _among(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
+    matched = np.zeros(len(values), dtype=np.bool_)
+    for text in requirement.values:
+        value = table.value_id(text)
+        if value is not None:
+            matched |= values == value
+    return matched
+
+
+def _compare(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
+    """Gt and Lt: both sides are integers, or the node does not match."""
+    bound = _integer(requirement.values[0]) if requirement.values else None
+    matched = np.zeros(len(values), dtype=np.bool_)
+    if bound is None:
+        return matched
+    for value in np.unique(values):
+        if value == ABSENT:
+            continue
+        number = _integer(table.value_text(int(value)))
+        if number is not None and (number > bound if requirement.operator == "Gt" else number < bound):
+            matched |= values == value
+    return matched
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

@@ -1,0 +1,38 @@
+"""The one rule of which toleration tolerates which taint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from domain.model.nodes import Taint
+from domain.model.pods import Toleration
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Say whether a toleration covers a taint.
+
+    An empty effect covers every effect, an empty key (with ``Exists``) every key. ``Lt`` and ``Gt`` compare
+    integers: the taint's value must be below or above the toleration's (Kubernetes 1.35, alpha).
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Equal" | "":
+            return bool(toleration.key) and toleration.value == taint.value
+        case "Lt" | "Gt":
+            try:
+                theirs, ours = int(taint.value), int(toleration.value)
+            except ValueError:
+                return False
+            return theirs < ours if toleration.operator == "Lt" else theirs > ours
+        case _:
+            return False
+
+
+def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Say whether any of the tolerations covers the taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)

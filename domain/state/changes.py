@@ -1,0 +1,62 @@
+"""What applying an event did: the fold's answer, from which the ledger's batch is made."""
+
+from __future__ import annotations
+
+import msgspec
+
+from domain.model.pods import PodSpec
+
+
+class Skipped(msgspec.Struct, frozen=True, gc=False):
+    """The event was a duplicate or older than what is known: nothing changed."""
+
+
+class NodeChanged(msgspec.Struct, frozen=True, gc=False):
+    """A node's spec was added, changed or removed."""
+
+    name: str
+
+
+class PodWaits(msgspec.Struct, frozen=True, gc=False):
+    """A pod has no node: it is new, or its template changed while it waited (``previous``)."""
+
+    pod: PodSpec
+    previous: PodSpec | None = None
+
+
+class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
+    """Only what does not matter for placing changed (a newer resource version, labels)."""
+
+    pod: PodSpec
+    placed: bool
+
+
+class PodAdopted(msgspec.Struct, frozen=True, gc=False):
+    """The log says that a pod runs on a node where it was not counted.
+
+    It ran on ``previous_node`` before, or had been waiting as ``waited``, or is new.
+    """
+
+    pod: PodSpec
+    node: str
+    previous_node: str = ""
+    waited: PodSpec | None = None
+
+
+class PodReleased(msgspec.Struct, frozen=True, gc=False):
+    """A pod finished or was deleted; ``node`` "" if it was waiting."""
+
+    pod: PodSpec
+    node: str
+    reason: str
+    resource_version: int | None
+
+
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """The event is well formed but contradicts what is known; it becomes a dead letter."""
+
+    path: str
+    message: str
+
+
+Change = Skipped | NodeChanged | PodWaits | PodRefreshed | PodAdopted | PodReleased | Refused

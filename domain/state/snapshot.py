@@ -1,0 +1,75 @@
+"""A private view of the columns at one generation, which a cycle may write on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels.placing import ChangeLog, Columns
+from domain.state.table import NodeTable
+
+_LOG_LENGTH = 1 << 18
+
+
+class Snapshot:
+    """Copies of the resource columns, and a log of the rows that changed for whoever caches by row.
+
+    ``sync`` costs O(rows changed since the last one). A cycle's own placements are written here first; once
+    the state has counted the same ones, ``caught_up`` says so and they are not copied again.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.generation = 0
+        self.rebuilt = 0  # how often everything had to be copied; caches by row are void then
+        self._allocate()
+
+    def _allocate(self) -> None:
+        table = self._table
+        leaves = 1 << max(6, (table.rows_capacity - 1).bit_length())
+        shape = (table.allocatable.shape[0], leaves)
+        self.columns = Columns(
+            allocatable=np.zeros(shape, dtype=np.int64),
+            requested=np.zeros(shape, dtype=np.int64),
+            tie=np.zeros(leaves, dtype=np.uint64),
+            rows_count=np.zeros(1, dtype=np.int64),
+        )
+        self.changes = ChangeLog(np.zeros(_LOG_LENGTH, dtype=np.int32), np.zeros(1, dtype=np.int64))
+        self.generation = 0
+        self.rebuilt += 1
+
+    @property
+    def rows_width(self) -> int:
+        """Number of rows that caches must have: a power of two."""
+        return len(self.columns.tie)
+
+    def sync(self) -> bool:
+        """Copy what changed; return False when the change log was started anew (all caches are stale)."""
+        table, kept = self._table, True
+        if table.allocatable.shape[0] > self.columns.allocatable.shape[0] or (
+            table.rows_capacity > self.rows_width
+        ):
+            self._allocate()
+            kept = False
+        rows = table.changed_since(self.generation)
+        for name in ("allocatable", "requested"):
+            source, target = getattr(table, name), getattr(self.columns, name)
+            target[: source.shape[0], rows] = source[:, rows]
+        self.columns.tie[rows] = table.tie[rows]
+        self.columns.rows_count[0] = table.count
+        kept = self.reserve(len(rows)) and kept
+        length = int(self.changes.length[0])
+        self.changes.rows[length : length + len(rows)] = rows
+        self.changes.length[0] = length + len(rows)
+        self.generation = table.last_generation
+        return kept
+
+    def reserve(self, rows: int) -> bool:
+        """Make room in the change log; return False when it was started anew."""
+        if int(self.changes.length[0]) + rows <= _LOG_LENGTH:
+            return True
+        self.changes.length[0] = 0
+        return False
+
+    def caught_up(self) -> None:
+        """Note that the state has counted exactly what was written here since the last ``sync``."""
+        self.generation = self._table.last_generation

@@ -1,0 +1,233 @@
+"""Nodes as a struct of arrays: dense rows, a generation on every change, and a journal of what changed.
+
+Adding a node appends a row; removing one moves the last row into the hole; both cost O(1). A row number is
+therefore never an identity: whatever must be stable (ties, order of arrival, the ledger's version) hangs on
+the node's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from domain.model.nodes import NodeSpec, Taint
+from domain.state.resources import MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceIndex
+
+ABSENT = -1
+"""Value id of a label that a node does not have."""
+
+_JOURNAL_PER_ROW_MAX = 8
+
+
+class NodeTable:
+    """Columns over the nodes that exist.
+
+    Attributes
+    ----------
+    allocatable, requested : int64[R, N]
+        Per resource column (see ``ResourceIndex``) and row; only the first ``count`` rows are meaningful.
+    generation, spec_generation : int64[N]
+        Global generation of the row's last change, and of the last change of its spec.
+    tie : uint64[N]
+        Seeded hash of the name: decides between nodes of equal score.
+    ordinal : int64[N]
+        Order of arrival of the node, kept for ever.
+    taint_set : int32[N]
+        Index into ``taint_sets``.
+    """
+
+    def __init__(self, resources: ResourceIndex, seed: int) -> None:
+        self.resources = resources
+        self.count = 0
+        self.last_generation = 0
+        self.last_spec_generation = 0
+        self.names: list[str] = []
+        self.specs: list[NodeSpec] = []
+        self.rows: dict[str, int] = {}
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._seed = seed.to_bytes(8, "big", signed=True)
+        self._taint_set_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self._values: dict[str, int] = {}
+        self._value_texts: list[str] = []
+        self._labels: dict[str, np.ndarray] = {}
+        self._journal: list[int] = []
+        self._journal_first_generation = 1
+        self._allocate(64, max(8, len(resources)))
+
+    def _allocate(self, rows: int, columns: int) -> None:
+        old = self.__dict__
+        count = self.count
+
+        def grown(name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+            array: np.ndarray = np.zeros(shape, dtype=dtype)
+            if name in old:
+                previous = old[name]
+                if previous.ndim == 2:
+                    array[: previous.shape[0], :count] = previous[:, :count]
+                else:
+                    array[:count] = previous[:count]
+            return array
+
+        self.allocatable = grown("allocatable", (columns, rows), np.int64)
+        self.requested = grown("requested", (columns, rows), np.int64)
+        self.generation = grown("generation", (rows,), np.int64)
+        self.spec_generation = grown("spec_generation", (rows,), np.int64)
+        self.tie = grown("tie", (rows,), np.uint64)
+        self.ordinal = grown("ordinal", (rows,), np.int64)
+        self.taint_set = grown("taint_set", (rows,), np.int32)
+        self.unschedulable = grown("unschedulable", (rows,), np.bool_)
+        for key, column in self._labels.items():
+            wider = np.full(rows, ABSENT, dtype=np.int32)
+            wider[:count] = column[:count]
+            self._labels[key] = wider
+
+    @property
+    def rows_capacity(self) -> int:
+        """Number of rows for which there is memory."""
+        return len(self.generation)
+
+    def ensure_columns(self) -> None:
+        """Make room for every resource that the index knows."""
+        if len(self.resources) > self.allocatable.shape[0]:
+            self._allocate(self.rows_capacity, len(self.resources) * 2)
+
+    # ----------------------------------------------------------------------------------------- changes
+
+    def touch(self, row: int) -> None:
+        """Stamp a row with the next generation."""
+        self.last_generation += 1
+        self.generation[row] = self.last_generation
+        self._journal.append(row)
+        if len(self._journal) > _JOURNAL_PER_ROW_MAX * max(self.rows_capacity, 64):
+            self._compact()
+
+    def touch_spec(self, row: int) -> None:
+        """Stamp a row whose spec changed."""
+        self.touch(row)
+        self.last_spec_generation = self.last_generation
+        self.spec_generation[row] = self.last_generation
+
+    def touch_many(self, rows: np.ndarray) -> None:
+        """Stamp distinct rows, each with a generation of its own, in the given order."""
+        first = self.last_generation + 1
+        self.last_generation += len(rows)
+        self.generation[rows] = np.arange(first, self.last_generation + 1)
+        self._journal.extend(rows.tolist())
+        if len(self._journal) > _JOURNAL_PER_ROW_MAX * max(self.rows_capacity, 64):
+            self._compact()
+
+    def _compact(self) -> None:
+        """Drop the journal's older half; whoever is further behind gets all rows."""
+        half = len(self._journal) // 2
+        del self._journal[:half]
+        self._journal_first_generation += half
+
+    def changed_since(self, generation: int) -> np.ndarray:
+        """Return the distinct rows (int64[K]) with a newer generation, at a cost of what changed.
+
+        A row at or beyond ``count`` was removed.
+        """
+        if generation + 1 < self._journal_first_generation:
+            return np.arange(self.rows_capacity)
+        start = generation + 1 - self._journal_first_generation
+        return np.unique(np.array(self._journal[start:], dtype=np.int64))
+
+    def newest_first(self) -> list[str]:
+        """Return all names, the most recently changed first."""
+        return [self.names[row] for row in np.argsort(-self.generation[: self.count], kind="stable")]
+
+    # ------------------------------------------------------------------------------------------- rows
+
+    def upsert(self, spec: NodeSpec, ordinal: int) -> int:
+        """Write a node's spec into its row, a new one if it has none; return the row."""
+        row = self.rows.get(spec.name)
+        if row is None:
+            if self.count == self.rows_capacity:
+                self._allocate(self.rows_capacity * 2, self.allocatable.shape[0])
+            row = self.count
+            self.count += 1
+            self.rows[spec.name] = row
+            self.names.append(spec.name)
+            self.specs.append(spec)
+            self.requested[:, row] = 0
+            self.tie[row] = self._tie(spec.name)
+            self.ordinal[row] = ordinal
+            for column in self._labels.values():
+                column[row] = ABSENT
+        self._write_spec(row, spec)
+        self.touch_spec(row)
+        return row
+
+    def _write_spec(self, row: int, spec: NodeSpec) -> None:
+        columns = [(self.resources.column(name), value) for name, value in spec.allocatable.items()]
+        self.ensure_columns()
+        self.allocatable[:, row] = 0
+        for column, value in columns:
+            self.allocatable[column, row] = value
+        self.allocatable[SCORING_CPU, row] = self.allocatable[0, row]
+        self.allocatable[SCORING_MEMORY, row] = self.allocatable[MEMORY, row]
+        for key in self.specs[row].labels:
+            if key not in spec.labels and key in self._labels:
+                self._labels[key][row] = ABSENT
+        for key, value_text in spec.labels.items():
+            column_array = self._labels.get(key)
+            if column_array is None:
+                column_array = self._labels[key] = np.full(self.rows_capacity, ABSENT, dtype=np.int32)
+            column_array[row] = self._intern_value(value_text)
+        self.unschedulable[row] = spec.unschedulable
+        self.taint_set[row] = self._intern_taints(spec.taints)
+        self.specs[row] = spec
+
+    def remove(self, name: str) -> None:
+        """Drop a node's row; the last row takes its place."""
+        row = self.rows.pop(name)
+        last = self.count - 1
+        if row != last:
+            for array in (self.allocatable, self.requested):
+                array[:, row] = array[:, last]
+            for array in (self.tie, self.ordinal, self.taint_set, self.unschedulable):
+                array[row] = array[last]
+            for column in self._labels.values():
+                column[row] = column[last]
+            self.names[row] = self.names[last]
+            self.specs[row] = self.specs[last]
+            self.rows[self.names[row]] = row
+        self.names.pop()
+        self.specs.pop()
+        self.count = last
+        self.touch_spec(last)
+        if row != last:
+            self.touch_spec(row)
+
+    # ----------------------------------------------------------------------------------------- labels
+
+    def _intern_value(self, text: str) -> int:
+        value = self._values.get(text)
+        if value is None:
+            value = self._values[text] = len(self._value_texts)
+            self._value_texts.append(text)
+        return value
+
+    def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taint_set_ids.get(taints)
+        if found is None:
+            found = self._taint_set_ids[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return found
+
+    def label_column(self, key: str) -> np.ndarray | None:
+        """Return int32[N] of value ids (``ABSENT``: the node has no such label), None if no node has it."""
+        return self._labels.get(key)
+
+    def value_id(self, text: str) -> int | None:
+        """Return the id of a label value, None if no node has ever had it."""
+        return self._values.get(text)
+
+    def value_text(self, value: int) -> str:
+        """Return the text of a label value."""
+        return self._value_texts[value]
+
+    def _tie(self, name: str) -> int:
+        digest = hashlib.blake2b(name.encode(), digest_size=8, key=self._seed).digest()
+        return int.from_bytes(digest, "big")
