@@ -1,0 +1,65 @@
+"""Who an object is: the metadata that every kind shares."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from domain.model.errors import FieldError
+from domain.model.timestamps import Moment
+from domain.model.validation import (
+    check_dns_label,
+    check_labels,
+    check_printable,
+    check_subdomain,
+    read_resource_version,
+)
+
+DEFAULT_NAMESPACE = "default"
+
+
+class Identity(msgspec.Struct, gc=False, rename="camel"):
+    """``metadata`` without the labels; everything may be missing until it is needed."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    deletion_timestamp: Moment | None = None
+
+
+class ObjectMeta(Identity, gc=False):
+    """``metadata`` as it is written."""
+
+    labels: dict[str, Any] | None = None
+
+
+def read_name(name: str | None, path: str, *, strict: bool) -> str:
+    """Return an object's name; without ``strict`` anything printable is one."""
+    if not name:
+        raise FieldError(f"{path}.name", "is missing; every object needs a name")
+    return check_subdomain(name, f"{path}.name") if strict else check_printable(name, f"{path}.name")
+
+
+def read_namespace(namespace: str | None, path: str) -> str:
+    """Return an object's namespace, ``default`` when it names none."""
+    if not namespace:
+        return DEFAULT_NAMESPACE
+    return sys.intern(check_dns_label(namespace, f"{path}.namespace"))  # a million pods share a few
+
+
+def read_uid(uid: str | None, missing: str, path: str) -> str:
+    """Return an object's uid, ``missing`` when it has none."""
+    return check_printable(uid, f"{path}.uid") if uid else missing
+
+
+def read_version(version: str | None, path: str) -> int | None:
+    """Return an object's resource version as a number."""
+    return read_resource_version(version, f"{path}.resourceVersion")
+
+
+def read_labels(labels: dict[str, Any] | None, path: str) -> dict[str, str]:
+    """Return an object's labels."""
+    return check_labels(labels, f"{path}.labels")

@@ -1,0 +1,163 @@
+"""What a pod asks for in the end: the rules by which its containers' requests become one.
+
+Amounts are thousandths of each resource's own unit (``domain.model.resources.Amounts``), because Kubernetes
+adds quantities up exactly and rounds the sum. Source of the rules: Kubernetes 1.36, its
+``component-helpers/resource`` (PodRequests), API defaulting of pods, the scheduler's non-zero requests, and
+``ComputePodQOS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from domain.model.quantities import HUGE_PAGES_PREFIX
+from domain.model.resources import CPU, MEMORY, Amounts
+
+SCORING_DEFAULTS: tuple[tuple[str, int], ...] = ((CPU, 100), (MEMORY, (200 << 20) * 1000))
+"""What scoring assumes of a container that asks for nothing: 100m and 200 MiB (in thousandths)."""
+
+
+class ContainerNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """One container: requests as written, limits, and whether an init container keeps running (a sidecar)."""
+
+    requests: Amounts = {}
+    limits: Amounts = {}
+    restartable: bool = False
+
+
+class PodNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's containers in their order, and what it asks for as a whole.
+
+    ``has_pod_level`` says that the pod has resources of its own (``spec.resources``), even if they are empty.
+    """
+
+    containers: Sequence[ContainerNeeds] = ()
+    init_containers: Sequence[ContainerNeeds] = ()
+    has_pod_level: bool = False
+    pod_requests: Amounts = {}
+    pod_limits: Amounts = {}
+    overhead: Amounts = {}
+
+
+def effective_requests(needs: PodNeeds) -> Amounts:
+    """Return what a node must have free for the pod, per resource; zero requests are kept.
+
+    Containers run together: their requests add up. Init containers run one after the other before them, each
+    beside the restartable ones started so far, which go on running beside the containers. The larger of both
+    phases counts. Requests of the pod as a whole replace the result for cpu, memory and huge pages. The
+    overhead is added at the end. A limit without a request counts as the request.
+    """
+    requests = _containers_requests(needs, ())
+    requests.update(_pod_level_requests(needs, requests))
+    _add(requests, needs.overhead)
+    return requests
+
+
+def scoring_requests(needs: PodNeeds) -> tuple[int, int]:
+    """Return (cpu, memory) with defaults for containers that ask for none, in thousandths.
+
+    Where the pod as a whole has requests, a default counts only for what neither it nor any container names.
+    """
+    named = _containers_requests(needs, ())
+    pod_level = _pod_level_requests(needs, named)
+    missing = SCORING_DEFAULTS
+    if pod_level:
+        known = {**named, **pod_level, **needs.overhead}
+        missing = tuple(entry for entry in SCORING_DEFAULTS if entry[0] not in known)
+    requests = _containers_requests(needs, missing) if missing else named
+    requests.update(pod_level)
+    _add(requests, needs.overhead)
+    return requests.get(CPU, 0), requests.get(MEMORY, 0)
+
+
+def qos_class(needs: PodNeeds) -> str:
+    """Return BestEffort, Burstable or Guaranteed.
+
+    Guaranteed: every container has limits for cpu and memory, and in sum requests equal limits. BestEffort:
+    nobody asks for or limits cpu or memory. Where the pod has resources of its own, only they count.
+    """
+    if needs.has_pod_level:
+        named = _containers_requests(needs, ())
+        requests = {**needs.pod_requests, **_pod_level_requests(needs, named)}
+        owners = [ContainerNeeds(requests=requests, limits=needs.pod_limits)]
+    else:
+        owners = [*needs.containers, *needs.init_containers]
+    requested: Amounts = {}
+    limited: Amounts = {}
+    all_limited = True
+    for owner in owners:
+        limits = _compute_only(owner.limits)
+        all_limited = all_limited and len(limits) == 2
+        _add(limited, limits)
+        _add(requested, _compute_only(_with_limits(owner)))
+    if not requested and not limited:
+        return "BestEffort"
+    return "Guaranteed" if all_limited and requested == limited else "Burstable"
+
+
+def _compute_only(amounts: Amounts) -> Amounts:
+    return {name: milli for name, milli in amounts.items() if milli and name in (CPU, MEMORY)}
+
+
+def _with_limits(container: ContainerNeeds) -> Amounts:
+    return {**container.limits, **container.requests} if container.limits else container.requests
+
+
+def _containers_requests(needs: PodNeeds, missing: Sequence[tuple[str, int]]) -> Amounts:
+    """Combine the containers, with ``missing`` for each container that does not name that resource."""
+    total: Amounts = {}
+    for container in needs.containers:
+        _add(total, _complete(container, missing))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in needs.init_containers:
+        current = dict(_complete(container, missing))
+        if container.restartable:
+            _add(total, current)
+            _add(sidecars, current)
+            current = sidecars
+        else:
+            _add(current, sidecars)
+        _raise_to(peak, current)
+    _raise_to(total, peak)
+    return total
+
+
+def _complete(container: ContainerNeeds, missing: Sequence[tuple[str, int]]) -> Amounts:
+    requests = _with_limits(container)
+    absent = {name: milli for name, milli in missing if name not in requests}
+    return {**requests, **absent} if absent else requests
+
+
+def _pod_level_requests(needs: PodNeeds, from_containers: Amounts) -> Amounts:
+    """Return what replaces the containers' requests, after the API server's defaulting.
+
+    With pod limits, what containers request of cpu and memory becomes the pod's request where it has none,
+    and what nobody requests becomes the limit.
+    """
+    requests = {name: milli for name, milli in needs.pod_requests.items() if _is_pod_level(name)}
+    if needs.pod_limits:
+        for name in (CPU, MEMORY):
+            if name in from_containers:
+                requests.setdefault(name, from_containers[name])
+        for name, milli in needs.pod_limits.items():
+            if _is_pod_level(name):
+                requests.setdefault(name, milli)
+    return requests
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith(HUGE_PAGES_PREFIX)
+
+
+def _add(total: Amounts, amounts: Amounts) -> None:
+    for name, milli in amounts.items():
+        total[name] = total.get(name, 0) + milli
+
+
+def _raise_to(total: Amounts, amounts: Amounts) -> None:
+    for name, milli in amounts.items():
+        if milli > total.get(name, -1):
+            total[name] = milli

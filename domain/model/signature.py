@@ -1,0 +1,41 @@
+"""Templates and nodes as canonical bytes: what equality, the ledger and the signature are made from."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodTemplate
+
+SIGNATURE_BYTES = 16
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_TEMPLATE_DECODER = msgspec.json.Decoder(PodTemplate)
+_NODE_DECODER = msgspec.json.Decoder(NodeSpec)
+
+
+def template_to_json(template: PodTemplate) -> bytes:
+    """Return the canonical JSON of a template: equal exactly when the templates are equal."""
+    return _ENCODER.encode(template)
+
+
+def template_from_json(data: bytes | str) -> PodTemplate:
+    """Return the template that ``template_to_json`` wrote, or an equal JSON document (as from jsonb)."""
+    return _TEMPLATE_DECODER.decode(data)
+
+
+def node_to_json(node: NodeSpec) -> bytes:
+    """Return the canonical JSON of a node: equal exactly when the nodes are equal."""
+    return _ENCODER.encode(node)
+
+
+def node_from_json(data: bytes | str) -> NodeSpec:
+    """Return the node that ``node_to_json`` wrote, or an equal JSON document (as from jsonb)."""
+    return _NODE_DECODER.decode(data)
+
+
+def signature(template: PodTemplate) -> bytes:
+    """Return 16 bytes that are equal exactly when the templates are equal."""
+    return blake2b(template_to_json(template), digest_size=SIGNATURE_BYTES).digest()

@@ -1,0 +1,258 @@
+"""From records of the log to events: fast where events repeat, and never raising, whatever the bytes are.
+
+Equal pods mostly come with a byte-identical ``spec``, so a ``Decoder`` keeps what it made of a spec and of a
+set of labels, within bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+import msgspec
+
+from domain.model.errors import FieldError
+from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.limits import event_bytes_max
+from domain.model.manifests import assemble_pod
+from domain.model.metadata import Identity, read_labels, read_name, read_namespace, read_uid, read_version
+from domain.model.node_manifest import node_from_wire
+from domain.model.pod_manifest import WirePodSpec, given_qos, read_node_name, template_from_wire
+from domain.model.pods import PodTemplate
+from domain.model.signature import signature as signature_of
+from domain.model.timestamps import clamp_ms, to_ms
+from domain.model.validation import check_dns_label, check_printable, check_subdomain, field_error, shown
+from services.envelope import (
+    AnyEvent,
+    AnyObject,
+    Envelope,
+    NodeEvent,
+    PodEvent,
+    RawMeta,
+    Refusal,
+    Rejected,
+    check_envelope,
+)
+from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
+
+_META_PATH = "object.metadata"
+
+# What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
+_SPECS_MAX = 2048
+_SPEC_BYTES_MAX = 16 << 10
+_LABELS_MAX = 8192
+_LABELS_BYTES_MAX = 1 << 10
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """What a record says: an event, or why it is rejected, or neither when it changes nothing here.
+
+    ``at_ms`` is the event's own time, or the record's where the event has none.
+    """
+
+    event: Event | None
+    rejected: Rejected | None
+    at_ms: int
+    id: str | None = None
+
+
+class Decoder:
+    """Turns records into events; remembers specs and labels, so use one per worker.
+
+    Parameters
+    ----------
+    profiles : collection of str
+        The names of the profiles that exist; a pod that waits for another one is rejected.
+    """
+
+    def __init__(self, profiles: Collection[str]) -> None:
+        self._profiles = profiles
+        self._pod_event = msgspec.json.Decoder(PodEvent)
+        self._node_event = msgspec.json.Decoder(NodeEvent)
+        self._any_event = msgspec.json.Decoder(AnyEvent)
+        self._spec = msgspec.json.Decoder(WirePodSpec)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
+        self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str]] = {}
+        self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
+        self._labels: dict[bytes, dict[str, str]] = {}
+
+    def decode(self, record: Record) -> Decoded:
+        """Return what a record of a state topic says; never raises, whatever its bytes are."""
+        value = record.value
+        try:
+            if value is None:
+                return Decoded(_tombstone(record), None, clamp_ms(record.timestamp_ms))
+            if len(value) > event_bytes_max:
+                raise Refusal(
+                    "too-large", "", f"is {len(value)} bytes; allowed are {event_bytes_max} (event_bytes_max)"
+                )
+            if record.topic == PODS_TOPIC:
+                pod_event = self._pod_event.decode(value)
+                return self._decoded(record, pod_event, self._pod(record, pod_event))
+            if record.topic == NODES_TOPIC:
+                node_event = self._node_event.decode(value)
+                return self._decoded(record, node_event, _node(record, node_event))
+            any_event = self._any_event.decode(value)
+            check_envelope(any_event.type, any_event.object, record.topic)
+            return self._decoded(record, any_event, None)
+        except Refusal as refusal:
+            rejected = refusal.rejected
+        except FieldError as error:
+            rejected = Refusal(error.code, error.path, error.message).rejected
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            rejected = _diagnose(value or b"", record.topic, error)
+        return Decoded(None, rejected, clamp_ms(record.timestamp_ms))
+
+    def _decoded(self, record: Record, envelope: Envelope, event: Event | None) -> Decoded:
+        at_ms = clamp_ms(record.timestamp_ms) if envelope.at is None else to_ms(envelope.at)
+        event_id = check_printable(envelope.id, "id") if envelope.id else None
+        return Decoded(event, None, at_ms, event_id)
+
+    def _pod(self, record: Record, event: PodEvent) -> Event | None:
+        pod = check_envelope(event.type, event.object, PODS_TOPIC)
+        if event.type == "BOOKMARK":
+            return None
+        meta = pod.metadata or RawMeta()
+        if event.type == "DELETED":
+            name = read_name(meta.name, _META_PATH, strict=True)
+            namespace = read_namespace(meta.namespace, _META_PATH)
+            _check_key(record.key, f"{namespace}/{name}")
+            uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
+            return PodDeleted(namespace, name, uid, version)
+        template, signature, node_name = self._template(pod.spec, given_qos(pod.status, "object.status"))
+        spec = assemble_pod(
+            meta,
+            labels=self._labels_of(meta.labels),
+            status=pod.status,
+            template=template,
+            template_signature=signature,
+            node_name=node_name,
+            path="object",
+            strict=True,
+        )
+        _check_key(record.key, spec.key)
+        if template.profile not in self._profiles and not node_name and not spec.finished:
+            known = ", ".join(sorted(self._profiles))
+            raise Refusal(
+                "unknown-profile",
+                "object.spec.schedulerName",
+                f"{shown(template.profile)} is not a profile; allowed are {known}",
+            )
+        return PodUpserted(spec)
+
+    def _template(self, raw: msgspec.Raw, qos: str) -> tuple[PodTemplate, bytes, str]:
+        """Return template, signature and node name of a spec; a spec that was seen before costs a look-up."""
+        key = (bytes(raw), qos)  # a copy: the raw view would keep the whole record alive
+        known = self._specs.get(key)
+        if known is not None:
+            return known
+        try:
+            wire = self._spec.decode(key[0] or b"null")
+        except msgspec.ValidationError as error:
+            if key[0] in (b"", b"null"):
+                raise FieldError("object.spec", "is missing; a pod needs a spec") from None
+            raise field_error(error, "object.spec") from None
+        node_name = read_node_name(wire.node_name, "object.spec.nodeName", strict=True)
+        template, signature = self._shape(wire, qos)
+        found = (template, signature, node_name)
+        return _remember(self._specs, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+
+    def _shape(self, wire: WirePodSpec, qos: str) -> tuple[PodTemplate, bytes]:
+        """Return template and signature; specs that differ only in what placing ignores share them."""
+        wire.node_name = None
+        key = (self._encoder.encode(wire), qos)
+        known = self._shapes.get(key)
+        if known is not None:
+            return known
+        template = template_from_wire(wire, qos, "object.spec", strict=True)
+        found = (template, signature_of(template))
+        return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+
+    def _labels_of(self, raw: msgspec.Raw) -> dict[str, str]:
+        """Return labels; pods with the same ones share one dict."""
+        key = bytes(raw)
+        known = self._labels.get(key)
+        if known is not None:
+            return known
+        try:
+            wire = self._label_map.decode(key or b"null")
+        except msgspec.ValidationError as error:
+            raise field_error(error, f"{_META_PATH}.labels") from None
+        labels = read_labels(wire, _META_PATH)
+        return _remember(self._labels, key, labels, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else labels
+
+
+def _remember(memory: dict[K, V], key: K, value: V, count_max: int) -> V:
+    """Return what is remembered under the key, else remember ``value``; full: start anew."""
+    if len(memory) >= count_max:
+        memory.clear()
+    return memory.setdefault(key, value)
+
+
+def _node(record: Record, event: NodeEvent) -> Event | None:
+    node = check_envelope(event.type, event.object, NODES_TOPIC)
+    if event.type == "BOOKMARK":
+        return None
+    if event.type == "DELETED":
+        meta = node.metadata or Identity()
+        name = read_name(meta.name, _META_PATH, strict=True)
+        _check_key(record.key, name)
+        uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
+        return NodeDeleted(name, uid, version)
+    spec = node_from_wire(node, "object", strict=True)
+    _check_key(record.key, spec.name)
+    return NodeUpserted(spec)
+
+
+def _check_key(key: bytes | None, expected: str) -> None:
+    if key is not None and key != expected.encode():
+        raise Refusal(
+            "key-mismatch", "key", f"{shown(key)} is not the object's; allowed is {expected}, or none"
+        )
+
+
+def _tombstone(record: Record) -> Event | None:
+    if record.topic in (CONFIG_TOPIC, USAGE_TOPIC):
+        return None
+    if record.key is None:
+        raise Refusal(
+            "not-an-event", "key", "is missing; a record without a value deletes what its key names"
+        )
+    key = record.key.decode("utf-8", "backslashreplace")
+    if record.topic == NODES_TOPIC:
+        return NodeDeleted(check_subdomain(key, "key"))
+    namespace, slash, name = key.partition("/")
+    if record.topic != PODS_TOPIC or not slash:
+        raise Refusal("not-an-event", "key", f"{shown(key)} is not a pod's; allowed is namespace/name")
+    return PodDeleted(check_dns_label(namespace, "key"), check_subdomain(name, "key"))
+
+
+def _diagnose(value: bytes, topic: str, error: Exception) -> Rejected:
+    """Say why a record could not be read: no JSON, no event, or a field of a wrong type."""
+    try:
+        content = msgspec.json.decode(value)
+        if not isinstance(content, dict):
+            raise Refusal("not-an-event", "", "is not a JSON object; an event is {type, object, at, id}")
+        event_type, thing = content.get("type"), content.get("object")
+        if isinstance(thing, dict) and isinstance(event_type, str):
+            kind, api_version = thing.get("kind"), thing.get("apiVersion")
+            if isinstance(kind, str) and isinstance(api_version, str | None):
+                check_envelope(event_type, AnyObject(kind, api_version), topic)
+        if isinstance(error, msgspec.ValidationError):
+            raise field_error(error, "")
+    except Refusal as refusal:
+        return refusal.rejected
+    except FieldError as wrong:
+        return Refusal(wrong.code, wrong.path, wrong.message).rejected
+    except msgspec.ValidationError as wrong:  # JSON, but with a number that nothing can hold
+        problem = field_error(wrong, "")
+        return Refusal(problem.code, problem.path, problem.message).rejected
+    except RecursionError:
+        return Rejected("not-json", "", "is nested too deep to be read")
+    except (msgspec.DecodeError, UnicodeError) as wrong:
+        return Refusal("not-json", "", f"is not JSON: {wrong}").rejected
+    return Refusal("not-json", "", f"cannot be read: {error}").rejected

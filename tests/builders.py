@@ -1,0 +1,131 @@
+"""Small makers of manifests and events, as a producer would write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from services.ports import Record
+
+Json = dict[str, Any]
+
+
+def node_manifest(
+    name: str,
+    cpu: str | int | None = "4",
+    memory: str | int | None = "8Gi",
+    pods: str | int | None = 110,
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    unschedulable: bool = False,
+    uid: str | None = None,
+    resource_version: int | None = None,
+    **extended: str | int,
+) -> Json:
+    """Return a v1 Node; ``extended`` names further resources, ``{"nvidia.com/gpu": 8}`` with ``**``."""
+    resources = {"cpu": cpu, "memory": memory, "pods": pods, **extended}
+    offered = {key: str(value) for key, value in resources.items() if value is not None}
+    spec: Json = {}
+    if taints:
+        spec["taints"] = [dict(taint) for taint in taints]
+    if unschedulable:
+        spec["unschedulable"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": _metadata(name, None, labels, uid, resource_version),
+        "spec": spec,
+        "status": {"capacity": offered, "allocatable": dict(offered)},
+    }
+
+
+def pod_manifest(
+    name: str,
+    namespace: str = "default",
+    cpu: str | int | None = None,
+    memory: str | int | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    node_name: str | None = None,
+    node_selector: Mapping[str, str] | None = None,
+    tolerations: Sequence[Mapping[str, Any]] = (),
+    affinity: Mapping[str, Any] | None = None,
+    host_port: int | None = None,
+    priority: int | None = None,
+    scheduler_name: str | None = None,
+    phase: str | None = None,
+    uid: str | None = None,
+    resource_version: int | None = None,
+    spec: Mapping[str, Any] | None = None,
+    **extended: str | int,
+) -> Json:
+    """Return a v1 Pod with one container; ``spec`` adds or replaces fields of its spec."""
+    resources = {"cpu": cpu, "memory": memory, **extended}
+    requests = {key: str(value) for key, value in resources.items() if value is not None}
+    container: Json = {"name": "main", "image": "pause", "resources": {"requests": requests}}
+    if host_port is not None:
+        container["ports"] = [{"containerPort": host_port, "hostPort": host_port}]
+    optional: Json = {
+        "nodeName": node_name,
+        "nodeSelector": node_selector,
+        "tolerations": [dict(item) for item in tolerations] or None,
+        "affinity": affinity,
+        "priority": priority,
+        "schedulerName": scheduler_name,
+    }
+    body: Json = {"containers": [container]}
+    body.update((key, value) for key, value in optional.items() if value is not None)
+    body.update(spec or {})
+    manifest: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(name, namespace, labels, uid, resource_version),
+        "spec": body,
+    }
+    if phase is not None:
+        manifest["status"] = {"phase": phase}
+    return manifest
+
+
+def _metadata(
+    name: str,
+    namespace: str | None,
+    labels: Mapping[str, str] | None,
+    uid: str | None,
+    resource_version: int | None,
+) -> Json:
+    fields: Json = {
+        "name": name,
+        "namespace": namespace,
+        "labels": None if labels is None else dict(labels),
+        "uid": uid,
+        "resourceVersion": None if resource_version is None else str(resource_version),
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def event(type: str, object: Mapping[str, Any], at: str | None = None, id: str | None = None) -> Json:
+    """Return an event about an object."""
+    fields = {"type": type, "object": dict(object), "at": at, "id": id}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def event_bytes(type: str, object: Mapping[str, Any], at: str | None = None, id: str | None = None) -> bytes:
+    """Return an event about an object as the log carries it."""
+    return orjson.dumps(event(type, object, at, id))
+
+
+def record(
+    topic: str,
+    value: bytes | None,
+    key: bytes | None = None,
+    *,
+    partition: int = 0,
+    offset: int = 0,
+    timestamp_ms: int = 1_700_000_000_000,
+) -> Record:
+    """Return a record as a reader gives it."""
+    return Record(topic, partition, offset, key, value, timestamp_ms)
