@@ -160,21 +160,25 @@ class OffsetAdvance(NamedTuple):
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node in the ledger. ``id`` is its order of arrival, kept for ever; ``spec`` None: it is deleted."""
+    """A node in the ledger: ``id`` is its order of arrival, kept for ever.
+
+    A deleted node keeps its row: ``spec`` is then the last one, with the resource version of the deletion.
+    """
 
     id: int
     name: str
     version: int
     spec: NodeSpec | None
     requested: dict[str, int]
+    deleted: bool = False
 
 
 class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a node: compare ``version_expected`` (0: the row is new), set, and count up by one.
 
-    ``spec`` is None when only ``requested`` changes; ``deleted`` marks the node as gone (its spec stays in
-    the history and its row keeps the version chain). ``requested`` is the absolute new sum per resource,
-    ``pods`` included.
+    ``spec`` is None when only ``requested`` changes; ``deleted`` says whether the node is gone after this
+    write (its row keeps the version chain, and a spec that comes with the deletion is kept for its resource
+    version). ``requested`` is the absolute new sum per resource, ``pods`` included.
     """
 
     id: int
@@ -389,7 +393,9 @@ class Outbox(Protocol):
     async def published(self, shard: int, stream: Stream) -> int:
         """Return the cursor: the last seq known as published, 0 at first."""
 
-    async def unpublished(self, shard: int, stream: Stream, after_seq: int, rows_max: int) -> Sequence[OutboxItem]:
+    async def unpublished(
+        self, shard: int, stream: Stream, after_seq: int, rows_max: int
+    ) -> Sequence[OutboxItem]:
         """Return committed rows with ``seq > after_seq``, in order, without a hole."""
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:

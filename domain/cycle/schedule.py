@@ -24,6 +24,7 @@ from domain.model.profiles import Profile
 from domain.plugins.registry import ProfilePlan
 from domain.state.changes import Change, PodAdopted, PodReleased, PodWaits
 from domain.state.cluster import Assumed, ClusterState
+from domain.state.pods import PodEntry
 from domain.state.snapshot import Snapshot
 
 assert candidates_explained_max == kernel.TOP
@@ -90,11 +91,12 @@ class Scheduler:
                     pass
         return changes
 
-    def restore_pod(self, pod: PodSpec, *, node: str = "", adopted: bool = False) -> None:
+    def restore_pod(self, pod: PodSpec, *, node: str = "", adopted: bool = False) -> PodEntry:
         """Put a pod of the ledger back: placed, or waiting after an attempt."""
-        self.state.restore_pod(pod, node=node, adopted=adopted)
+        entry = self.state.restore_pod(pod, node=node, adopted=adopted)
         if not node:
-            self.queue.add(pod, self.state.pods[pod.key].arrival, fresh=False)
+            self.queue.add(pod, entry.arrival, fresh=False)
+        return entry
 
     @property
     def has_work(self) -> bool:

@@ -43,6 +43,8 @@ TOP = 5
 REASONS = 32
 
 jit = numba.njit(nogil=True, cache=True, boundscheck=False)
+# Helpers are inlined: handed over as an argument, a tuple of two dozen arrays costs more than the work.
+helper = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
 
 
 class Columns(NamedTuple):
@@ -126,7 +128,7 @@ class Placed(NamedTuple):
     exhausted: np.ndarray
 
 
-@jit
+@helper
 def term_value(columns, groups, g, t, row):  # type: ignore[no-untyped-def]
     """Score 0..100 of one resource term for one row, with the pod on it."""
     total = 0.0
@@ -147,7 +149,7 @@ def term_value(columns, groups, g, t, row):  # type: ignore[no-untyped-def]
     return total / weights if weights > 0.0 else 0.0
 
 
-@jit
+@helper
 def _evaluate(columns, groups, g, row):  # type: ignore[no-untyped-def]
     """Return (code, score) of one row."""
     if row >= columns.rows_count[0]:
@@ -182,7 +184,7 @@ def _evaluate(columns, groups, g, row):  # type: ignore[no-untyped-def]
     return 0, score
 
 
-@jit
+@helper
 def _mix(value):  # type: ignore[no-untyped-def]
     """Finaliser of splitmix64: a bijection that scatters neighbouring values."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -190,7 +192,7 @@ def _mix(value):  # type: ignore[no-untyped-def]
     return value ^ (value >> np.uint64(31))
 
 
-@jit
+@helper
 def _better(columns, groups, g, a, b):  # type: ignore[no-untyped-def]
     """Return the winner of two rows: the higher score, and of equals the smaller salted tie value."""
     score_a = groups.score[g, a]
@@ -203,7 +205,7 @@ def _better(columns, groups, g, a, b):  # type: ignore[no-untyped-def]
     return a if tie_a <= tie_b else b
 
 
-@jit
+@helper
 def _lift(columns, groups, g, row):  # type: ignore[no-untyped-def]
     """Replay the row's matches up to the root."""
     leaves = groups.tree.shape[1] // 2
@@ -213,7 +215,7 @@ def _lift(columns, groups, g, row):  # type: ignore[no-untyped-def]
         i //= 2
 
 
-@jit
+@helper
 def _rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
     code, score = _evaluate(columns, groups, g, row)
     old_code = groups.code[g, row]
@@ -226,7 +228,7 @@ def _rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
         _lift(columns, groups, g, row)
 
 
-@jit
+@helper
 def _rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
     """Score every row and play the whole tournament."""
     rows = groups.score.shape[1]
@@ -248,7 +250,7 @@ def _rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
         groups.tree[g, i] = _better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
 
 
-@jit
+@helper
 def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
     """Bring one slot up to date with the change log."""
     length = changes.length[0]
@@ -261,7 +263,7 @@ def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
     groups.synced[g] = length
 
 
-@jit
+@helper
 def _note_reason(groups, placed, g, attempt, which, written, code):  # type: ignore[no-untyped-def]
     """Write one line of the reason table; what is too much is added to its last line."""
     count = groups.histogram[g, code]
@@ -275,7 +277,7 @@ def _note_reason(groups, placed, g, attempt, which, written, code):  # type: ign
     return written + 1
 
 
-@jit
+@helper
 def _note_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
     written = 0
     for code in range(1, GONE):
@@ -285,7 +287,7 @@ def _note_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped
         written = _note_reason(groups, placed, g, attempt, which, written, FIT + UNRESOLVABLE + bits)
 
 
-@jit
+@helper
 def _note_top(columns, groups, placed, g, attempt):  # type: ignore[no-untyped-def]
     """Take the best rows out of the tree one by one, then put them back."""
     taken = 0

@@ -314,13 +314,14 @@ class ClusterState:
         if not deleted:
             self._show(entry)
 
-    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool) -> None:
+    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool) -> PodEntry:
         """Put a pod of the ledger back; waiting pods come in their order of arrival."""
         entry = self.pods[pod.key] = PodEntry(pod, arrival=self._next_arrival)
         self._next_arrival += 1
         self._keys_by_uid[pod.uid] = pod.key
         if node:
             self._place(entry, node, adopted=adopted)
+        return entry
 
     def drain_dirty(self) -> list[tuple[str, NodeEntry, bool]]:
         """Return the nodes changed since the last drain (name, entry, spec changed), versions counted up."""

@@ -19,15 +19,20 @@ from domain.model.pods import PodSpec
 
 
 class PodEntry:
-    """A pod that exists: where it counts (``node`` "" while it waits) and its order of arrival."""
+    """A pod that exists: where it counts (``node`` "" while it waits) and its order of arrival.
 
-    __slots__ = ("adopted", "arrival", "node", "spec")
+    ``shard`` and ``since_ms`` (log time at which it began to wait) belong to whoever commits decisions.
+    """
+
+    __slots__ = ("adopted", "arrival", "node", "shard", "since_ms", "spec")
 
     def __init__(self, spec: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0) -> None:
         self.spec = spec
         self.node = node
         self.adopted = adopted
         self.arrival = arrival
+        self.shard = 0
+        self.since_ms = 0
 
 
 class Tombstone:

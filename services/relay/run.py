@@ -1,0 +1,137 @@
+"""The relay: publishes each shard's decisions to its partition, in order, without a hole, and resumably.
+
+What the topic already holds is read from the topic itself when a shard is taken over, so that a relay that
+died between publishing and noting it publishes nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter
+
+from domain.model import limits
+from domain.model.errors import Fenced, Unavailable
+from services.ports import (
+    DEAD_LETTER_TOPIC,
+    DECISIONS_TOPIC,
+    Entry,
+    Log,
+    LogWriter,
+    Outbox,
+    Stream,
+    TopicPartition,
+)
+
+_LOGGER = logging.getLogger(__name__)
+_TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
+
+
+class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a relay may be told; times in seconds."""
+
+    name: str
+    lease_seconds: float = limits.lease_seconds
+    rows_max: int = limits.poll_records_max
+    idle_seconds: float = 0.5
+
+
+class RelayMetrics:
+    """Counters of one relay, in the registry of its process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.published = Counter("berth_published", "Records published", ["stream"], registry=registry)
+
+
+class Relay:
+    """One relay process; several may run, each shard has one of them at a time."""
+
+    def __init__(self, log: Log, outbox: Outbox, settings: RelaySettings, metrics: RelayMetrics) -> None:
+        self._log = log
+        self._outbox = outbox
+        self._settings = settings
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        backoff_ms = limits.retry_backoff_ms_min
+        while True:
+            try:
+                shards = await self._outbox.shards()
+                await asyncio.gather(*(self._keep_shard(shard) for shard in range(shards)))
+                await asyncio.sleep(self._settings.lease_seconds / 10)  # not initialised yet
+            except (Unavailable, Fenced) as error:
+                _LOGGER.warning("starting over: %s: %s", error.code, error)
+                await asyncio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, limits.retry_backoff_ms_max)
+
+    async def _keep_shard(self, shard: int) -> None:
+        """Publish one shard whenever no other relay does."""
+        while True:
+            try:
+                epoch = await self._outbox.acquire(shard, self._settings.name, self._settings.lease_seconds)
+                if epoch:
+                    _LOGGER.info("publishing shard %d with epoch %d", shard, epoch)
+                    await self._publish_shard(shard, epoch)
+            except (Unavailable, Fenced) as error:
+                _LOGGER.warning("shard %d: %s: %s", shard, error.code, error)
+            await asyncio.sleep(self._settings.lease_seconds / 10)
+
+    async def _publish_shard(self, shard: int, epoch: int) -> None:
+        renewal = asyncio.create_task(self._renew(shard, epoch))
+        publishing = asyncio.create_task(self._publish(shard, epoch))
+        try:
+            done, _ = await asyncio.wait({renewal, publishing}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (renewal, publishing):
+                task.cancel()
+            await asyncio.gather(renewal, publishing, return_exceptions=True)
+            await self._outbox.release(shard, epoch)
+
+    async def _renew(self, shard: int, epoch: int) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_seconds / 3)
+            if not await self._outbox.renew(shard, epoch, self._settings.lease_seconds):
+                raise Fenced(f"another relay publishes shard {shard}")
+
+    async def _publish(self, shard: int, epoch: int) -> None:
+        cursors = {stream: await self._resume(shard, stream) for stream in Stream}
+        writer = await self._log.writer()
+        try:
+            while True:
+                moved = False
+                for stream in Stream:
+                    cursor = await self._publish_some(shard, epoch, stream, cursors[stream], writer)
+                    moved = moved or cursor != cursors[stream]
+                    cursors[stream] = cursor
+                if not moved:
+                    await self._outbox.wait(self._settings.idle_seconds)
+        finally:
+            await writer.aclose()
+
+    async def _resume(self, shard: int, stream: Stream) -> int:
+        """Return the last seq that is in the topic, whatever the cursor says."""
+        noted = await self._outbox.published(shard, stream)
+        if stream is Stream.DEAD_LETTERS:
+            return noted  # all shards share one partition: a letter may come twice after a crash
+        last = await self._log.last_record(TopicPartition(DECISIONS_TOPIC, shard))
+        if last is None or last.value is None:
+            return noted
+        return max(noted, int(msgspec.json.decode(last.value)["seq"]))
+
+    async def _publish_some(
+        self, shard: int, epoch: int, stream: Stream, cursor: int, writer: LogWriter
+    ) -> int:
+        items = await self._outbox.unpublished(shard, stream, cursor, self._settings.rows_max)
+        if not items:
+            return cursor
+        partition = shard if stream is Stream.DECISIONS else 0
+        await writer.append(_TOPICS[stream], [Entry(i.key, i.value) for i in items], partition)
+        self._metrics.published.labels(stream.value).inc(len(items))
+        if not await self._outbox.mark_published(shard, stream, epoch, items[-1].seq):
+            raise Fenced(f"another relay publishes shard {shard}")
+        return items[-1].seq

@@ -1,0 +1,398 @@
+"""One batch in the making: changes of the fold and decisions of the cycle become rows of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from domain.cycle.explanation import Attempt
+from domain.cycle.schedule import CycleResult, Scheduler
+from domain.model.decisions import Cycle, Decision, Outcome
+from domain.model.limits import dead_letter_ledger_raw_bytes_max
+from domain.model.pods import PodSpec, PodTemplate
+from domain.state.changes import Change, PodAdopted, PodRefreshed, PodReleased, PodWaits, Refused
+from services.encoding import encode_decision, template_fragment
+from services.envelope import Rejected
+from services.ports import (
+    CommitBatch,
+    DeadLetter,
+    NodeWrite,
+    OffsetAdvance,
+    PendingGroup,
+    PendingPod,
+    PlacementClosed,
+    PlacementOpened,
+    PodTombstone,
+    Record,
+)
+
+
+class Counters:
+    """What goes on from batch to batch: epochs and the next free numbers per shard."""
+
+    def __init__(
+        self, epochs: Mapping[int, int], seq: Mapping[int, int], dead_seq: Mapping[int, int]
+    ) -> None:
+        self.epochs = dict(epochs)
+        self.seq = dict(seq)
+        self.dead_seq = dict(dead_seq)
+        self.templates_known: set[bytes] = set()
+        self.fragments: dict[bytes, bytes] = {}
+        self.reasons_known: dict[tuple[int, bytes], dict[str, int]] = {}  # by shard and signature
+
+
+class _Draft(msgspec.Struct, gc=False):
+    """A decision whose record is not encoded yet."""
+
+    decision: Decision
+    pod: PodSpec
+    reasons: dict[str, int] | None
+
+
+class BatchBuilder:
+    """Collects what one batch changes. ``now_ms`` is log time: that of the event being folded."""
+
+    def __init__(self, scheduler: Scheduler, counters: Counters) -> None:
+        self._scheduler = scheduler
+        self._counters = counters
+        self._epochs = counters.epochs
+        self._drafts: list[_Draft] = []
+        self._opened: dict[str, PlacementOpened] = {}
+        self._closed: list[PlacementClosed] = []
+        self._versioned: dict[str, int] = {}
+        self._pending_removed: list[str] = []
+        self._waiting: dict[str, None] = {}  # keys of pods whose pending row is to be written
+        self._tombstones: dict[str, PodTombstone] = {}
+        self._dead_letters: list[DeadLetter] = []
+        self._cycles: list[Cycle] = []
+        self._pending_groups: list[PendingGroup] = []
+        self._templates: dict[bytes, PodTemplate] = {}
+        self.now_ms = 0
+
+    # ------------------------------------------------------------------------------------------- events
+
+    def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
+        """Write a dead letter for a record."""
+        value = record.value or b""
+        seq = self._counters.dead_seq[shard]
+        self._counters.dead_seq[shard] = seq + 1
+        self._dead_letters.append(
+            DeadLetter(
+                shard=shard,
+                seq=seq,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key,
+                raw=value[:dead_letter_ledger_raw_bytes_max],
+                code=rejected.code,
+                path=rejected.path,
+                message=rejected.message,
+                at_ms=self.now_ms,
+            )
+        )
+
+    def take(self, change: Change, record: Record, shard: int) -> None:
+        """Note what folding a record changed."""
+        match change:
+            case PodWaits():
+                entry = self._scheduler.state.pods[change.pod.key]
+                entry.shard, entry.since_ms = shard, self.now_ms
+                if change.previous is not None:
+                    self._end_wait(change.previous)
+                self._waiting[change.pod.key] = None
+            case PodRefreshed():
+                self._refresh(change)
+            case PodAdopted():
+                self._adopt(change, shard)
+            case PodReleased():
+                self._release(change, shard)
+            case Refused():
+                self.refuse(record, shard, Rejected("conflict", change.path, change.message))
+            case _:
+                pass
+
+    def _end_wait(self, pod: PodSpec) -> None:
+        if pod.key in self._waiting:
+            del self._waiting[pod.key]
+        else:
+            self._pending_removed.append(pod.uid)
+
+    def _end_placement(self, pod: PodSpec) -> None:
+        if self._opened.pop(pod.uid, None) is None:
+            self._closed.append(PlacementClosed(pod.uid, self.now_ms))
+        self._versioned.pop(pod.uid, None)
+
+    def _refresh(self, change: PodRefreshed) -> None:
+        pod = change.pod
+        if not change.placed:
+            if pod.key not in self._waiting:
+                self._pending_removed.append(pod.uid)
+                self._waiting[pod.key] = None
+        elif pod.uid in self._opened:
+            opened = self._opened[pod.uid]
+            self._opened[pod.uid] = msgspec.structs.replace(
+                opened, resource_version=pod.resource_version, labels=pod.labels
+            )
+        elif pod.resource_version is not None:
+            self._versioned[pod.uid] = pod.resource_version
+
+    def _adopt(self, change: PodAdopted, shard: int) -> None:
+        pod = change.pod
+        self._scheduler.state.pods[pod.key].shard = shard
+        if change.waited is not None:
+            self._end_wait(change.waited)
+        if change.previous_node:
+            self._end_placement(pod)
+        decision = self._decide(pod, shard, Outcome.ADOPTED, change.node, self.now_ms)
+        self._open(pod, decision, adopted=True)
+
+    def _release(self, change: PodReleased, shard: int) -> None:
+        pod = change.pod
+        if change.node:
+            self._end_placement(pod)
+        else:
+            self._end_wait(pod)
+        self._decide(pod, shard, Outcome.RELEASED, change.node or None, self.now_ms, reason=change.reason)
+        if change.resource_version is not None:
+            self._tombstones[pod.key] = PodTombstone(
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
+                resource_version=change.resource_version,
+                shard=shard,
+                at_ms=self.now_ms,
+            )
+
+    # -------------------------------------------------------------------------------------------- cycle
+
+    def decide(self, result: CycleResult) -> None:
+        """Note what a cycle decided: first the placements in their order, then the pods that wait."""
+        cycle_seqs: dict[tuple[int, int], int] = {}
+        pods = self._scheduler.state.pods
+        for placement in result.placements:
+            pod = placement.pod
+            entry = pods[pod.key]
+            at_ms = entry.since_ms if pod.key in self._waiting else self.now_ms
+            self._end_wait(pod)
+            cycle_seq = cycle_seqs.setdefault(
+                (placement.attempt, entry.shard), self._counters.seq[entry.shard]
+            )
+            decision = self._decide(
+                pod,
+                entry.shard,
+                Outcome.BOUND,
+                placement.node,
+                at_ms,
+                score=placement.score,
+                cycle_seq=cycle_seq,
+            )
+            self._open(pod, decision, adopted=False)
+        for failure in result.failures:
+            entry = pods[failure.pod.key]
+            attempt = result.attempts[failure.attempt]
+            cycle_seq = cycle_seqs.setdefault((failure.attempt, entry.shard), self._counters.seq[entry.shard])
+            self._decide(
+                failure.pod,
+                entry.shard,
+                Outcome.UNSCHEDULABLE,
+                None,
+                entry.since_ms,
+                reason=_in_words(attempt),
+                reasons=attempt.reasons_at_failure,
+                cycle_seq=cycle_seq,
+            )
+        for (index, shard), seq in cycle_seqs.items():
+            self._cycles.append(self._cycle(result.attempts[index], shard, seq))
+        self._note_pending(result, cycle_seqs)
+
+    def _cycle(self, attempt: Attempt, shard: int, seq: int) -> Cycle:
+        return Cycle(
+            shard=shard,
+            seq=seq,
+            signature=attempt.signature,
+            profile=attempt.profile,
+            profile_revision=attempt.profile_revision,
+            seed=self._scheduler.seed,
+            generation=attempt.generation,
+            nodes_count=attempt.nodes_count,
+            feasible_count=attempt.feasible_count,
+            unresolvable_count=attempt.unresolvable_count,
+            reasons=attempt.reasons,
+            candidates=attempt.candidates,
+            pods_count=attempt.pods_count,
+            bound_count=attempt.bound_count,
+        )
+
+    def _note_pending(self, result: CycleResult, cycle_seqs: Mapping[tuple[int, int], int]) -> None:
+        """Say why groups wait, where that is new."""
+        groups = self._scheduler.queue.groups
+        known = self._counters.reasons_known
+        failed_on: dict[int, set[int]] = {}
+        for failure in result.failures:
+            failed_on.setdefault(failure.attempt, set()).add(
+                self._scheduler.state.pods[failure.pod.key].shard
+            )
+        for index, attempt in enumerate(result.attempts):
+            group = groups.get(attempt.signature)
+            if group is None or not attempt.reasons_at_failure:
+                continue
+            shards = failed_on.get(index, set()) | {
+                s for s, signature in known if signature == attempt.signature
+            }
+            for shard in sorted(shards):
+                if known.get((shard, attempt.signature)) == attempt.reasons_at_failure:
+                    continue
+                known[shard, attempt.signature] = attempt.reasons_at_failure
+                self._pending_groups.append(
+                    PendingGroup(
+                        shard=shard,
+                        signature=attempt.signature,
+                        reasons=attempt.reasons_at_failure,
+                        unresolvable=attempt.unresolvable,
+                        cycle_seq=cycle_seqs.get((index, shard), 0),
+                        at_ms=self.now_ms,
+                    )
+                )
+        for key in [key for key in known if key[1] not in groups]:
+            del known[key]
+
+    def _decide(
+        self,
+        pod: PodSpec,
+        shard: int,
+        outcome: Outcome,
+        node: str | None,
+        at_ms: int,
+        *,
+        reason: str = "",
+        reasons: dict[str, int] | None = None,
+        score: float | None = None,
+        cycle_seq: int = 0,
+    ) -> Decision:
+        seq = self._counters.seq[shard]
+        self._counters.seq[shard] = seq + 1
+        decision = Decision(
+            shard=shard,
+            epoch=self._epochs[shard],
+            seq=seq,
+            pod_uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            resource_version=pod.resource_version,
+            outcome=outcome,
+            node=node,
+            decided_at_ms=at_ms,
+            profile=pod.template.profile,
+            signature=pod.signature,
+            reason=reason,
+            score=score,
+            cycle_seq=cycle_seq,
+        )
+        self._drafts.append(_Draft(decision, pod, reasons))
+        self._need_template(pod)
+        return decision
+
+    def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
+        assert decision.node is not None
+        self._opened[pod.uid] = PlacementOpened(
+            pod_uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            resource_version=pod.resource_version,
+            signature=pod.signature,
+            labels=pod.labels,
+            node=decision.node,
+            adopted=adopted,
+            shard=decision.shard,
+            seq=decision.seq,
+            at_ms=decision.decided_at_ms,
+        )
+
+    def _need_template(self, pod: PodSpec) -> None:
+        if pod.signature not in self._counters.templates_known:
+            self._counters.templates_known.add(pod.signature)
+            self._templates[pod.signature] = pod.template
+
+    # ------------------------------------------------------------------------------------------- result
+
+    def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
+        """Return the batch; node versions count up here."""
+        nodes = self._node_writes()
+        pending = [self._pending_row(key) for key in self._waiting]
+        shards = {advance.shard for advance in offsets} | {d.decision.shard for d in self._drafts}
+        return CommitBatch(
+            offsets=offsets,
+            nodes=nodes,
+            templates=self._templates,
+            placements_closed=self._closed,
+            placements_opened=list(self._opened.values()),
+            placements_versioned=self._versioned,
+            decisions=[(draft.decision, self._encode(draft)) for draft in self._drafts],
+            cycles=self._cycles,
+            pending_removed=self._pending_removed,
+            pending_added=pending,
+            pending_groups=self._pending_groups,
+            tombstones=list(self._tombstones.values()),
+            dead_letters=self._dead_letters,
+            seq_next={shard: self._counters.seq[shard] for shard in shards},
+            dead_seq_next={shard: self._counters.dead_seq[shard] for shard in shards},
+            log_time_ms=self.now_ms,
+        )
+
+    def _node_writes(self) -> list[NodeWrite]:
+        state = self._scheduler.state
+        writes = []
+        for name, entry, spec_changed in state.drain_dirty():
+            spec = entry.spec
+            assert spec is not None
+            if spec_changed and entry.deleted:
+                # The last version that was seen outlives the node, so that a late duplicate stays late.
+                spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
+            writes.append(
+                NodeWrite(
+                    id=entry.ordinal,
+                    name=name,
+                    version_expected=entry.version - 1,
+                    requested=state.requested_of(name),
+                    spec=spec if spec_changed else None,
+                    deleted=entry.deleted,
+                )
+            )
+        writes.sort(key=lambda write: write.id)
+        return writes
+
+    def _pending_row(self, key: str) -> PendingPod:
+        entry = self._scheduler.state.pods[key]
+        pod = entry.spec
+        self._need_template(pod)
+        return PendingPod(
+            pod_uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            resource_version=pod.resource_version,
+            signature=pod.signature,
+            labels=pod.labels,
+            shard=entry.shard,
+            arrival=entry.arrival,
+            since_ms=entry.since_ms,
+        )
+
+    def _encode(self, draft: _Draft) -> bytes:
+        signature = draft.decision.signature
+        fragment = self._counters.fragments.get(signature)
+        if fragment is None:
+            fragment = template_fragment(draft.pod.template, signature)
+            self._counters.fragments[signature] = fragment
+        node = self._scheduler.state.nodes.get(draft.decision.node or "")
+        version = node.version if node is not None and node.version else None
+        return encode_decision(draft.decision, fragment, draft.pod.labels, version, draft.reasons)
+
+
+def _in_words(attempt: Attempt) -> str:
+    """Say in one line why no node would do, the most frequent reason first."""
+    if not attempt.nodes_count:
+        return "there are no nodes"
+    ranked = sorted(attempt.reasons_at_failure.items(), key=lambda item: (-item[1], item[0]))
+    return f"0/{attempt.nodes_count} nodes: " + "; ".join(f"{count} {code}" for code, count in ranked)

@@ -1,0 +1,150 @@
+"""One order for everything: records of all partitions, merged by time, topic and offset.
+
+The order does not depend on how fast which partition was fetched: before a record is taken, every partition
+that may hold an earlier one has been read up to there. So the same log gives the same sequence, and a full
+log the same batches, on every run and on every kind of log.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping
+
+from services.ports import (
+    CONFIG_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    LogReader,
+    Record,
+    TopicPartition,
+)
+
+_RANK = {topic: rank for rank, topic in enumerate((CONFIG_TOPIC, NODES_TOPIC, USAGE_TOPIC, PODS_TOPIC))}
+_EMPTY_POLLS_MAX = 20
+_FETCH_SECONDS = 0.1
+
+_Key = tuple[int, int, int]
+
+
+class _Lane:
+    """One partition: what was fetched and not yet taken."""
+
+    __slots__ = ("at", "buffer", "clock_ms", "end", "next_read", "paused", "rank")
+
+    def __init__(self, at: TopicPartition, position: int) -> None:
+        self.at = at
+        self.buffer: deque[tuple[int, Record]] = deque()  # (time in the merged order, record)
+        self.next_read = position  # offset after the last fetched record
+        self.end = position  # end of the partition when it was last asked for
+        self.clock_ms = 0
+        self.rank = _RANK[at.topic]
+        self.paused = False
+
+    def push(self, record: Record) -> None:
+        # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
+        self.clock_ms = max(self.clock_ms, record.timestamp_ms)
+        self.buffer.append((self.clock_ms, record))
+        self.next_read = record.offset + 1
+
+    def head(self) -> _Key | None:
+        """Key of the next record, if it was appended before the ends were asked for."""
+        if not self.buffer or self.buffer[0][1].offset >= self.end:
+            return None
+        return (self.buffer[0][0], self.rank, self.at.partition)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether a record that belongs into the order may not have been fetched yet."""
+        return not self.buffer and self.next_read < self.end
+
+
+class Intake:
+    """Takes batches out of the merged log.
+
+    Parameters
+    ----------
+    reader : LogReader
+    positions : mapping of TopicPartition to int
+        Where each partition goes on.
+    """
+
+    def __init__(self, reader: LogReader, positions: Mapping[TopicPartition, int]) -> None:
+        self._reader = reader
+        self._lanes = {at: _Lane(at, position) for at, position in sorted(positions.items())}
+
+    async def start(self) -> None:
+        """Begin reading at the positions."""
+        await self._reader.assign({at: lane.next_read for at, lane in self._lanes.items()})
+
+    async def next_batch(self, records_max: int, timeout_seconds: float) -> list[Record]:
+        """Return the next records of the merged order; none if nothing came within the time.
+
+        Fewer than ``records_max`` are returned only when the log had no more at some moment of the call.
+        """
+        if not any(lane.buffer for lane in self._lanes.values()):
+            await self._fetch(records_max, timeout_seconds)
+            if not any(lane.buffer for lane in self._lanes.values()):
+                return []
+        batch: list[Record] = []
+        self._take(batch, records_max)
+        ends_asked = False
+        while len(batch) < records_max:
+            if any(lane.lacks for lane in self._lanes.values()):
+                await self._fill(records_max)
+            elif ends_asked:
+                break
+            else:
+                for at, end in (await self._reader.end_offsets()).items():
+                    self._lanes[at].end = end
+                ends_asked = True
+                if any(lane.lacks for lane in self._lanes.values()):
+                    continue
+            self._take(batch, records_max)
+        return batch
+
+    def _take(self, batch: list[Record], records_max: int) -> None:
+        """Move records to the batch until one is missing that may come next."""
+        lanes = list(self._lanes.values())
+        if any(lane.lacks for lane in lanes):
+            return
+        heap = [(key, i) for i, lane in enumerate(lanes) if (key := lane.head()) is not None]
+        heapq.heapify(heap)
+        while heap and len(batch) < records_max:
+            i = heap[0][1]
+            lane = lanes[i]
+            batch.append(lane.buffer.popleft()[1])
+            if lane.lacks:
+                return
+            key = lane.head()
+            if key is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (key, i))
+
+    async def _fill(self, records_max: int) -> None:
+        """Fetch until no partition lacks anything."""
+        empty_polls = 0
+        while any(lane.lacks for lane in self._lanes.values()):
+            if await self._fetch(records_max, _FETCH_SECONDS):
+                empty_polls = 0
+                continue
+            empty_polls += 1
+            if empty_polls == _EMPTY_POLLS_MAX:
+                # The rest of the partition holds nothing to read (compacted, or a transaction's markers).
+                for lane in self._lanes.values():
+                    if lane.lacks:
+                        lane.end = lane.next_read
+
+    async def _fetch(self, records_max: int, timeout_seconds: float) -> int:
+        """Poll once; hold back partitions of which much is buffered, so that the others can catch up."""
+        for lane in self._lanes.values():
+            full = len(lane.buffer) >= 2 * records_max
+            if full != lane.paused:
+                (self._reader.pause if full else self._reader.resume)([lane.at])
+                lane.paused = full
+        records = await self._reader.poll(records_max, timeout_seconds)
+        for record in records:
+            self._lanes[TopicPartition(record.topic, record.partition)].push(record)
+        return len(records)

@@ -1,0 +1,40 @@
+"""What a worker counts about itself."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from services.ports import CommitBatch
+
+
+class WorkerMetrics:
+    """Counters of one worker, in the registry of its process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.decisions = Counter(
+            "berth_decisions", "Decisions made durable, by outcome", ["outcome"], registry=registry
+        )
+        self.dead_letters = Counter(
+            "berth_dead_letters", "Records made dead letters, by code", ["code"], registry=registry
+        )
+        self.records = Counter("berth_records", "Records whose effect is durable", registry=registry)
+        self.batches = Counter("berth_batches", "Transactions committed", registry=registry)
+        self.restarts = Counter(
+            "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
+        )
+        self.plan_seconds = Histogram(
+            "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
+        )
+        self.commit_seconds = Histogram("berth_commit_seconds", "Commit one batch", registry=registry)
+
+    def committed(self, batch: CommitBatch) -> None:
+        """Count a batch that is durable."""
+        self.batches.inc()
+        self.records.inc(sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~")))
+        outcomes = Tally(decision.outcome for decision, _ in batch.decisions)
+        for outcome, count in outcomes.items():
+            self.decisions.labels(outcome.value).inc(count)
+        for letter in batch.dead_letters:
+            self.dead_letters.labels(letter.code).inc()

@@ -1,0 +1,213 @@
+"""The worker: takes the shards over, then folds, places and commits batch after batch until it is stopped.
+
+While one batch commits, the next is planned on what the first one assumed. If anything about a commit is not
+as expected, everything in memory is forgotten and read again from the ledger: that is the only way back, so
+it is the one that is always tested.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from domain.model import limits
+from domain.model.errors import BerthError, Fenced, Unavailable
+from domain.model.profiles import BUILT_IN_PROFILES, Profile
+from services.ports import (
+    CONFIG_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    CommitBatch,
+    CommitOutcome,
+    Lease,
+    Ledger,
+    Log,
+    LogReader,
+    Record,
+    Resolution,
+    TopicPartition,
+)
+from services.worker.intake import Intake
+from services.worker.metrics import WorkerMetrics
+from services.worker.planner import BATCHES, Planner
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker may be told; times in seconds."""
+
+    name: str
+    seed: int = 0
+    lease_seconds: float = limits.lease_seconds
+    batch_records_max: int = limits.batch_records_max
+    poll_seconds: float = 0.5
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES
+
+
+class Compute(Protocol):
+    """Where work that keeps a processor busy is done: a thread, or right here in a simulation."""
+
+    async def __call__(
+        self, work: Callable[[Sequence[Record]], CommitBatch], records: Sequence[Record], /
+    ) -> CommitBatch:
+        """Return ``work(records)``."""
+
+
+class Moved(BerthError):
+    """A node of the ledger is not at the version that this worker knows."""
+
+    code = "node-moved"
+    retriable = True
+
+
+class Worker:
+    """One worker process. ``run`` returns only by cancellation."""
+
+    def __init__(
+        self,
+        log: Log,
+        ledger: Ledger,
+        settings: WorkerSettings,
+        metrics: WorkerMetrics,
+        compute: Compute = asyncio.to_thread,
+    ) -> None:
+        self._compute = compute
+        self._log = log
+        self._ledger = ledger
+        self._settings = settings
+        self._metrics = metrics
+        self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
+
+    async def run(self) -> None:
+        """Hold the shards whenever possible, and schedule."""
+        backoff_ms = limits.retry_backoff_ms_min
+        while True:
+            try:
+                leases = await self._ledger.acquire(self._settings.name, self._settings.lease_seconds)
+                if leases:
+                    _LOGGER.info("holding shards %s", [f"{x.shard}@{x.epoch}" for x in leases])
+                    await self._serve(leases)
+                else:
+                    _LOGGER.debug("another worker holds the shards; standing by")
+                    await asyncio.sleep(self._settings.lease_seconds / 10)
+                backoff_ms = limits.retry_backoff_ms_min
+            except (Unavailable, Fenced, Moved) as error:
+                self._metrics.restarts.labels(reason=error.code).inc()
+                _LOGGER.warning("starting over: %s: %s", error.code, error)
+                await asyncio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, limits.retry_backoff_ms_max)
+            finally:
+                self.ready.clear()
+
+    async def _serve(self, leases: Sequence[Lease]) -> None:
+        """Schedule for as long as the leases hold."""
+        renewal = asyncio.create_task(self._keep(leases))
+        schedule = asyncio.create_task(self._schedule(leases))
+        try:
+            done, _ = await asyncio.wait({renewal, schedule}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (renewal, schedule):
+                task.cancel()
+            await asyncio.gather(renewal, schedule, return_exceptions=True)
+        await self._ledger.release(leases)
+
+    async def _keep(self, leases: Sequence[Lease]) -> None:
+        """Renew the leases; a ledger that is away is no reason to give up, the fence is in the commit."""
+        while True:
+            await asyncio.sleep(self._settings.lease_seconds / 3)
+            try:
+                if not await self._ledger.renew(leases, self._settings.lease_seconds):
+                    raise Fenced("the leases are no longer ours")
+            except Unavailable as error:
+                _LOGGER.warning("could not renew the leases: %s", error)
+
+    async def _schedule(self, leases: Sequence[Lease]) -> None:
+        reader = await self._log.reader()
+        try:
+            planner = await self._restore(leases, reader)
+            intake = Intake(reader, planner.positions())
+            await intake.start()
+            self.ready.set()
+            await self._loop(planner, intake)
+        finally:
+            await reader.aclose()
+
+    async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> Planner:
+        """Read the ledger into a planner; lay down offset rows where a shard begins."""
+        for lease in leases:
+            partitions = [TopicPartition(NODES_TOPIC, lease.shard), TopicPartition(PODS_TOPIC, lease.shard)]
+            if lease.shard == min(leases).shard:
+                partitions += [TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)]
+            first = dict(await reader.first_offsets(partitions))
+            first[TopicPartition(BATCHES, 0)] = 0
+            await self._ledger.ensure_offsets(lease, first)
+        state = await self._ledger.load(leases)
+        return Planner(leases, state, self._settings.profiles, seed=self._settings.seed)
+
+    async def _loop(self, planner: Planner, intake: Intake) -> None:
+        """Plan and commit; one commit is in flight while the next batch is planned."""
+        commit: asyncio.Task[None] | None = None
+        try:
+            while True:
+                records: Sequence[Record] = []
+                if not planner.has_work:
+                    records = await intake.next_batch(
+                        self._settings.batch_records_max, self._settings.poll_seconds
+                    )
+                    if not records:
+                        if commit is not None and commit.done():
+                            commit.result()
+                        continue
+                with self._metrics.plan_seconds.time():
+                    batch = await self._compute(planner.plan, records)
+                if commit is not None:
+                    await commit
+                commit = asyncio.create_task(self._commit(batch))
+                # Let the commit begin before the next batch takes the thread.
+                await asyncio.sleep(0)
+        finally:
+            if commit is not None:
+                commit.cancel()
+                await asyncio.gather(commit, return_exceptions=True)
+
+    async def _commit(self, batch: CommitBatch) -> None:
+        """Write one batch exactly once, however often the ledger fails meanwhile."""
+        backoff_ms = limits.retry_backoff_ms_min
+        unknown = False
+        while True:
+            try:
+                with self._metrics.commit_seconds.time():
+                    outcome = await self._once(batch, unknown=unknown)
+                break
+            except Unavailable as error:
+                unknown = True
+                _LOGGER.warning("the ledger does not answer, outcome unknown: %s", error)
+                await asyncio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, limits.retry_backoff_ms_max)
+        match outcome:
+            case CommitOutcome.COMMITTED:
+                self._metrics.committed(batch)
+            case CommitOutcome.FENCED:
+                raise Fenced("another owner has moved the offsets")
+            case CommitOutcome.MOVED:
+                raise Moved("a node was changed by someone else")
+
+    async def _once(self, batch: CommitBatch, *, unknown: bool) -> CommitOutcome:
+        """Commit, after asking what became of the last try if that is not known."""
+        if unknown:
+            match await self._ledger.resolve(batch):
+                case Resolution.COMMITTED:
+                    return CommitOutcome.COMMITTED
+                case Resolution.FENCED:
+                    return CommitOutcome.FENCED
+                case Resolution.NOT_COMMITTED:
+                    pass
+        return await self._ledger.commit(batch)
