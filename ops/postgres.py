@@ -1,0 +1,31 @@
+"""A real Postgres server over TCP for development and tests, without Docker.
+
+Runs in the foreground as ``python -m ops.postgres --port 5432 --dir DIR``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ops.foreground import serve_from_command_line
+from ops.kafka import free_port
+from services.adapters.embedded.server import EmbeddedServer
+
+
+class PostgresServer(EmbeddedServer):
+    """One server with its data in a directory, listening on 127.0.0.1.
+
+    Parameters
+    ----------
+    directory : Path
+        Made when missing. A later start in it goes on from the same data.
+    port : int, optional
+        Where it listens; a free port when not given.
+    """
+
+    def __init__(self, directory: Path, port: int | None = None) -> None:
+        super().__init__(directory, tcp_port=port or free_port())
+
+
+if __name__ == "__main__":
+    serve_from_command_line("BERTH_POSTGRES_DSN", 5432, PostgresServer)

@@ -1,0 +1,246 @@
+"""A Postgres server of our own from a Python wheel: started with berth, stopped with it, its data kept."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import platformdirs
+import psutil
+
+from domain.model.errors import BerthError
+from services.adapters.embedded.account import Account, reachable, server_account, server_binaries
+from services.adapters.embedded.reaper import Reaper, end
+
+_USER = "berth"
+_DATABASE = "berth"
+_SOCKET_PORT = 5432
+_SOCKET_PATH_BYTES_MAX = 107  # of sun_path on Linux, less its final zero
+_START_TIMEOUT_SECONDS = 60.0
+_LOCK_TIMEOUT_SECONDS = 45.0
+
+_SETTINGS = {
+    "max_connections": "50",
+    "shared_buffers": "128MB",
+    "jit": "off",
+    "io_method": "sync",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "unix_socket_permissions": "0700",
+    "log_line_prefix": "%m [%p] ",
+}
+
+
+class EmbeddedServerError(BerthError):
+    """The embedded Postgres cannot be started; the message says why and what to do."""
+
+    code = "embedded-server"
+
+
+class EmbeddedServer:
+    """A Postgres server with its data in a directory; at most one per directory.
+
+    Parameters
+    ----------
+    directory : Path
+        Made when missing. A later start in it goes on from the same data.
+    tcp_port : int, optional
+        Listen there on 127.0.0.1 too, with a password (in the file ``password``); without it only a Unix
+        socket in a directory of the server's own account lets anyone in.
+    """
+
+    def __init__(self, directory: Path, tcp_port: int | None = None) -> None:
+        self._directory = directory.absolute()
+        self._data = self._directory / "data"
+        self._tcp_port = tcp_port
+        self._lock: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reaper: Reaper | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> str:
+        """Start, wait until it answers, and return its address; blocks for about a second.
+
+        Raises
+        ------
+        EmbeddedServerError
+            When another process uses the directory, or the server does not come up.
+        """
+        assert self._process is None, "started already"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock = _lock(self._directory / "lock")
+            account = server_account()
+            binaries = server_binaries(account)
+            if not reachable(self._directory, account):
+                raise EmbeddedServerError(
+                    f"{self._directory} cannot be reached by the account {account.name}, which Postgres runs "
+                    "as because it refuses to run as root; choose a directory outside of private ones"
+                )
+            _end_leftover(self._data)
+            if not self._data.exists():
+                self._initialise(account, binaries)
+            socket_directory = self._socket_directory(account)
+            self._launch(account, binaries, socket_directory)
+        except BaseException:
+            self.stop()
+            raise
+        if self._tcp_port is None:
+            return f"postgresql://{_USER}@/{_DATABASE}?host={socket_directory}&port={_SOCKET_PORT}"
+        password = (self._directory / "password").read_text()
+        return f"postgresql://{_USER}:{password}@127.0.0.1:{self._tcp_port}/{_DATABASE}"
+
+    def stop(self) -> None:
+        """Stop the server cleanly, its connections included; does nothing when it is not running."""
+        if self._process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                # SIGINT is Postgres' fast shutdown, SIGQUIT the one that recovers at the next start.
+                end(psutil.Process(self._process.pid), [signal.SIGINT, signal.SIGQUIT])
+            self._process.wait()
+            self._process = None
+        if self._reaper is not None:
+            self._reaper.close()
+            self._reaper = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _initialise(self, account: Account, binaries: Path) -> None:
+        """Make the data directory beside its place and move it there when it is complete."""
+        scratch = self._directory / "data.new"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(mode=0o700)
+        account.own(scratch)
+        password = self._directory / "password"
+        if not password.exists():
+            password.touch(mode=0o600)
+            password.write_text(secrets.token_urlsafe(18))
+        account.own(password)
+        options = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password}", "--locale=C"]
+        _run(account, [binaries / "initdb", "-D", scratch, "-U", _USER, "--encoding=UTF8", *options])
+        create = f'CREATE DATABASE "{_DATABASE}";\n'.encode()
+        _run(account, [binaries / "postgres", "--single", "-D", scratch, "postgres"], create)
+        scratch.rename(self._data)
+
+    def _socket_directory(self, account: Account) -> Path:
+        path = self._directory / "run"
+        if len(os.fsencode(path / f".s.PGSQL.{_SOCKET_PORT}")) > _SOCKET_PATH_BYTES_MAX:
+            digest = hashlib.sha256(os.fsencode(self._directory)).hexdigest()[:12]
+            path = Path(tempfile.gettempdir()) / f"berth-{digest}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        account.own(path)
+        if path.is_symlink() or path.stat().st_uid != account.uid:
+            raise EmbeddedServerError(
+                f"{path} belongs to somebody else; remove it or choose another directory"
+            )
+        path.chmod(0o700)
+        return path
+
+    def _launch(self, account: Account, binaries: Path, socket_directory: Path) -> None:
+        settings = _SETTINGS | {
+            "unix_socket_directories": str(socket_directory),
+            "listen_addresses": "" if self._tcp_port is None else "127.0.0.1",
+            "port": str(self._tcp_port or _SOCKET_PORT),
+        }
+        log_path = self._directory / "postgres.log"
+        with log_path.open("ab") as log:
+            self._process = account.popen(
+                [
+                    binaries / "postgres",
+                    "-D",
+                    self._data,
+                    *(f"--{key}={value}" for key, value in settings.items()),
+                ],
+                log,
+            )
+        assert self._lock is not None
+        process = psutil.Process(self._process.pid)
+        self._reaper = Reaper(process, [signal.SIGINT, signal.SIGQUIT], keep_open=[self._lock])
+        deadline = time.monotonic() + _START_TIMEOUT_SECONDS
+        while _pid_file(self._data)[7:8] != ["ready"]:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = log_path.read_text(errors="replace").splitlines()[-5:]
+                raise EmbeddedServerError("\n".join(["Postgres does not start:", *tail, f"(see {log_path})"]))
+            time.sleep(0.02)
+
+
+def default_dir() -> Path:
+    """Return where the embedded server keeps its data unless told otherwise."""
+    path = platformdirs.user_data_path("berth") / "embedded"
+    if os.geteuid() == 0 and not reachable(path, server_account()):
+        return Path("/var/lib/berth/embedded")
+    return path
+
+
+def _lock(path: Path) -> int:
+    """Take the directory's lock; it stays with the reaper after a ``kill -9``, so wait for that."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(descriptor, 20, 0).decode() or "unknown"
+            if time.monotonic() < deadline and holder.isdecimal() and not psutil.pid_exists(int(holder)):
+                time.sleep(0.05)
+                continue
+            os.close(descriptor)
+            raise EmbeddedServerError(
+                f"{path.parent} is in use by process {holder}; stop it or choose another directory"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        return descriptor
+
+
+def _pid_file(data: Path) -> list[str]:
+    try:
+        return [line.strip() for line in (data / "postmaster.pid").read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def _end_leftover(data: Path) -> None:
+    """Stop a server that outlived both its parent and its reaper.
+
+    The process id may belong to another process by now (after a restart of the container, say): Postgres
+    would then refuse to start, so the stale file goes. The directory's lock is held, so nobody else is here.
+    """
+    lines = _pid_file(data)
+    if not lines:
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(int(lines[0]))
+        if process.name() == "postgres" and str(data) in process.cmdline():
+            end(process, [signal.SIGINT, signal.SIGQUIT])
+            return
+    (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _run(account: Account, command: list[str | Path], stdin: bytes = b"") -> None:
+    done = account.run(command, stdin)
+    if done.returncode != 0:
+        tail = done.stdout.decode(errors="replace").strip().splitlines()[-5:]
+        raise EmbeddedServerError("\n".join([f"{Path(command[0]).name} failed:", *tail]))

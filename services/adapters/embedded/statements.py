@@ -1,0 +1,75 @@
+"""All SQL of the embedded log."""
+
+CHANNEL = "berth_log"
+
+# One process at a time lays down topics; the number is arbitrary.
+LOCK_TOPICS = "SELECT pg_advisory_xact_lock(7264001)"
+
+CREATE_PARTITIONS = """
+INSERT INTO log_topics (topic, partition, compacted)
+SELECT $1, generate_series(0, $2::int - 1), $3
+WHERE NOT EXISTS (SELECT FROM log_topics WHERE topic = $1)
+"""
+
+COUNT_PARTITIONS = "SELECT count(*) FROM log_topics WHERE topic = $1"
+
+# The row locks are taken in the order of the partitions, so that writers wait and never deadlock. They are
+# held until the commit, so offsets become visible in order and without a hole: no reader can overtake a slow
+# append.
+LOCK_PARTITIONS = """
+WITH locked AS MATERIALIZED (
+    SELECT partition, next_offset
+    FROM log_topics
+    WHERE topic = $1 AND partition = ANY ($2::int[])
+    ORDER BY partition
+    FOR UPDATE
+)
+SELECT partition, next_offset, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+FROM locked
+"""
+
+ADVANCE_PARTITIONS = """
+WITH moved AS (
+    UPDATE log_topics AS t
+    SET next_offset = p.next_offset
+    FROM unnest($2::int[], $3::bigint[]) AS p (partition, next_offset)
+    WHERE t.topic = $1 AND t.partition = p.partition
+)
+SELECT pg_notify($4, $1)
+"""
+
+RECORD_COLUMNS = ("topic", "partition", "log_offset", "key", "value", "timestamp_ms")
+
+# One snapshot for the records and the ends, so that an empty answer can be told from a truncated log.
+READ = """
+SELECT p.topic, p.partition, t.next_offset, r.log_offset, r.key, r.value, r.timestamp_ms
+FROM unnest($1::text[], $2::int[], $3::bigint[], $4::int[]) WITH ORDINALITY
+    AS p (topic, partition, position, records_max, turn)
+LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
+LEFT JOIN LATERAL (
+    SELECT log_offset, key, value, timestamp_ms
+    FROM log_records
+    WHERE topic = p.topic AND partition = p.partition AND log_offset >= p.position
+    ORDER BY log_offset
+    LIMIT p.records_max
+) AS r ON true
+ORDER BY p.turn, r.log_offset
+"""
+
+BOUNDS = """
+SELECT p.topic, p.partition, t.next_offset,
+    coalesce((
+        SELECT log_offset FROM log_records AS r
+        WHERE r.topic = p.topic AND r.partition = p.partition ORDER BY log_offset LIMIT 1
+    ), t.next_offset) AS first_offset
+FROM unnest($1::text[], $2::int[]) AS p (topic, partition)
+LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
+"""
+
+LAST = """
+SELECT topic, partition, log_offset, key, value, timestamp_ms
+FROM log_records
+WHERE topic = $1 AND partition = $2
+ORDER BY log_offset DESC
+LIMIT 1
+"""

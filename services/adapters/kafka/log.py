@@ -1,0 +1,156 @@
+"""The log on Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+
+from domain.model.errors import TopicMismatch, Unavailable
+from services.adapters.kafka.connection import REQUEST_TIMEOUT_SECONDS, RETRY_BACKOFF_MS, guarded
+from services.adapters.kafka.reader import KafkaReader
+from services.adapters.kafka.writer import KafkaWriter
+from services.partitioner import TOPIC_MESSAGE_BYTES_MAX
+from services.ports import Record, TopicPartition, TopicSpec
+
+_WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+class KafkaLog:
+    """An implementation of ``ports.Log`` on aiokafka.
+
+    Parameters
+    ----------
+    bootstrap : str
+        ``host:port`` of one or more brokers, joined by commas.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        # It writes several lines at every retry, ten times a second; what matters comes as ``Unavailable``.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+    async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """See ``ports.Log``. Replication is the cluster's ``default.replication.factor``."""
+        async with self._admin() as admin:
+            there = await _partition_counts(admin)
+            missing = [spec for spec in specs if spec.name not in there]
+            if missing:
+                await _create(admin, missing)
+            while any(spec.name not in there for spec in specs):
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)  # brokers learn of a topic one after another
+                there = await _partition_counts(admin)
+            for spec in specs:
+                if there[spec.name] != spec.partitions:
+                    raise TopicMismatch(
+                        f"topic {spec.name} has {there[spec.name]} partitions, not {spec.partitions}"
+                    )
+
+    async def partitions(self, topic: str) -> int:
+        """See ``ports.Log``."""
+        async with self._admin() as admin:
+            return (await _partition_counts(admin)).get(topic, 0)
+
+    async def reader(self) -> KafkaReader:
+        """See ``ports.Log``; connects at the first use."""
+        return KafkaReader(self._bootstrap, self.partitions)
+
+    async def writer(self) -> KafkaWriter:
+        """See ``ports.Log``; connects at the first use."""
+        return KafkaWriter(self._bootstrap, self.partitions)
+
+    async def last_record(self, at: TopicPartition) -> Record | None:
+        """See ``ports.Log``. Cost: one record, unless the end of the partition was compacted away."""
+        reader = await self.reader()
+        try:
+            first = (await reader.first_offsets([at]))[at]
+            await reader.assign({at: first})
+            end = (await reader.end_offsets())[at]
+            reach = 1
+            while end > first:
+                start = max(first, end - reach)
+                last = await _last_between(reader, at, start, end)
+                if last is not None or start == first:
+                    return last
+                reach *= 16
+            return None
+        finally:
+            await reader.aclose()
+
+    async def aclose(self) -> None:
+        """See ``ports.Log``; nothing is held between calls."""
+
+    @contextlib.asynccontextmanager
+    async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        async with guarded(self._bootstrap, 2 * REQUEST_TIMEOUT_SECONDS):
+            admin = AIOKafkaAdminClient(
+                bootstrap_servers=self._bootstrap,
+                request_timeout_ms=int(REQUEST_TIMEOUT_SECONDS * 1000),
+                retry_backoff_ms=RETRY_BACKOFF_MS,
+            )
+            try:
+                await admin.start()
+                yield admin
+            finally:
+                await admin.close()
+
+
+async def _partition_counts(admin: AIOKafkaAdminClient) -> dict[str, int]:
+    # All topics, since asking for one by name would create it where the broker creates topics by itself.
+    return {
+        topic["topic"]: len(topic["partitions"])
+        for topic in await admin.describe_topics()
+        if for_code(topic["error_code"]) is NoError
+        and all(partition["leader"] >= 0 for partition in topic["partitions"])
+    }
+
+
+async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
+    topics = [
+        NewTopic(spec.name, spec.partitions, -1, replica_assignments={}, topic_configs=topic_configs(spec))
+        for spec in specs
+    ]
+    response = await admin.create_topics(topics)
+    for name, code, *message in response.topic_errors:
+        error = for_code(code)
+        if error not in (NoError, TopicAlreadyExistsError):
+            raise KafkaError(f"topic {name} cannot be created: {error.__name__} {message}")
+
+
+def topic_configs(spec: TopicSpec) -> dict[str, str]:
+    """Return the settings of a topic, as Kafka names them.
+
+    A compacted topic keeps every record for a week, so that readers see fresh events in full; a tombstone
+    stays a week longer than what it deletes. The other topics keep everything.
+    """
+    configs = {"max.message.bytes": str(TOPIC_MESSAGE_BYTES_MAX)}
+    if spec.compacted:
+        configs["cleanup.policy"] = "compact"
+        configs["min.compaction.lag.ms"] = str(_WEEK_MS)
+        configs["delete.retention.ms"] = str(_WEEK_MS)
+    else:
+        configs["cleanup.policy"] = "delete"
+        configs["retention.ms"] = "-1"
+        configs["retention.bytes"] = "-1"
+    return configs
+
+
+async def _last_between(reader: KafkaReader, at: TopicPartition, start: int, end: int) -> Record | None:
+    """Return the last record with ``start <= offset < end``."""
+    await reader.assign({at: start})
+    last: Record | None = None
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + REQUEST_TIMEOUT_SECONDS
+    while last is None or last.offset < end - 1:
+        records = await reader.poll(1_000, timeout_seconds=0.5)
+        if records:
+            last = records[-1]
+        elif await reader.position(at) >= end:
+            break  # the rest is transaction markers or was compacted away
+        elif loop.time() > deadline:
+            raise Unavailable(f"{at.topic}/{at.partition} returns nothing from offset {start} on")
+    return last

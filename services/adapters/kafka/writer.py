@@ -1,0 +1,129 @@
+"""Appends to Kafka in bulk: idempotent, compressed, one batch after another per partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from domain.model.errors import Unavailable
+from services.adapters.kafka.connection import REQUEST_TIMEOUT_SECONDS, RETRY_BACKOFF_MS, finish, guarded
+from services.partitioner import split
+from services.ports import Entry
+
+_BATCH_BYTES_MAX = 512 << 10
+_APPEND_TIMEOUT_SECONDS = 20.0
+
+
+class KafkaWriter:
+    """See ``ports.LogWriter``.
+
+    The client library would send a batch again and again for as long as the broker is away, also after the
+    caller has given up. So a producer that failed, or was left waiting, is thrown away with all it holds.
+    """
+
+    def __init__(self, bootstrap: str, partitions_of: Callable[[str], Awaitable[int]]) -> None:
+        self._bootstrap = bootstrap
+        self._partitions_of = partitions_of
+        self._counts: dict[str, int] = {}
+        self._producer: AIOKafkaProducer | None = None
+        self._turn = asyncio.Lock()
+
+    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
+        """See ``ports.LogWriter``."""
+        groups = split(entries, await self._count(topic), partition)
+        if not groups:
+            return
+        async with self._turn:
+            try:
+                async with guarded(self._bootstrap, _APPEND_TIMEOUT_SECONDS):
+                    producer = await self._connected()
+                    sends = [self._send(producer, topic, at, group) for at, group in groups.items()]
+                    for outcome in await asyncio.gather(*sends, return_exceptions=True):
+                        if outcome is not None:
+                            raise outcome
+            except BaseException:
+                await self._abandon()
+                raise
+
+    async def _send(
+        self, producer: AIOKafkaProducer, topic: str, partition: int, entries: Sequence[Entry]
+    ) -> None:
+        delivered: list[asyncio.Future[object]] = []
+
+        async def deliver(batch: BatchBuilder) -> None:
+            future = await producer.send_batch(batch, topic, partition=partition)
+            # Who gave up hears no more of it, and the event loop shall not complain that nobody listened.
+            future.add_done_callback(lambda future: future.cancelled() or future.exception())
+            delivered.append(future)
+
+        batch = producer.create_batch()
+        for key, value in entries:
+            if batch.append(key=key, value=value, timestamp=None) is None:
+                await deliver(batch)
+                batch = producer.create_batch()
+                # The first record of a batch is taken whatever its size.
+                batch.append(key=key, value=value, timestamp=None)
+        batch.close()
+        await deliver(batch)
+        # Not gather: it would cancel the futures with us, and they could not be told the outcome later.
+        await asyncio.wait(delivered, return_when=asyncio.FIRST_EXCEPTION)
+        for future in delivered:
+            if future.done():
+                future.result()
+
+    async def aclose(self) -> None:
+        """See ``ports.LogWriter``."""
+        async with self._turn:
+            producer, self._producer = self._producer, None
+            if producer is not None:
+                await _stop(producer)
+
+    async def _count(self, topic: str) -> int:
+        if topic not in self._counts:
+            count = await self._partitions_of(topic)
+            if not count:
+                raise Unavailable(f"topic {topic} does not exist")
+            self._counts[topic] = count
+        return self._counts[topic]
+
+    async def _connected(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            self._producer = AIOKafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                enable_idempotence=True,
+                compression_type="lz4",
+                max_batch_size=_BATCH_BYTES_MAX,
+                request_timeout_ms=int(REQUEST_TIMEOUT_SECONDS * 1000),
+                retry_backoff_ms=RETRY_BACKOFF_MS,
+            )
+            await self._producer.start()
+        return self._producer
+
+    async def _abandon(self) -> None:
+        producer, self._producer = self._producer, None
+        self._counts = {}
+        if producer is not None:
+            await _drop_undelivered(producer)
+            await _stop(producer)
+
+
+async def _drop_undelivered(producer: AIOKafkaProducer) -> None:
+    """End the sending task and forget its batches, for which aiokafka itself has no way."""
+    sending = producer._sender.sender_task
+    while sending is not None and not sending.done():
+        sending.cancel()
+        await asyncio.wait([sending], timeout=0.05)
+    accumulator = producer._message_accumulator
+    for batches in accumulator._batches.values():
+        accumulator._pending_batches.update(batches)
+    accumulator._batches.clear()
+    for batch in tuple(accumulator._pending_batches):
+        batch.future.cancel()
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    await finish(producer.stop())
+    await finish(producer.client.close())

@@ -1,0 +1,188 @@
+"""The log in memory: what Kafka promises, in one process, without threads, chance or a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from domain.model.errors import LogTruncated, TopicMismatch, Unavailable
+from services.partitioner import split
+from services.ports import Clock, Entry, Record, TopicPartition, TopicSpec
+
+
+class _Partition:
+    """Records from ``first`` on; those before it are gone."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.records: list[Record] = []
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.records)
+
+
+class MemoryLog:
+    """An implementation of ``ports.Log`` whose readers and writers share this object.
+
+    Parameters
+    ----------
+    clock : Clock
+        Gives the records their timestamps.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[str, list[_Partition]] = {}
+        self._waiting: set[asyncio.Event] = set()
+
+    async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """See ``ports.Log``."""
+        for spec in specs:
+            there = self._topics.setdefault(spec.name, [_Partition() for _ in range(spec.partitions)])
+            if len(there) != spec.partitions:
+                raise TopicMismatch(f"topic {spec.name} has {len(there)} partitions, not {spec.partitions}")
+
+    async def partitions(self, topic: str) -> int:
+        """See ``ports.Log``."""
+        return len(self._topics.get(topic, ()))
+
+    async def reader(self) -> MemoryReader:
+        """See ``ports.Log``."""
+        return MemoryReader(self)
+
+    async def writer(self) -> MemoryWriter:
+        """See ``ports.Log``."""
+        return MemoryWriter(self)
+
+    async def last_record(self, at: TopicPartition) -> Record | None:
+        """See ``ports.Log``."""
+        records = self.partition(at).records
+        return records[-1] if records else None
+
+    async def aclose(self) -> None:
+        """See ``ports.Log``; the records stay."""
+
+    def truncate(self, at: TopicPartition, first: int) -> None:
+        """Forget the records below offset ``first``, as retention would."""
+        partition = self.partition(at)
+        first = min(max(first, partition.first), partition.end)
+        del partition.records[: first - partition.first]
+        partition.first = first
+
+    def partition(self, at: TopicPartition) -> _Partition:
+        """Return the partition; raise ``Unavailable`` when it does not exist."""
+        partitions = self._topics.get(at.topic, ())
+        if not 0 <= at.partition < len(partitions):
+            raise Unavailable(f"partition {at.partition} of topic {at.topic} does not exist")
+        return partitions[at.partition]
+
+    def add(self, at: TopicPartition, entries: Sequence[Entry]) -> None:
+        """Append to one partition at once and wake the readers."""
+        partition = self.partition(at)
+        now_ms = self._clock.now_ms()
+        for offset, (key, value) in enumerate(entries, partition.end):
+            partition.records.append(Record(at.topic, at.partition, offset, key, value, now_ms))
+        for event in self._waiting:
+            event.set()
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Return at the next append, or after the time."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.discard(event)
+
+
+class MemoryWriter:
+    """See ``ports.LogWriter``. Partitions become visible one after another, as in Kafka."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+
+    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
+        """See ``ports.LogWriter``."""
+        partitions = await self._log.partitions(topic)
+        if not partitions:
+            raise Unavailable(f"topic {topic} does not exist")
+        for number, group in split(entries, partitions, partition).items():
+            await asyncio.sleep(0)
+            self._log.add(TopicPartition(topic, number), group)
+
+    async def aclose(self) -> None:
+        """See ``ports.LogWriter``."""
+
+
+class MemoryReader:
+    """See ``ports.LogReader``."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """See ``ports.LogReader``."""
+        for at in positions:
+            self._log.partition(at)
+        self._positions = dict(positions)
+        self._paused = set()
+
+    async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+        """See ``ports.LogReader``."""
+        await asyncio.sleep(0)  # a reader that always finds something must not starve the others
+        records = self._take(records_max)
+        if records or timeout_seconds <= 0:
+            return records
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_seconds
+        while not records and (remaining := deadline - loop.time()) > 0:
+            await self._log.wait(remaining)
+            records = self._take(records_max)
+        return records
+
+    def _take(self, records_max: int) -> list[Record]:
+        taken: list[Record] = []
+        active = [at for at in self._positions if at not in self._paused]
+        for index, at in enumerate(active):
+            share = -(-(records_max - len(taken)) // (len(active) - index))
+            partition, position = self._log.partition(at), self._positions[at]
+            if not partition.first <= position <= partition.end:
+                if taken:
+                    break  # the records first; the next call raises
+                raise LogTruncated(
+                    f"{at.topic}/{at.partition} ends at {partition.end} and does not hold {position}"
+                )
+            start = position - partition.first
+            records = partition.records[start : start + share]
+            taken += records
+            # A partition that was read goes to the back, so that small reads reach every partition.
+            if records:
+                del self._positions[at]
+                self._positions[at] = position + len(records)
+        return taken
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """See ``ports.LogReader``."""
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """See ``ports.LogReader``."""
+        self._paused.difference_update(partitions)
+
+    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """See ``ports.LogReader``."""
+        return {at: self._log.partition(at).end for at in self._positions}
+
+    async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """See ``ports.LogReader``."""
+        return {at: self._log.partition(at).first for at in partitions}
+
+    async def aclose(self) -> None:
+        """See ``ports.LogReader``."""
+        self._positions = {}
