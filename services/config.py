@@ -157,13 +157,6 @@ SETTINGS: tuple[Setting, ...] = (
 """All settings, in the order in which they are shown."""
 
 
-def default_dir() -> Path:
-    """Return the directory that is used when nobody names one."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("berth"))
-
-
 def default_worker_name() -> str:
     """Return a name that no other live process of this installation has."""
     return f"{socket.gethostname()}-{os.getpid()}"
@@ -178,7 +171,7 @@ class Settings:
     shards: int = 1
     seed: int = 0
     worker_name: str = dataclasses.field(default_factory=default_worker_name)
-    dir: Path = dataclasses.field(default_factory=default_dir)
+    dir: Path | None = None
     api_host: str = "127.0.0.1"
     api_port: int = DEFAULT_API_PORT
     api_url: str | None = None

@@ -3,25 +3,84 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter as TallyOf
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from services.ports import CommitBatch
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
-    """The metrics of one process, in a registry of its own."""
+def process_registry() -> CollectorRegistry:
+    """Return a registry with what is worth knowing of any Python process."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], None]:
+    """Serve a registry over HTTP from a thread; return what ends it."""
+    server, thread = start_http_server(port, host, registry)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
+
+
+class WorkerMetrics:
+    """What a worker counts.
+
+    Parameters
+    ----------
+    registry : CollectorRegistry, optional
+        Where the metrics are shown; one of its own without it.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self.restarts = Counter(
+            "berth_worker_restarts",
+            "Times that the worker forgot its state and read the ledger",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.decisions = Counter(
+            "berth_worker_decisions", "Decisions committed", ["outcome"], registry=self.registry
+        )
+        self.dead_letters = Counter(
+            "berth_worker_dead_letters", "Records refused", ["code"], registry=self.registry
+        )
+        self.batches = Counter("berth_worker_batches", "Batches committed", registry=self.registry)
+        self.records = Counter("berth_worker_records", "Records folded", registry=self.registry)
+
+    def committed(self, batch: CommitBatch) -> None:
+        """Count a batch that is durable."""
+        self.batches.inc()
+        # A topic that begins with ~ is the worker's own counter, no topic of the log.
+        read = (advance for advance in batch.offsets if not advance.topic.startswith("~"))
+        self.records.inc(sum(advance.hi - advance.lo for advance in read))
+        for outcome, count in TallyOf(each.outcome for each, _ in batch.decisions).items():
+            self.decisions.labels(outcome=outcome.value).inc(count)
+        for code, count in TallyOf(letter.code for letter in batch.dead_letters).items():
+            self.dead_letters.labels(code=code).inc(count)
+
+
+class ApiMetrics:
+    """What the API counts, in a registry of its own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
+        self.registry = process_registry()
         self.requests = Counter(
             "berth_api_requests", "Requests answered", ["route", "method", "status"], registry=self.registry
         )
@@ -40,13 +99,6 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics of the process in Prometheus' text format."""
         return bytes(generate_latest(self.registry))
-
-    def serve(self, host: str, port: int) -> Any:
-        """Serve the process' metrics over HTTP from a thread; return what ``shutdown`` ends."""
-        from prometheus_client import start_http_server
-
-        server, _ = start_http_server(port, host, self.registry)
-        return server
 
 
 def render_ledger(counts: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> bytes:

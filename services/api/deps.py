@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from services.api.auth import Gate
 from services.api.store import Store
-from services.metrics import Metrics
+from services.events import Gateway
+from services.metrics import ApiMetrics
 from services.ports import Log, LogWriter
 
 
@@ -21,5 +22,6 @@ class Deps(NamedTuple):
     log: Log
     writer: LogWriter
     gate: Gate
-    metrics: Metrics
+    gateway: Gateway
+    metrics: ApiMetrics
     ready: Callable[[], Awaitable[dict[str, str]]]

@@ -12,8 +12,8 @@ from domain.model.errors import FieldError
 from services.api import models
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.events import Outgoing, append, prepare
-from services.metrics import Metrics
+from services.events import Gateway, Outgoing, append
+from services.metrics import ApiMetrics
 
 
 async def _body(request: Request) -> bytes:
@@ -46,12 +46,12 @@ def _events(body: bytes) -> list[Any]:
     return found
 
 
-def check(events: list[Any]) -> tuple[list[Outgoing], list[dict[str, Any]]]:
+def check(gateway: Gateway, events: list[Any]) -> tuple[list[Outgoing], list[dict[str, Any]]]:
     """Split events into what can be appended and what is wrong with the others."""
     good, bad = [], []
     for index, event in enumerate(events):
         try:
-            good.append(prepare(event))
+            good.append(gateway.prepare(event))
         except FieldError as error:
             bad.append({"index": index, "path": error.path, "message": error.message})
     return good, bad
@@ -63,7 +63,7 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, A
     An id is recorded only after its event is durable in the log. A request that is repeated because its
     outcome was unknown may append an event twice; folding an event twice changes nothing.
     """
-    good, bad = check(events)
+    good, bad = check(deps.gateway, events)
     _count(deps.metrics, "invalid", len(bad))
     if bad and not partial:
         many = "1 event is" if len(bad) == 1 else f"{len(bad)} events are"
@@ -91,7 +91,7 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, A
     }
 
 
-def _count(metrics: Metrics, outcome: str, count: int) -> None:
+def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
     if count:
         metrics.events.labels(outcome).inc(count)
 

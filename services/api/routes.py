@@ -10,7 +10,7 @@ from services.api import explanation, models, views
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.store import DecisionFilter, PodFilter
-from services.api.words import parse_decision_id, parse_instant, parse_signature
+from services.api.words import Json, parse_decision_id, parse_instant, parse_signature
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
 FewLimit = Annotated[int, Query(ge=1, le=100, description="Items per page at most")]
@@ -18,10 +18,9 @@ Cursor = Annotated[str | None, Query(description="`next` of the page before", ma
 Namespace = Annotated[str | None, Query(description="Only this namespace", max_length=253)]
 NodeName = Annotated[str | None, Query(description="Only this node", max_length=253)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
-INT64 = 2**63 - 1
 
 
-def _found(answer: views.Json | None, what: str) -> Response:
+def _found(answer: Json | None, what: str) -> Response:
     if answer is None:
         raise ApiError(
             "not-found", f"{what} is not known here; a name is exact, and events may be on the way"

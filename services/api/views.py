@@ -169,6 +169,8 @@ async def list_shards(store: Store) -> Json:
     """Return the shards with their owners and how far they and the relay have come."""
     offsets: dict[int, list[Json]] = {}
     for row in await store.offsets():
+        if row["topic"].startswith("~"):  # the worker's own counter, no topic of the log
+            continue
         position = {key: row[key] for key in ("topic", "partition", "next_offset")}
         offsets.setdefault(row["shard"], []).append(position)
     items = [

@@ -8,29 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from domain.model.errors import FieldError
+from domain.model.quantities import format_resource
 
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999
-_BYTES = ("memory", "ephemeral-storage", "hugepages-")
-_SUFFIXES = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
-
-
 Json = dict[str, Any]
-
-
-def quantity(resource: str, value: int) -> str:
-    """Return an amount in canonical units as a Kubernetes quantity: cpu ``500m``, memory ``16Gi``."""
-    if resource == "cpu":
-        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
-    if resource.startswith(_BYTES) and value:
-        for suffix, bits in _SUFFIXES:
-            if value % (1 << bits) == 0:
-                return f"{value >> bits}{suffix}"
-    return str(value)
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     """Return amounts per resource as quantities, by name."""
-    return {name: quantity(name, amounts[name]) for name in sorted(amounts)}
+    return {name: format_resource(name, amounts[name]) for name in sorted(amounts)}
 
 
 def vector(values: Sequence[int], names: Mapping[int, str]) -> dict[str, int]:

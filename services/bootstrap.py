@@ -1,0 +1,180 @@
+"""The composition root: the only file that names adapters, and so the place where to see what runs on what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from domain.model.errors import BerthError
+from services.config import Settings
+from services.ports import Ledger, Log, Outbox, topic_specs
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from prometheus_client import CollectorRegistry
+
+    from services.api.store import Store
+
+
+class Place(NamedTuple):
+    """Where the ledger and the log are: a database, and Kafka or (None) the same database."""
+
+    dsn: str
+    kafka_bootstrap: str | None
+
+
+class SystemClock:
+    """The ``Clock`` of the machine."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+
+def data_dir(settings: Settings) -> Path:
+    """Return where this instance keeps its state."""
+    if settings.dir is not None:
+        return settings.dir
+    from services.adapters.embedded.server import default_dir
+
+    return default_dir().parent
+
+
+@contextlib.asynccontextmanager
+async def place(settings: Settings) -> AsyncIterator[Place]:
+    """Return where the settings say the ledger and the log are; run the embedded server if they say nothing."""
+    if settings.postgres_dsn is not None:
+        yield Place(settings.postgres_dsn, settings.kafka_bootstrap)
+        return
+    from services.adapters.embedded.server import EmbeddedServer
+
+    server = EmbeddedServer(data_dir(settings) / "embedded")
+    dsn = await asyncio.to_thread(server.start)
+    try:
+        yield Place(dsn, settings.kafka_bootstrap)
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+def open_log(at: Place) -> Log:
+    """Return the log."""
+    if at.kafka_bootstrap is not None:
+        from services.adapters.kafka.log import KafkaLog
+
+        return KafkaLog(at.kafka_bootstrap)
+    from services.adapters.embedded.log import EmbeddedLog
+
+    return EmbeddedLog(at.dsn)
+
+
+def open_ledger(at: Place) -> Ledger:
+    """Return the worker's side of the ledger."""
+    from services.adapters.postgres.ledger import PostgresLedger
+
+    return PostgresLedger(at.dsn)
+
+
+def open_outbox(at: Place) -> Outbox:
+    """Return the relay's side of the ledger."""
+    from services.adapters.postgres.outbox import PostgresOutbox
+
+    return PostgresOutbox(at.dsn)
+
+
+def open_store(at: Place) -> Store:
+    """Return the API's side of the ledger."""
+    from services.adapters.postgres.queries import PostgresStore
+
+    return PostgresStore(at.dsn)
+
+
+async def initialise(at: Place, shards: int) -> list[str]:
+    """Bring the database and the log to what this version needs; return what was done, in words.
+
+    Doing it again changes nothing.
+    """
+    from services.adapters.postgres import migrate
+
+    before = await migrate.current_revision(at.dsn)
+    await migrate.upgrade(at.dsn)
+    after = await migrate.current_revision(at.dsn)
+    done = [f"database brought from {before or 'empty'} to {after}"] if before != after else []
+    await migrate.init_shards(at.dsn, shards)
+    if before is None:
+        done.append(f"shards laid down: {shards}")
+    log = open_log(at)
+    try:
+        specs = topic_specs(shards)
+        missing = [spec for spec in specs if not await log.partitions(spec.name)]
+        await log.ensure_topics(specs)
+    finally:
+        await log.aclose()
+    done += [f"topic {spec.name} created, {spec.partitions} partition(s)" for spec in missing]
+    return done
+
+
+@contextlib.asynccontextmanager
+async def open_app(at: Place, *, keys_required: bool, open_to_all: bool = False) -> AsyncIterator[FastAPI]:
+    """Return the API on this ledger and log."""
+    from alembic.script import ScriptDirectory
+
+    from services.adapters.postgres import migrate
+    from services.api.app import create_app
+    from services.api.auth import Gate
+    from services.api.deps import Deps
+    from services.events import Gateway
+    from services.metrics import ApiMetrics
+
+    async def ready() -> dict[str, str]:
+        try:
+            found = await migrate.current_revision(at.dsn)
+        except BerthError as error:
+            return {"migrations": str(error)}
+        current = found == newest
+        return {"migrations": "ok" if current else f"at {found}, not {newest}; run `berth init`"}
+
+    newest = ScriptDirectory.from_config(migrate.alembic_config()).get_current_head()
+
+    async with contextlib.AsyncExitStack() as stack:
+        store = open_store(at)
+        stack.push_async_callback(store.aclose)
+        log = open_log(at)
+        stack.push_async_callback(log.aclose)
+        writer = await log.writer()
+        stack.push_async_callback(writer.aclose)
+        gate = Gate(store, keys_required=keys_required, open_to_all=open_to_all)
+        yield create_app(Deps(store, log, writer, gate, Gateway(), ApiMetrics(), ready))
+
+
+async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry) -> None:
+    """Run a worker until it is cancelled."""
+    from services.metrics import WorkerMetrics
+    from services.worker.run import Worker, WorkerSettings
+
+    log, ledger = open_log(at), open_ledger(at)
+    told = WorkerSettings(name=settings.worker_name, seed=settings.seed)
+    try:
+        await Worker(log, ledger, told, WorkerMetrics(registry)).run()
+    finally:
+        await _close(log, ledger)
+
+
+async def run_relay(at: Place, settings: Settings) -> None:
+    """Run a relay until it is cancelled."""
+    from services.relay.run import Relay
+
+    log, outbox = open_log(at), open_outbox(at)
+    try:
+        await Relay(log, outbox, SystemClock(), settings).run()
+    finally:
+        await _close(log, outbox)
+
+
+async def _close(*ports: Any) -> None:
+    for port in ports:
+        with contextlib.suppress(BerthError):
+            await port.aclose()

@@ -1,0 +1,144 @@
+"""`berth apply` and `berth delete`: manifests and watch events from files and streams into the log."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from services.commands import options
+from services.commands.get import split_pod
+from services.commands.options import CommandError
+
+ERRORS_SHOWN_MAX = 20
+
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        help="YAML or JSON: manifests or watch events, one, lists or many; - reads standard input. Repeatable.",
+    ),
+]
+
+
+class Deleted(enum.StrEnum):
+    """What `berth delete` deletes by name."""
+
+    POD = "pod"
+    NODE = "node"
+
+
+def apply(
+    files: Files = None,
+    directory: options.Dir = None,
+    api: options.Api = None,
+    api_key: options.ApiKey = None,
+    dsn: options.Dsn = None,
+    kafka: options.Kafka = None,
+) -> None:
+    """Send nodes and pods, as manifests or watch events, into the log.
+
+    Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
+    in chunks as it comes.
+    """
+    if not files:
+        raise typer.BadParameter("name a file with -f FILE, or -f - for standard input")
+    settings = options.settings(
+        dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka
+    )
+    options.run(_send(settings, _chunks(files, "ADDED")))
+
+
+def delete(
+    kind: Annotated[Deleted | None, typer.Argument(help="What to delete.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, or node.")] = None,
+    files: Files = None,
+    directory: options.Dir = None,
+    api: options.Api = None,
+    api_key: options.ApiKey = None,
+    dsn: options.Dsn = None,
+    kafka: options.Kafka = None,
+) -> None:
+    """Delete a pod or a node by name, or all objects of a file."""
+    if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
+        raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, or `-f FILE`")
+    settings = options.settings(
+        dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka
+    )
+    if kind is None or name is None:
+        options.run(_send(settings, _chunks(files or [], "DELETED")))
+        return
+    metadata = {"name": name}
+    if kind is Deleted.POD:
+        namespace, pod = split_pod(name)
+        metadata = {"namespace": namespace, "name": pod}
+    thing = {"apiVersion": "v1", "kind": kind.value.capitalize(), "metadata": metadata}
+    options.run(_send(settings, iter([[{"type": "DELETED", "object": thing}]]), named=True))
+
+
+def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
+    """Return checked events, chunk by chunk; all files are checked before the first chunk."""
+    from services.commands import documents
+    from services.events import Gateway
+
+    gateway = Gateway()
+    ready = [_checked(gateway, documents.read_file(name, event_type), 0) for name in files if name != "-"]
+    yield from ready
+    if "-" in files:
+        sent = sum(map(len, ready))
+        for chunk in documents.read_stream(documents.stdin(), event_type):
+            yield _checked(gateway, chunk, sent)
+            sent += len(chunk)
+
+
+def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
+    """Return the events of documents; raise one error that names everything that is wrong."""
+    from domain.model.errors import FieldError
+
+    wrong, events = [], []
+    for document in found:
+        try:
+            gateway.prepare(document.event)
+        except FieldError as error:
+            path = error.path.removeprefix("object.") if document.wrapped else error.path
+            wrong.append(f"{document.place}{_named(document.event)}: {path}: {error.message}")
+        else:
+            events.append(document.event)
+    if wrong:
+        more = len(wrong) - ERRORS_SHOWN_MAX
+        lines = wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
+        fate = f"{sent} events before it were sent, nothing since" if sent else "nothing was sent"
+        raise CommandError("\n".join([*lines, f"{fate}; correct the input and apply it again"]))
+    return events
+
+
+def _named(event: Any) -> str:
+    """Return `` (Pod default/web)`` where the document says that much."""
+    thing = event.get("object") if isinstance(event, dict) else None
+    meta = thing.get("metadata") if isinstance(thing, dict) else None
+    if not isinstance(meta, dict) or not isinstance(thing, dict) or not meta.get("name"):
+        return ""
+    namespace = f"{meta['namespace']}/" if meta.get("namespace") else ""
+    return f" ({thing.get('kind')} {namespace}{meta['name']})"
+
+
+async def _send(settings: Any, chunks: Iterator[list[Any]], *, named: bool = False) -> None:
+    from services.commands.source import open_source, send_events
+
+    first = next(chunks, None)  # all files are read and checked before anything is opened
+    if first is None:
+        raise CommandError("there is nothing in the input; write at least one manifest or event")
+    async with open_source(settings) as source:
+        accepted = duplicates = 0
+        while first is not None:
+            sums = await send_events(source, first)
+            accepted += sums["accepted"]
+            duplicates += sums["duplicates"]
+            first = next(chunks, None)
+    known = f", {duplicates} known already" if duplicates else ""
+    said = "the deletion is in the log" if named else f"{accepted} events sent{known}"
+    typer.echo(said, err=True)

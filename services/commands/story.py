@@ -1,0 +1,58 @@
+"""An explained decision as text: what happened to a pod, from what, and the candidates beside each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from services.commands import output
+from services.commands.output import Column
+
+CANDIDATES = (
+    Column("NODE", lambda item: item["node"]),
+    Column("SCORE", lambda item: item["score"], right=True),
+    Column("PARTS", lambda item: " ".join(f"{name}={value:g}" for name, value in item["parts"].items())),
+)
+REASONS = (
+    Column("NODES", lambda item: item["count"], right=True),
+    Column("REASON", lambda item: item["reason"]),
+)
+HISTORY = (
+    Column("ID", lambda item: item["id"]),
+    Column("OUTCOME", lambda item: item["outcome"]),
+    Column("NODE", lambda item: item["node"]),
+    Column("DECIDED", lambda item: item["decided_at"]),
+    Column("REASON", lambda item: item["reason"]),
+)
+
+
+def print_story(answer: dict[str, Any]) -> None:
+    """Print what ``explained`` returned for a person."""
+    pod, explanation = answer["pod"], answer["explanation"]
+    typer.echo(f"pod\t{pod['namespace']}/{pod['name']}")
+    where = f" on {pod['node']}" if pod["node"] else ""
+    typer.echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
+    asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
+    typer.echo(f"asks\t{asks or 'nothing'}")
+    if explanation is None:
+        typer.echo("\nNothing was decided for it yet.")
+        return
+    typer.echo(f"\n{explanation['summary']}")
+    cycle = explanation["cycle"]
+    if cycle is not None:
+        typer.echo(
+            f"\ncycle {cycle['id']}: profile {cycle['profile']} revision {cycle['profile_revision']}, "
+            f"seed {cycle['seed']}, generation {cycle['generation']}"
+        )
+        if cycle["candidates"]:
+            typer.echo("\nbest nodes, as the first pod of its group saw them")
+            output.print_table("candidates", CANDIDATES, cycle["candidates"])
+        if cycle["reasons"]:
+            typer.echo("\nwhy the other nodes were not feasible")
+            ordered = sorted(cycle["reasons"].items(), key=lambda item: (-item[1], item[0]))
+            rows = [{"count": count, "reason": reason} for reason, count in ordered]
+            output.print_table("reasons", REASONS, rows)
+    if len(pod["decisions"]) > 1:
+        typer.echo("\ndecisions, latest first")
+        output.print_table("decisions", HISTORY, pod["decisions"])
