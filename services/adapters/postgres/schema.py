@@ -15,7 +15,9 @@ metadata = sa.MetaData()
 resources = sa.Table(
     "resources",
     metadata,
-    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False, comment="position in vectors, from 1"),
+    sa.Column(
+        "id", sa.SmallInteger, primary_key=True, autoincrement=False, comment="position in vectors, from 1"
+    ),
     sa.Column("name", sa.Text, nullable=False, unique=True),
     comment="names of the resource dimensions",
 )
@@ -90,7 +92,9 @@ decisions = sa.Table(
     sa.Column("cycle_seq", sa.BigInteger, nullable=False, comment="cycles.seq that explains it; 0: none"),
     sa.Column("decided_at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    sa.Column("payload", sa.LargeBinary, nullable=False, comment="the record of berth.decisions, as published"),
+    sa.Column(
+        "payload", sa.LargeBinary, nullable=False, comment="the record of berth.decisions, as published"
+    ),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index("decisions_pod", "namespace", "name"),
     comment="append-only: every decision, in commit order per shard",
@@ -121,6 +125,7 @@ pending = sa.Table(
     sa.Column("arrival", sa.BigInteger, nullable=False),
     sa.Column("since_ms", sa.BigInteger, nullable=False),
     sa.Index("pending_pod", "namespace", "name"),
+    sa.Index("pending_group", "shard", "signature"),
     comment="pods accepted and not placed",
 )
 

@@ -1,0 +1,11 @@
+"""Alembic's entry: runs the migrations on the connection, and in the transaction, that it is given."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from services.adapters.postgres.schema import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,127 @@
+"""What every ledger checks of a batch before it writes: the rules that only a bug can break."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from domain.model.errors import BerthError
+from domain.model.limits import dead_letter_topic_raw_bytes_max
+from services.ports import CommitBatch, DeadLetter
+
+
+class LedgerMismatch(BerthError):
+    """A batch contradicts the ledger although its fences held: the state it was made from is wrong."""
+
+    code = "ledger-mismatch"
+
+
+class ShardAdvance(NamedTuple):
+    """How a batch moves the counters of a shard; None where it leaves them alone."""
+
+    shard: int
+    epoch: int
+    seq_lo: int | None
+    seq_hi: int | None
+    dead_lo: int | None
+    dead_hi: int | None
+
+
+def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
+    """Return the counters that the batch moves, by shard.
+
+    Raises
+    ------
+    ValueError
+        The batch is malformed, or moves neither an offset nor a counter: whether such a batch is in the
+        ledger could never be told, so an unknown outcome could not be resolved.
+    """
+    epochs = _epochs(batch)
+    _unique("node id", [write.id for write in batch.nodes])
+    for decision, _ in batch.decisions:
+        if epochs.get(decision.shard) != decision.epoch:
+            raise ValueError(
+                f"decision {decision.shard}-{decision.seq} is not of the batch's shards and epochs"
+            )
+    seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in batch.decisions), batch.seq_next)
+    dead = _spans("dead letters", epochs, ((x.shard, x.seq) for x in batch.dead_letters), batch.dead_seq_next)
+    moves = any(advance.lo < advance.hi for advance in batch.offsets)
+    if not moves and all(lo == hi for lo, hi in (*seqs.values(), *dead.values())):
+        raise ValueError("the batch moves no offset and no counter: its outcome could not be told")
+    nothing = (None, None)
+    return [
+        ShardAdvance(shard, epochs[shard], *seqs.get(shard, nothing), *dead.get(shard, nothing))
+        for shard in sorted(epochs)
+    ]
+
+
+def _epochs(batch: CommitBatch) -> dict[int, int]:
+    if not batch.offsets:
+        raise ValueError("the batch names no offset row, so that nothing fences it")
+    _unique("offset row", [advance[:3] for advance in batch.offsets])
+    epochs: dict[int, int] = {}
+    for advance in batch.offsets:
+        if not 0 <= advance.lo <= advance.hi:
+            raise ValueError(f"{advance} goes backwards")
+        if epochs.setdefault(advance.shard, advance.epoch) != advance.epoch:
+            raise ValueError(f"shard {advance.shard} has two epochs in one batch")
+    return epochs
+
+
+def _spans(
+    what: str, epochs: Mapping[int, int], rows: Iterable[tuple[int, int]], following: Mapping[int, int]
+) -> dict[int, tuple[int, int]]:
+    """Return (first, next) seq per shard; the rows must fill the span in order, without a hole."""
+    if not following.keys() <= epochs.keys():
+        raise ValueError(f"the next seq of {what} is given for shards without an offset row in the batch")
+    found: dict[int, list[int]] = {shard: [] for shard in following}
+    for shard, seq in rows:
+        if shard not in found:
+            raise ValueError(f"{what} of shard {shard} come without its next seq")
+        found[shard].append(seq)
+    for shard, seqs in found.items():
+        if seqs != list(range(following[shard] - len(seqs), following[shard])):
+            raise ValueError(f"{what} of shard {shard} do not end, without a hole, at {following[shard] - 1}")
+    return {shard: (following[shard] - len(seqs), following[shard]) for shard, seqs in found.items()}
+
+
+def _unique(what: str, values: list[object]) -> None:
+    if len(set(values)) != len(values):
+        raise ValueError(f"a {what} occurs twice in one batch")
+
+
+def amounts(requested: Mapping[str, int]) -> dict[str, int]:
+    """Return a resource vector as the ledger gives it back: zeros left out."""
+    return {name: value for name, value in requested.items() if value}
+
+
+def decision_key(namespace: str, name: str) -> bytes:
+    """Return the key of a decision's record: the pod's key in the log."""
+    return f"{namespace}/{name}".encode()
+
+
+def dead_letter_value(letter: DeadLetter) -> bytes:
+    """Return the record of ``berth.deadletter``: JSON, raw bytes in base64, cut to the topic's bound."""
+    raw = letter.raw[:dead_letter_topic_raw_bytes_max]
+    at = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC)
+    return msgspec.json.encode(
+        {
+            "shard": letter.shard,
+            "seq": letter.seq,
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "key": None if letter.key is None else letter.key.decode("utf-8", "backslashreplace"),
+            "code": letter.code,
+            "path": letter.path,
+            "message": letter.message,
+            "at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "raw": base64.b64encode(raw).decode(),
+            "raw_bytes": len(letter.raw),
+            "raw_truncated": len(raw) < len(letter.raw),
+        }
+    )

@@ -1,0 +1,220 @@
+"""The ledger's tables as plain dictionaries: one object that all in-memory ledgers and outboxes share."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import msgspec
+
+from domain.model.decisions import Cycle, Decision
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodTemplate
+from services.adapters.batches import LedgerMismatch, amounts, shard_advances
+from services.ports import (
+    CommitBatch,
+    CommitOutcome,
+    DeadLetter,
+    NodeRow,
+    NodeWrite,
+    PendingGroup,
+    PendingPod,
+    PlacementOpened,
+    PodTombstone,
+    Stream,
+)
+
+
+@dataclasses.dataclass
+class LeaseRow:
+    """Who owns a shard: ``connection`` is the object whose life is the owner's."""
+
+    epoch: int = 0
+    owner: str | None = None
+    until_ms: int = 0
+    connection: object = None
+
+
+@dataclasses.dataclass
+class ShardRow(LeaseRow):
+    """A shard: its lease and its counters."""
+
+    seq_next: int = 1
+    dead_seq_next: int = 1
+    log_time_ms: int = 0
+
+
+@dataclasses.dataclass
+class CursorRow(LeaseRow):
+    """What the relay has published of a shard."""
+
+    published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
+
+
+@dataclasses.dataclass
+class OffsetRow:
+    """How far a shard has come in one partition."""
+
+    epoch: int
+    next_offset: int
+
+
+@dataclasses.dataclass
+class PlacementRow:
+    """A placement over its time span."""
+
+    opened: PlacementOpened
+    released_at_ms: int | None = None
+
+
+class MemoryDatabase:
+    """All tables, public for auditors; ``apply`` is the only way in which batches change them.
+
+    Parameters
+    ----------
+    shards : int
+        As ``berth init`` lays them down.
+    """
+
+    def __init__(self, shards: int) -> None:
+        self.shards = {shard: ShardRow() for shard in range(shards)}
+        self.cursors = {shard: CursorRow() for shard in range(shards)}
+        self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
+        self.nodes: dict[int, NodeRow] = {}
+        self.node_specs: dict[tuple[int, int], NodeSpec | None] = {}  # (node id, version)
+        self.node_versions: dict[int, list[NodeWrite]] = {}  # every write of a node, in commit order
+        self.templates: dict[bytes, PodTemplate] = {}
+        self.placements: list[PlacementRow] = []
+        self.open_placements: dict[str, PlacementRow] = {}  # pod uid
+        self.decisions: dict[int, list[tuple[Decision, bytes]]] = {shard: [] for shard in range(shards)}
+        self.cycles: dict[tuple[int, int], Cycle] = {}
+        self.pending: dict[str, PendingPod] = {}
+        self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
+        self.tombstones: dict[tuple[str, str], PodTombstone] = {}
+        self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
+        self.batches_count = 0
+        self.gone: set[object] = set()  # connections that ended
+        self._node_ids: dict[str, int] = {}
+        self._opening_seqs: set[tuple[int, int]] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """An event that the next committed batch sets."""
+        return self._changed
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        """Write the batch or nothing of it; see ``Ledger.commit``.
+
+        Raises
+        ------
+        LedgerMismatch
+            The batch contradicts the tables although its fences held: nothing was written.
+        ValueError
+            The batch is malformed.
+        """
+        advances = shard_advances(batch)
+        for a in batch.offsets:
+            row = self.offsets.get(a[:3])
+            if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
+                return CommitOutcome.FENCED
+        for s in advances:
+            shard = self.shards.get(s.shard)
+            if shard is None or shard.epoch != s.epoch:
+                return CommitOutcome.FENCED
+            if s.seq_lo not in (None, shard.seq_next) or s.dead_lo not in (None, shard.dead_seq_next):
+                return CommitOutcome.FENCED
+        if not all(self._is_expected(write) for write in batch.nodes):
+            return CommitOutcome.MOVED
+        self._check(batch)
+        for a in batch.offsets:
+            self.offsets[a[:3]].next_offset = a.hi
+        for s in advances:
+            shard = self.shards[s.shard]
+            shard.seq_next = shard.seq_next if s.seq_hi is None else s.seq_hi
+            shard.dead_seq_next = shard.dead_seq_next if s.dead_hi is None else s.dead_hi
+            shard.log_time_ms = max(shard.log_time_ms, batch.log_time_ms)
+        for write in batch.nodes:
+            self._write_node(write)
+        self._write_pods(batch)
+        self.batches_count += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return CommitOutcome.COMMITTED
+
+    def _is_expected(self, write: NodeWrite) -> bool:
+        if write.version_expected:
+            row = self.nodes.get(write.id)
+            return row is not None and row.version == write.version_expected
+        return write.id not in self.nodes and write.name not in self._node_ids
+
+    def _check(self, batch: CommitBatch) -> None:
+        """Refuse what a unique constraint would."""
+        closed = {closed.pod_uid for closed in batch.placements_closed}
+        if len(closed) != len(batch.placements_closed) or not closed <= self.open_placements.keys():
+            raise LedgerMismatch("a placement to close is not open")
+        opened = [placement.pod_uid for placement in batch.placements_opened]
+        if len(set(opened)) != len(opened) or not self.open_placements.keys().isdisjoint(
+            set(opened) - closed
+        ):
+            raise LedgerMismatch("placements_open: a pod would have two open placements")
+        seqs = [(placement.shard, placement.seq) for placement in batch.placements_opened]
+        if len(set(seqs)) != len(seqs) or not self._opening_seqs.isdisjoint(seqs):
+            raise LedgerMismatch("placements_pkey: a decision would open two placements")
+        added = [pod.pod_uid for pod in batch.pending_added]
+        still = self.pending.keys() - set(batch.pending_removed)
+        if len(set(added)) != len(added) or not still.isdisjoint(added):
+            raise LedgerMismatch("pending_pkey: a pod would be pending twice")
+        cycles = [(cycle.shard, cycle.seq) for cycle in batch.cycles]
+        if len(set(cycles)) != len(cycles) or not self.cycles.keys().isdisjoint(cycles):
+            raise LedgerMismatch("cycles_pkey: a cycle would be written twice")
+
+    def _write_node(self, write: NodeWrite) -> None:
+        version = write.version_expected + 1
+        before = self.nodes.get(write.id)
+        if write.spec is not None or write.deleted or before is None:
+            spec = None if write.deleted else write.spec
+            self.node_specs[write.id, version] = spec
+        else:
+            spec = before.spec
+        self.nodes[write.id] = NodeRow(
+            id=write.id, name=write.name, version=version, spec=spec, requested=amounts(write.requested)
+        )
+        self._node_ids[write.name] = write.id
+        self.node_versions.setdefault(write.id, []).append(write)
+
+    def _write_pods(self, batch: CommitBatch) -> None:
+        for signature, template in batch.templates.items():
+            self.templates.setdefault(signature, template)
+        for closed in batch.placements_closed:
+            self.open_placements.pop(closed.pod_uid).released_at_ms = closed.at_ms
+        for uid, resource_version in batch.placements_versioned.items():
+            if (row := self.open_placements.get(uid)) is not None:
+                row.opened = msgspec.structs.replace(row.opened, resource_version=resource_version)
+        for opened in batch.placements_opened:
+            row = self.open_placements[opened.pod_uid] = PlacementRow(opened)
+            self.placements.append(row)
+            self._opening_seqs.add((opened.shard, opened.seq))
+        for decision, payload in batch.decisions:
+            self.decisions[decision.shard].append((decision, payload))
+        for cycle in batch.cycles:
+            self.cycles[cycle.shard, cycle.seq] = cycle
+        self._write_pending(batch)
+        for tombstone in batch.tombstones:
+            self.tombstones[tombstone.namespace, tombstone.name] = tombstone
+        for letter in batch.dead_letters:
+            self.dead_letters[letter.shard].append(letter)
+
+    def _write_pending(self, batch: CommitBatch) -> None:
+        touched = {(group.shard, group.signature) for group in batch.pending_groups}
+        for uid in batch.pending_removed:
+            if (pod := self.pending.pop(uid, None)) is not None:
+                touched.add((pod.shard, pod.signature))
+        for pod in batch.pending_added:
+            self.pending[pod.pod_uid] = pod
+        for group in batch.pending_groups:
+            self.pending_groups[group.shard, group.signature] = group
+        if touched:
+            touched -= {(pod.shard, pod.signature) for pod in self.pending.values()}
+        for key in touched:
+            self.pending_groups.pop(key, None)

@@ -1,0 +1,176 @@
+"""The ledger in memory, for simulations: the behaviour of the one on Postgres over plain dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from domain.model.errors import Fenced, Unavailable
+from domain.model.limits import tombstones_max
+from services.adapters.batches import ShardAdvance, shard_advances
+from services.adapters.memory.database import LeaseRow, MemoryDatabase, OffsetRow
+from services.ports import (
+    Clock,
+    CommitBatch,
+    CommitOutcome,
+    Lease,
+    LedgerState,
+    Resolution,
+    TopicPartition,
+)
+
+
+class Connection:
+    """An identity in whose name leases are held, as a connection to a server is."""
+
+
+def lease_alive(database: MemoryDatabase, row: LeaseRow, connection: Connection, now_ms: int) -> bool:
+    """Tell whether another connection holds a lease that runs."""
+    return (
+        row.owner is not None
+        and row.until_ms > now_ms
+        and row.connection is not connection
+        and row.connection not in database.gone
+    )
+
+
+def take_lease(row: LeaseRow, owner: str, connection: Connection, until_ms: int) -> int:
+    """Give the row to the owner with the next epoch, and return that."""
+    row.epoch += 1
+    row.owner, row.connection, row.until_ms = owner, connection, until_ms
+    return row.epoch
+
+
+def drop_lease(row: LeaseRow) -> None:
+    """Leave the row without an owner."""
+    row.owner, row.connection, row.until_ms = None, None, 0
+
+
+class MemoryLedger:
+    """The ``Ledger`` port over a ``MemoryDatabase``; each method takes effect at one moment.
+
+    A simulation wraps ``commit`` to fail before or after ``MemoryDatabase.apply``, and calls ``sever`` where
+    it kills the process.
+
+    Parameters
+    ----------
+    database : MemoryDatabase
+        Shared by all that would talk to the same server.
+    clock : Clock
+        By which leases run out.
+    """
+
+    def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
+        self.database = database
+        self._clock = clock
+        self._connection = Connection()
+        self._severed = False
+
+    def sever(self) -> None:
+        """End the connection as a crash does: nothing is released, and nothing more can be done with it."""
+        self.database.gone.add(self._connection)
+        self._severed = True
+
+    def reconnect(self) -> None:
+        """Lose the connection that holds the leases; the next ``renew`` holds them through a new one."""
+        self.database.gone.add(self._connection)
+        self._connection = Connection()
+
+    def _answering(self) -> MemoryDatabase:
+        if self._severed:
+            raise Unavailable("the connection to the ledger is closed")
+        return self.database
+
+    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
+        """See ``Ledger.acquire``."""
+        database, now_ms = self._answering(), self._clock.now_ms()
+        rows = database.shards
+        if any(lease_alive(database, row, self._connection, now_ms) for row in rows.values()):
+            return []
+        until_ms = now_ms + round(lease_seconds * 1000)
+        leases = [Lease(shard, take_lease(rows[shard], owner, self._connection, until_ms)) for shard in rows]
+        for (shard, _, _), row in database.offsets.items():
+            row.epoch = rows[shard].epoch
+        return leases
+
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+        """See ``Ledger.renew``."""
+        rows = self._answering().shards
+        if not all(self._holds(lease) and rows[lease.shard].owner is not None for lease in leases):
+            return False
+        for lease in leases:
+            rows[lease.shard].until_ms = self._clock.now_ms() + round(lease_seconds * 1000)
+            rows[lease.shard].connection = self._connection
+        return True
+
+    def _holds(self, lease: Lease) -> bool:
+        row = self.database.shards.get(lease.shard)
+        return row is not None and row.epoch == lease.epoch
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """See ``Ledger.release``."""
+        rows = self._answering().shards
+        for lease in leases:
+            if self._holds(lease):
+                drop_lease(rows[lease.shard])
+
+    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
+        """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
+        offsets = self._answering().offsets
+        if not self._holds(lease):
+            raise Fenced(f"shard {lease.shard} has left epoch {lease.epoch}")
+        for at, offset in first.items():
+            offsets.setdefault((lease.shard, at.topic, at.partition), OffsetRow(lease.epoch, offset))
+
+    async def load(self, leases: Sequence[Lease]) -> LedgerState:
+        """See ``Ledger.load``."""
+        database = self._answering()
+        if not all(self._holds(lease) for lease in leases):
+            raise Fenced("a shard to load has left the epoch of its lease")
+        owned = {lease.shard: database.shards[lease.shard] for lease in leases}
+        opened = [row.opened for row in database.open_placements.values()]
+        pending = [pod for pod in database.pending.values() if pod.shard in owned]
+        tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
+        tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name))
+        return LedgerState(
+            offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
+            nodes=[database.nodes[at] for at in sorted(database.nodes)],
+            templates=dict(database.templates),
+            placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
+            pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
+            tombstones=tombstones[-tombstones_max:],
+            seq_next={shard: row.seq_next for shard, row in owned.items()},
+            dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
+            log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
+        )
+
+    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+        """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
+        return self._answering().apply(batch)
+
+    async def resolve(self, batch: CommitBatch) -> Resolution:
+        """See ``Ledger.resolve``."""
+        self._answering()
+        advances = shard_advances(batch)
+        if self._stands(batch, advances, after=True):
+            return Resolution.COMMITTED
+        if self._stands(batch, advances, after=False):
+            return Resolution.NOT_COMMITTED
+        return Resolution.FENCED
+
+    def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
+        """Tell whether all rows are as after (before) the batch; it moves at least one, so not both hold."""
+        for a in batch.offsets:
+            if self.database.offsets.get(a[:3]) != OffsetRow(a.epoch, a.hi if after else a.lo):
+                return False
+        for s in advances:
+            row = self.database.shards.get(s.shard)
+            seq, dead = (s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo)
+            if row is None or row.epoch != s.epoch:
+                return False
+            if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
+                return False
+        return True
+
+    async def aclose(self) -> None:
+        """Close the connection; leases that were not released end with it."""
+        self.sever()

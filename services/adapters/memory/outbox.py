@@ -1,0 +1,107 @@
+"""The outbox in memory, for simulations: what batches left in a ``MemoryDatabase`` for the relay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from domain.model.errors import Unavailable
+from services.adapters.batches import dead_letter_value, decision_key
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.ledger import Connection, drop_lease, lease_alive, take_lease
+from services.ports import Clock, OutboxItem, Stream
+
+
+class MemoryOutbox:
+    """The ``Outbox`` port over a ``MemoryDatabase``.
+
+    Parameters
+    ----------
+    database : MemoryDatabase
+        Shared with the ledgers.
+    clock : Clock
+        By which leases run out.
+    """
+
+    def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
+        self.database = database
+        self._clock = clock
+        self._connection = Connection()
+        self._severed = False
+        self._seen: int | None = None
+
+    def sever(self) -> None:
+        """End the connection as a crash does: nothing is released, and nothing more can be done with it."""
+        self.database.gone.add(self._connection)
+        self._severed = True
+
+    def _answering(self) -> MemoryDatabase:
+        if self._severed:
+            raise Unavailable("the connection to the ledger is closed")
+        return self.database
+
+    async def shards(self) -> int:
+        """See ``Outbox.shards``."""
+        return len(self._answering().shards)
+
+    async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
+        """See ``Outbox.acquire``."""
+        database, now_ms = self._answering(), self._clock.now_ms()
+        row = database.cursors[shard]
+        if lease_alive(database, row, self._connection, now_ms):
+            return 0
+        return take_lease(row, owner, self._connection, now_ms + round(lease_seconds * 1000))
+
+    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+        """See ``Outbox.renew``."""
+        row = self._answering().cursors[shard]
+        if row.epoch != epoch or row.owner is None:
+            return False
+        row.until_ms = self._clock.now_ms() + round(lease_seconds * 1000)
+        row.connection = self._connection
+        return True
+
+    async def release(self, shard: int, epoch: int) -> None:
+        """See ``Outbox.release``."""
+        row = self._answering().cursors[shard]
+        if row.epoch == epoch:
+            drop_lease(row)
+
+    async def published(self, shard: int, stream: Stream) -> int:
+        """See ``Outbox.published``."""
+        return self._answering().cursors[shard].published[stream]
+
+    async def unpublished(
+        self, shard: int, stream: Stream, after_seq: int, rows_max: int
+    ) -> Sequence[OutboxItem]:
+        """See ``Outbox.unpublished``."""
+        database = self._answering()
+        # The rows of a shard have the seqs 1, 2, …: the row after seq n is at n.
+        if stream is Stream.DEAD_LETTERS:
+            letters = database.dead_letters[shard][after_seq : after_seq + rows_max]
+            return [OutboxItem(letter.seq, letter.key, dead_letter_value(letter)) for letter in letters]
+        rows = database.decisions[shard][after_seq : after_seq + rows_max]
+        return [OutboxItem(d.seq, decision_key(d.namespace, d.name), payload) for d, payload in rows]
+
+    async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
+        """See ``Outbox.mark_published``."""
+        row = self._answering().cursors[shard]
+        if row.epoch != epoch:
+            return False
+        row.published[stream] = max(row.published[stream], seq)
+        return True
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """See ``Outbox.wait``: what was committed between two calls ends the second one at once."""
+        database = self._answering()
+        if self._seen == database.batches_count:
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    await database.changed.wait()
+            except TimeoutError:
+                return
+        self._seen = database.batches_count
+
+    async def aclose(self) -> None:
+        """Close the connection; leases that were not released end with it."""
+        self.sever()

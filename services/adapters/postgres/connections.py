@@ -1,0 +1,174 @@
+"""Connections to Postgres: how they are opened, what bounds them, and what counts as not answering."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import asyncpg
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from domain.model.errors import Unavailable
+
+Connection = Any  # asyncpg has no types
+
+CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 2.0
+
+
+class Limits(NamedTuple):
+    """What bounds the statements of a connection: the server's settings, and our patience with the server."""
+
+    settings: Mapping[str, str]
+    answer_seconds: float
+
+
+_COMMON = {
+    "statement_timeout": "10s",
+    "lock_timeout": "5s",
+    # A worker that was paused in the middle of a transaction must not keep its shards' rows locked.
+    "idle_in_transaction_session_timeout": "10s",
+    "jit": "off",  # compiling costs more than any of our statements
+}
+
+COMMON = Limits(_COMMON, answer_seconds=15)
+
+HOT_SETTINGS = {
+    **_COMMON,
+    # The statements of the hot path are written as: for each element of an array, one index look-up. Their
+    # plans are prepared once, often while the tables are still empty, when the planner would prefer to scan.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+HOT = Limits(HOT_SETTINGS, answer_seconds=15)
+"""For the connection that commits."""
+
+BULK = Limits(
+    {
+        **_COMMON,
+        "statement_timeout": "600s",
+        "idle_in_transaction_session_timeout": "60s",
+        "work_mem": "64MB",
+    },
+    answer_seconds=620,
+)
+"""For reading whole tables."""
+
+UNANSWERED: tuple[type[BaseException], ...] = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,  # shutting down, starting up, cancelled by a timeout
+    asyncpg.InsufficientResourcesError,  # disk full, too many connections
+    asyncpg.TransactionRollbackError,  # deadlock, serialization
+    asyncpg.LockNotAvailableError,
+    asyncpg.InvalidTransactionStateError,  # idle for too long; read-only after a fail-over
+    asyncpg.PostgresSystemError,  # disk errors
+    asyncpg.InternalClientError,
+)
+
+
+@contextlib.contextmanager
+def answering(connection: Connection | None = None) -> Iterator[None]:
+    """Turn what a silent or absent database raises into ``Unavailable``; all else passes."""
+    try:
+        yield
+    except UNANSWERED as error:
+        raise Unavailable(f"the ledger does not answer: {error or type(error).__name__}") from error
+    except asyncpg.InterfaceError as error:
+        if connection is None or not connection.is_closed():
+            raise
+        raise Unavailable(f"the connection to the ledger is lost: {error}") from error
+
+
+async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
+    """Open a connection; ``name`` shows in ``pg_stat_activity``.
+
+    Raises
+    ------
+    Unavailable
+        The server does not answer.
+    """
+    with answering():
+        return await asyncpg.connect(
+            dsn,
+            timeout=CONNECT_SECONDS,
+            command_timeout=limits.answer_seconds,
+            server_settings={**limits.settings, "application_name": name},
+        )
+
+
+async def close(connection: Connection) -> None:
+    """Say goodbye; cut the line when the server does not listen."""
+    try:
+        await connection.close(timeout=CLOSE_SECONDS)
+    except (*UNANSWERED, asyncpg.InterfaceError):
+        connection.terminate()
+
+
+@contextlib.asynccontextmanager
+async def fresh(dsn: str, name: str, limits: Limits = COMMON) -> AsyncIterator[Connection]:
+    """Open a connection for one purpose; it is cut on any error or cancellation."""
+    connection = await connect(dsn, name, limits)
+    try:
+        with answering(connection):
+            yield connection
+    except BaseException:
+        connection.terminate()
+        raise
+    await close(connection)
+
+
+class Session:
+    """One connection, used by one task at a time and opened when needed.
+
+    After any error or cancellation it is cut: what the server made of the statement is unknown, and so is
+    everything that would follow on the same connection.
+    """
+
+    def __init__(self, dsn: str, name: str, limits: Limits = COMMON) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._limits = limits
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[Connection]:
+        """Give the connection to the caller; raise ``Unavailable`` when the server does not answer."""
+        async with self._turn:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await connect(self._dsn, self._name, self._limits)
+            connection = self._connection
+            try:
+                with answering(connection):
+                    yield connection
+            except BaseException:
+                self.cut()
+                raise
+
+    def cut(self) -> None:
+        """End the connection without a word, as a crash would."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def aclose(self) -> None:
+        """Close the connection when its present user is done."""
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await close(connection)
+
+
+def engine(dsn: str) -> AsyncEngine:
+    """Return an SQLAlchemy engine without a pool; asyncpg reads the DSN itself, unix sockets included."""
+
+    async def creator() -> Connection:
+        return await connect(dsn, "berth-engine", BULK)
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=creator, poolclass=NullPool)

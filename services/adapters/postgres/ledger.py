@@ -1,0 +1,278 @@
+"""The ledger on Postgres: a batch of events becomes durable in one transaction, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from domain.model.errors import Fenced
+from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
+from services.adapters.postgres import rows, sql
+from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
+from services.adapters.postgres.leases import Leases
+from services.adapters.postgres.loading import load
+from services.ports import (
+    CommitBatch,
+    CommitOutcome,
+    Lease,
+    LedgerState,
+    NodeWrite,
+    PendingGroup,
+    Resolution,
+    TopicPartition,
+)
+
+
+class PostgresLedger:
+    """The ``Ledger`` port on Postgres.
+
+    Three kinds of connections: one that commits, one that holds the leases (its end is how the others learn
+    at once that this worker died), and fresh ones to load and to resolve.
+
+    Parameters
+    ----------
+    dsn : str
+        As asyncpg takes it, unix sockets included.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._hot = Session(dsn, "berth-commit", HOT)
+        self._lease_session = Session(dsn, "berth-lease")
+        self._leases = Leases(self._lease_session, "shards")
+        self._resources = rows.ResourceIds({})
+
+    # ------------------------------------------------------------------------------------------ leases
+
+    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
+        """See ``Ledger.acquire``."""
+        return await self._leases.acquire(owner, lease_seconds)
+
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+        """See ``Ledger.renew``."""
+        return await self._leases.renew(leases, lease_seconds)
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """See ``Ledger.release``."""
+        await self._leases.release(leases)
+
+    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
+        """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
+        async with self._lease_session.use() as connection, connection.transaction():
+            if await connection.fetchval(sql.HOLD_EPOCH, lease.shard, lease.epoch) is None:
+                raise Fenced(f"shard {lease.shard} has left epoch {lease.epoch}")
+            columns = zip(*((at.topic, at.partition, offset) for at, offset in first.items()), strict=True)
+            if first:
+                await connection.execute(sql.INSERT_OFFSETS, lease.shard, lease.epoch, *map(list, columns))
+
+    # -------------------------------------------------------------------------------------------- load
+
+    async def load(self, leases: Sequence[Lease]) -> LedgerState:
+        """See ``Ledger.load``."""
+        async with fresh(self._dsn, "berth-load", BULK) as connection:
+            return await load(connection, leases)
+
+    # ------------------------------------------------------------------------------------------ commit
+
+    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+        """See ``Ledger.commit``.
+
+        Raises
+        ------
+        Unavailable
+            The outcome is unknown. So it is after any other exception: the connection is cut.
+        LedgerMismatch
+            The fences held, yet a unique constraint or a placement to close did not: nothing was written.
+        ValueError
+            The batch is malformed, or could not be resolved after an unknown outcome.
+        """
+        advances = shard_advances(batch)
+        async with self._hot.use() as connection:
+            await connection.execute("BEGIN")
+            if not await _advance(connection, batch, advances):
+                await connection.execute("ROLLBACK")
+                return CommitOutcome.FENCED
+            resources = await self._with_resources(connection, batch)
+            if not await _write_nodes(connection, batch, resources):
+                await connection.execute("ROLLBACK")
+                return CommitOutcome.MOVED
+            try:
+                await _write_placements(connection, batch)
+                await _write_rest(connection, batch)
+            except asyncpg.UniqueViolationError as error:
+                raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
+            await connection.execute("COMMIT")
+            self._resources = resources
+            return CommitOutcome.COMMITTED
+
+    async def _with_resources(self, connection: Connection, batch: CommitBatch) -> rows.ResourceIds:
+        """Return positions for all names of the batch, giving new ones to names that have none."""
+        names = rows.resource_names(batch.nodes)
+        if not self._resources.missing(names):
+            return self._resources
+        await connection.execute(sql.LOCK_RESOURCES)
+        found = await connection.fetch(sql.RESOURCES)
+        known = rows.ResourceIds({row["name"]: row["id"] for row in found})
+        new = known.missing(names)
+        ids = known.with_names(new)
+        await connection.execute(sql.INSERT_RESOURCES, [ids.position(name) for name in new], new)
+        return ids
+
+    async def resolve(self, batch: CommitBatch) -> Resolution:
+        """See ``Ledger.resolve``; ``Unavailable`` when a transaction in flight outlasts the patience."""
+        advances = shard_advances(batch)
+        async with fresh(self._dsn, "berth-resolve") as connection, connection.transaction():
+            keys = [list(column) for column in zip(*(a[:3] for a in batch.offsets), strict=True)]
+            offsets = {
+                tuple(row)[:3]: tuple(row)[3:] for row in await connection.fetch(sql.READ_OFFSETS, *keys)
+            }
+            found = await connection.fetch(sql.READ_SHARDS, [a.shard for a in advances])
+            shards = {row["shard"]: row for row in found}
+        if _stands(batch, advances, offsets, shards, after=True):
+            return Resolution.COMMITTED
+        if _stands(batch, advances, offsets, shards, after=False):
+            return Resolution.NOT_COMMITTED
+        return Resolution.FENCED
+
+    async def aclose(self) -> None:
+        """Close the connections; leases that were not released end with them."""
+        await self._hot.aclose()
+        await self._lease_session.aclose()
+
+
+# -------------------------------------------------------------------------------------- steps of a commit
+
+
+def _count(status: str) -> int:
+    return int(status.rpartition(" ")[2])
+
+
+def _columns(values: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*values, strict=True)]
+
+
+async def _advance(connection: Connection, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
+    """Move offsets and counters from where the batch expects them; False: another owner or already in."""
+    moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
+    if _count(moved) != len(batch.offsets):
+        return False
+    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), batch.log_time_ms)
+    return _count(counted) == len(advances)
+
+
+async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.ResourceIds) -> bool:
+    """Compare and swap the nodes in the order of their ids; False: one was not as expected."""
+    writes = sorted(batch.nodes, key=lambda write: write.id)
+    known = [write for write in writes if write.version_expected]
+    new = [write for write in writes if not write.version_expected]
+    if known:
+        changed = await connection.execute(sql.UPDATE_NODES, *_node_update(known, ids))
+        if _count(changed) != len(known):
+            return False
+    if new:
+        keys = ([write.id for write in new], [write.name for write in new])
+        if await connection.fetchval(sql.NODES_KNOWN, *keys) is not None:
+            return False
+        try:
+            await _copy(connection, "nodes", sql.NODE_COLUMNS, [rows.node_row(write, ids) for write in new])
+        except asyncpg.UniqueViolationError:
+            return False  # another worker met the same new node in the same moment
+    history = [rows.node_spec_row(write, batch.log_time_ms) for write in writes if rows.changes_spec(write)]
+    await _copy(connection, "node_specs", sql.NODE_SPEC_COLUMNS, history)
+    return True
+
+
+def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> list[list[Any]]:
+    offered: list[str | None] = []
+    deleted: list[bool | None] = []
+    for write in writes:
+        changes = rows.changes_spec(write)
+        offered.append(ids.text(rows.allocatable(None if write.deleted else write.spec)) if changes else None)
+        deleted.append(write.deleted if changes else None)
+    return [
+        [write.id for write in writes],
+        [write.version_expected for write in writes],
+        [ids.text(write.requested) for write in writes],
+        offered,
+        deleted,
+    ]
+
+
+async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
+    templates = batch.templates
+    if templates:
+        signatures = sorted(templates)  # one order for all workers: no deadlock between their inserts
+        specs = [rows.json_text(templates[signature]) for signature in signatures]
+        await connection.execute(sql.INSERT_TEMPLATES, signatures, specs)
+    if batch.placements_closed:
+        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(batch.placements_closed))
+        if _count(closed) != len(batch.placements_closed):
+            raise LedgerMismatch("a placement to close is not open")
+    if batch.placements_versioned:
+        await connection.execute(sql.VERSION_PLACEMENTS, *_columns(batch.placements_versioned.items()))
+    opened = [rows.placement_row(placement) for placement in batch.placements_opened]
+    await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
+
+
+async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
+    decisions = [rows.decision_row(decision, payload) for decision, payload in batch.decisions]
+    await _copy(connection, "decisions", sql.DECISION_COLUMNS, decisions)
+    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, [rows.cycle_row(cycle) for cycle in batch.cycles])
+    touched: set[tuple[int, bytes]] = set()
+    if batch.pending_removed:
+        found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed))
+        touched.update((row["shard"], row["signature"]) for row in found)
+    await _copy(
+        connection, "pending", sql.PENDING_COLUMNS, [rows.pending_row(p) for p in batch.pending_added]
+    )
+    groups = {(group.shard, group.signature): group for group in batch.pending_groups}
+    if groups:
+        await connection.execute(sql.UPSERT_PENDING_GROUPS, *_columns(map(_group, groups.values())))
+    if touched or groups:
+        await connection.execute(sql.REMOVE_EMPTY_GROUPS, *_columns(sorted(touched | groups.keys())))
+    latest = {(tombstone.namespace, tombstone.name): tombstone for tombstone in batch.tombstones}
+    if latest:
+        gone = [(*key, t.uid, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
+        await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
+    letters = [rows.dead_letter_row(letter) for letter in batch.dead_letters]
+    await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
+
+
+def _group(g: PendingGroup) -> tuple[Any, ...]:
+    return (g.shard, g.signature, rows.json_text(g.reasons), g.unresolvable, g.cycle_seq, g.at_ms)
+
+
+async def _copy(
+    connection: Connection, table: str, columns: Sequence[str], records: Sequence[tuple[Any, ...]]
+) -> None:
+    if records:
+        await connection.copy_records_to_table(table, records=records, columns=columns)
+
+
+# --------------------------------------------------------------------------------------------- resolution
+
+
+def _stands(
+    batch: CommitBatch,
+    advances: Sequence[ShardAdvance],
+    offsets: Mapping[tuple[Any, ...], tuple[Any, ...]],
+    shards: Mapping[int, Any],
+    *,
+    after: bool,
+) -> bool:
+    """Tell whether all rows are as after (before) the batch; it moves at least one, so not both hold."""
+    for a in batch.offsets:
+        if offsets.get(a[:3]) != (a.epoch, a.hi if after else a.lo):
+            return False
+    for s in advances:
+        row = shards.get(s.shard)
+        seq, dead = (s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo)
+        if row is None or row["epoch"] != s.epoch:
+            return False
+        if (seq is not None and row["seq_next"] != seq) or (
+            dead is not None and row["dead_seq_next"] != dead
+        ):
+            return False
+    return True

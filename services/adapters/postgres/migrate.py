@@ -1,0 +1,88 @@
+"""Building the database: Alembic's migrations, then one row per shard; both as often as one likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+
+import migrations
+from domain.model.errors import BerthError
+from services.adapters.postgres import sql
+from services.adapters.postgres.connections import answering, engine, fresh
+
+
+class ShardsMismatch(BerthError):
+    """The database was laid out for another number of shards, which the log's partitions depend on."""
+
+    code = "shards-mismatch"
+
+
+def alembic_config() -> Config:
+    """Return Alembic's configuration, which needs no file."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    return config
+
+
+async def upgrade(dsn: str) -> None:
+    """Bring the database to the newest revision, in one transaction; others meanwhile wait.
+
+    Raises
+    ------
+    Unavailable
+        The server does not answer.
+    """
+    database = engine(dsn)
+    try:
+        with answering():
+            async with database.begin() as connection:
+                await connection.execute(sa.text(sql.MIGRATION_LOCK))
+                await connection.run_sync(_upgrade)
+    finally:
+        await database.dispose()
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+async def current_revision(dsn: str) -> str | None:
+    """Return the revision of the database; None when nothing was laid down yet."""
+    database = engine(dsn)
+    try:
+        with answering():
+            async with database.connect() as connection:
+                return await connection.run_sync(_revision)
+    finally:
+        await database.dispose()
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+async def init_shards(dsn: str, shards: int) -> None:
+    """Lay down the rows of all shards; nothing changes when they are there.
+
+    Raises
+    ------
+    ShardsMismatch
+        There are rows of another number of shards.
+    ValueError
+        ``shards`` is not positive.
+    """
+    if shards < 1:
+        raise ValueError(f"{shards} shards: at least 1 is needed")
+    async with fresh(dsn, "berth-init") as connection, connection.transaction():
+        await connection.execute(sql.MIGRATION_LOCK)
+        found = await connection.fetchval(sql.COUNT_SHARDS)
+        if found not in (0, shards):
+            raise ShardsMismatch(f"the database was laid out for {found} shards, not {shards}")
+        await connection.execute(sql.LAY_DOWN_SHARDS, shards)
+        await connection.execute(sql.LAY_DOWN_CURSORS, shards)

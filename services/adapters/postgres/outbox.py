@@ -1,0 +1,112 @@
+"""The relay's side of the ledger on Postgres: what was committed and is not published yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from services.adapters.batches import LedgerMismatch, dead_letter_value, decision_key
+from services.adapters.postgres import sql
+from services.adapters.postgres.connections import Session
+from services.adapters.postgres.leases import Leases
+from services.ports import DeadLetter, Lease, OutboxItem, Stream
+
+# Polling, not NOTIFY: NOTIFY takes a lock that all committing transactions of the database share and holds
+# it over the flush to disk, so the commits of all shards would queue behind each other. One poll is an
+# aggregate over a handful of rows (0.1 ms), however many shards and streams there are.
+POLL_SECONDS = 0.02
+
+_COLUMNS = {Stream.DECISIONS: "decisions_seq", Stream.DEAD_LETTERS: "dead_letters_seq"}
+
+
+class PostgresOutbox:
+    """The ``Outbox`` port on Postgres.
+
+    Parameters
+    ----------
+    dsn : str
+        As asyncpg takes it, unix sockets included.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._reading = Session(dsn, "berth-outbox")
+        self._lease_session = Session(dsn, "berth-relay-lease")
+        self._leases = Leases(self._lease_session, "relay_cursor")
+        self._seen: int | None = None
+
+    async def shards(self) -> int:
+        """See ``Outbox.shards``."""
+        async with self._reading.use() as connection:
+            return int(await connection.fetchval(sql.COUNT_SHARDS))
+
+    async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
+        """See ``Outbox.acquire``."""
+        leases = await self._leases.acquire(owner, lease_seconds, shard)
+        return leases[0].epoch if leases else 0
+
+    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+        """See ``Outbox.renew``."""
+        return await self._leases.renew([Lease(shard, epoch)], lease_seconds)
+
+    async def release(self, shard: int, epoch: int) -> None:
+        """See ``Outbox.release``."""
+        await self._leases.release([Lease(shard, epoch)])
+
+    async def published(self, shard: int, stream: Stream) -> int:
+        """See ``Outbox.published``."""
+        async with self._reading.use() as connection:
+            return int(await connection.fetchval(sql.PUBLISHED.format(column=_COLUMNS[stream]), shard))
+
+    async def unpublished(
+        self, shard: int, stream: Stream, after_seq: int, rows_max: int
+    ) -> Sequence[OutboxItem]:
+        """See ``Outbox.unpublished``; raise ``LedgerMismatch`` rather than publish across a hole."""
+        query, item = _READS[stream]
+        async with self._reading.use() as connection:
+            items = [item(row) for row in await connection.fetch(query, shard, after_seq, rows_max)]
+        if [found.seq for found in items] != list(range(after_seq + 1, after_seq + 1 + len(items))):
+            raise LedgerMismatch(f"the {stream} of shard {shard} have a hole after {after_seq}")
+        return items
+
+    async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
+        """See ``Outbox.mark_published``."""
+        query = sql.MARK_PUBLISHED.format(column=_COLUMNS[stream])
+        async with self._reading.use() as connection:
+            return bool(await connection.execute(query, shard, epoch, seq) == "UPDATE 1")
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """See ``Outbox.wait``: what was committed between two calls ends the second one at once."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_seconds
+        while True:
+            async with self._reading.use() as connection:
+                committed = await connection.fetchval(sql.COUNT_COMMITTED)
+            if committed != self._seen:
+                self._seen = committed
+                return
+            left = deadline - clock()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, POLL_SECONDS))
+
+    async def aclose(self) -> None:
+        """Close the connections; leases that were not released end with them."""
+        await self._reading.aclose()
+        await self._lease_session.aclose()
+
+
+def _decision(row: Any) -> OutboxItem:
+    return OutboxItem(row["seq"], decision_key(row["namespace"], row["name"]), row["payload"])
+
+
+def _dead_letter(row: Any) -> OutboxItem:
+    values = dict(row)
+    letter = DeadLetter(offset=values.pop("log_offset"), **values)
+    return OutboxItem(letter.seq, letter.key, dead_letter_value(letter))
+
+
+_READS = {
+    Stream.DECISIONS: (sql.DECISIONS_AFTER, _decision),
+    Stream.DEAD_LETTERS: (sql.DEAD_LETTERS_AFTER, _dead_letter),
+}

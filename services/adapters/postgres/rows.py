@@ -1,0 +1,164 @@
+"""Values of the ledger as rows and back: resource vectors, JSON columns, and one tuple per struct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from domain.model.decisions import Cycle, Decision
+from domain.model.nodes import NodeSpec
+from services.ports import DeadLetter, NodeWrite, PendingPod, PlacementOpened
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_text(value: Any) -> str:
+    """Encode for a JSON column."""
+    return _encode(value).decode()
+
+
+def labels_text(labels: Mapping[str, str]) -> str | None:
+    """Encode labels; none are null, which most pods of a flood have."""
+    return _encode(labels).decode() if labels else None
+
+
+class ResourceIds:
+    """Positions of the resource names in vectors, from 1.
+
+    What a transaction added must be forgotten when it does not commit: ``with_names`` returns a new index.
+    """
+
+    def __init__(self, ids: Mapping[str, int]) -> None:
+        self._ids = dict(ids)
+        self._names = {at: name for name, at in ids.items()}
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return those names that have no position yet, sorted."""
+        return sorted(set(names) - self._ids.keys())
+
+    def with_names(self, names: Sequence[str]) -> ResourceIds:
+        """Return an index with these names behind all others."""
+        following = max(self._names, default=0) + 1
+        return ResourceIds({**self._ids, **{name: following + i for i, name in enumerate(names)}})
+
+    def position(self, name: str) -> int:
+        """Return the position of a name that is known."""
+        return self._ids[name]
+
+    def vector(self, values: Mapping[str, int]) -> list[int]:
+        """Return the values by position, up to the last one that is given."""
+        vector: list[int] = []
+        ids = self._ids
+        for name, value in values.items():
+            at = ids[name]
+            if at > len(vector):
+                vector.extend([0] * (at - len(vector)))
+            vector[at - 1] = value
+        return vector
+
+    def text(self, values: Mapping[str, int]) -> str:
+        """Return the vector as the text of a Postgres array."""
+        return "{" + ",".join(map(str, self.vector(values))) + "}"
+
+    def amounts(self, vector: Sequence[int]) -> dict[str, int]:
+        """Return what is not zero, by name."""
+        return {self._names[at]: value for at, value in enumerate(vector, start=1) if value}
+
+
+def resource_names(writes: Iterable[NodeWrite]) -> set[str]:
+    """Return all names that the writes use."""
+    names: set[str] = set()
+    for write in writes:
+        names.update(write.requested)
+        if write.spec is not None:
+            names.update(write.spec.allocatable)
+    return names
+
+
+def allocatable(spec: NodeSpec | None) -> Mapping[str, int]:
+    """Return what a node offers; nothing when it is gone."""
+    return {} if spec is None else spec.allocatable
+
+
+def node_row(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
+    """Return a new node's row: NODE_COLUMNS."""
+    gone = write.spec is None or write.deleted
+    offered = ids.vector(allocatable(None if gone else write.spec))
+    return (write.id, write.name, 1, 1, gone, offered, ids.vector(write.requested))
+
+
+def changes_spec(write: NodeWrite) -> bool:
+    """Tell whether the write adds to the node's history."""
+    return write.spec is not None or write.deleted or write.version_expected == 0
+
+
+def node_spec_row(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
+    """Return an entry of a node's history: NODE_SPEC_COLUMNS."""
+    spec = None if write.spec is None or write.deleted else json_text(write.spec)
+    return (write.id, write.version_expected + 1, spec, at_ms)
+
+
+def placement_row(p: PlacementOpened) -> tuple[Any, ...]:
+    """Return PLACEMENT_COLUMNS."""
+    return (
+        p.shard,
+        p.seq,
+        p.pod_uid,
+        p.namespace,
+        p.name,
+        p.resource_version,
+        p.signature,
+        labels_text(p.labels),
+        p.node,
+        p.adopted,
+        p.at_ms,
+    )
+
+
+def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
+    """Return DECISION_COLUMNS."""
+    return (
+        d.shard,
+        d.seq,
+        d.epoch,
+        d.pod_uid,
+        d.namespace,
+        d.name,
+        d.outcome.value,
+        d.node,
+        d.signature,
+        d.cycle_seq,
+        d.decided_at_ms,
+        payload,
+    )
+
+
+def cycle_row(cycle: Cycle) -> tuple[Any, ...]:
+    """Return CYCLE_COLUMNS; what has a column of its own is not repeated in the document."""
+    doc = msgspec.structs.asdict(cycle)
+    for column in ("shard", "seq", "signature"):
+        del doc[column]
+    return (cycle.shard, cycle.seq, cycle.signature, json_text(doc))
+
+
+def pending_row(p: PendingPod) -> tuple[Any, ...]:
+    """Return PENDING_COLUMNS."""
+    return (
+        p.shard,
+        p.arrival,
+        p.pod_uid,
+        p.namespace,
+        p.name,
+        p.resource_version,
+        p.signature,
+        labels_text(p.labels),
+        p.since_ms,
+    )
+
+
+def dead_letter_row(x: DeadLetter) -> tuple[Any, ...]:
+    """Return DEAD_LETTER_COLUMNS; the words may quote the bad record, and Postgres has no text with NUL."""
+    path, message = (text.replace("\0", "\ufffd") for text in (x.path, x.message))
+    return (x.shard, x.seq, x.topic, x.partition, x.offset, x.key, x.raw, x.code, path, message, x.at_ms)

@@ -1,0 +1,290 @@
+"""All SQL of the ledger's hot path, of its leases and of the outbox, in the order in which a batch runs it.
+
+Arrays come in through ``unnest`` and are joined to an index: ``= ANY`` is many times slower. Resource vectors
+come as text (``{100,2}``), since an array of arrays of different lengths is not a Postgres value.
+"""
+
+from __future__ import annotations
+
+# ---------------------------------------------------------------------- commit, step 1: offsets and counters
+
+# Locks in the order of the key, waits for whoever holds a row, moves only rows that are as expected.
+ADVANCE_OFFSETS = """
+WITH locked AS (
+    SELECT o.shard, o.topic, o.partition, w.hi
+    FROM unnest($1::int[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[])
+        AS w (shard, topic, partition, epoch, lo, hi)
+    JOIN shard_offsets o USING (shard, topic, partition)
+    WHERE o.epoch = w.epoch AND o.next_offset = w.lo
+    ORDER BY o.shard, o.topic, o.partition
+    FOR UPDATE OF o
+)
+UPDATE shard_offsets o SET next_offset = l.hi
+FROM locked l
+WHERE o.shard = l.shard AND o.topic = l.topic AND o.partition = l.partition
+"""
+
+# Right after the offsets, so that a batch sent twice is told apart before it looks at nodes.
+ADVANCE_SHARDS = """
+UPDATE shards s SET
+    seq_next = coalesce(w.seq_hi, s.seq_next),
+    dead_seq_next = coalesce(w.dead_hi, s.dead_seq_next),
+    log_time_ms = greatest(s.log_time_ms, $7)
+FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+    AS w (shard, epoch, seq_lo, seq_hi, dead_lo, dead_hi)
+WHERE s.shard = w.shard AND s.epoch = w.epoch
+    AND s.seq_next = coalesce(w.seq_lo, s.seq_next) AND s.dead_seq_next = coalesce(w.dead_lo, s.dead_seq_next)
+"""
+
+# -------------------------------------------------------------------------- commit, step 2: resources, nodes
+
+LOCK_RESOURCES = "LOCK TABLE resources IN SHARE ROW EXCLUSIVE MODE"
+RESOURCES = "SELECT id, name FROM resources"
+INSERT_RESOURCES = "INSERT INTO resources (id, name) SELECT * FROM unnest($1::smallint[], $2::text[])"
+
+# Compare and swap in one statement: rows that moved, or that somebody else is moving right now, are left
+# out, and the caller sees it by the count. ``deleted`` is null where only ``requested`` changes.
+UPDATE_NODES = """
+WITH locked AS (
+    SELECT n.id, w.requested, w.allocatable, w.deleted
+    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bool[])
+        AS w (id, version, requested, allocatable, deleted)
+    JOIN nodes n USING (id)
+    WHERE n.version = w.version
+    ORDER BY n.id
+    FOR UPDATE OF n SKIP LOCKED
+)
+UPDATE nodes n SET
+    version = n.version + 1,
+    requested = l.requested::bigint[],
+    allocatable = coalesce(l.allocatable::bigint[], n.allocatable),
+    spec_version = CASE WHEN l.deleted IS NULL THEN n.spec_version ELSE n.version + 1 END,
+    deleted = coalesce(l.deleted, n.deleted)
+FROM locked l
+WHERE n.id = l.id
+"""
+
+NODES_KNOWN = """
+SELECT 1 FROM unnest($1::bigint[], $2::text[]) AS w (id, name) JOIN nodes n ON n.id = w.id
+UNION ALL
+SELECT 1 FROM unnest($1::bigint[], $2::text[]) AS w (id, name) JOIN nodes n ON n.name = w.name
+LIMIT 1
+"""
+
+# ---------------------------------------------------------------------------------- commit, step 3: the rest
+
+INSERT_TEMPLATES = """
+INSERT INTO templates (signature, spec)
+SELECT w.signature, w.spec::jsonb FROM unnest($1::bytea[], $2::text[]) AS w (signature, spec)
+ON CONFLICT DO NOTHING
+"""
+
+CLOSE_PLACEMENTS = """
+UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
+FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms)
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
+"""
+
+VERSION_PLACEMENTS = """
+UPDATE placements p SET resource_version = w.resource_version
+FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, resource_version)
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
+"""
+
+REMOVE_PENDING = """
+WITH gone AS (
+    DELETE FROM pending p USING unnest($1::text[]) AS w (pod_uid) WHERE p.pod_uid = w.pod_uid
+    RETURNING p.shard, p.signature
+)
+SELECT DISTINCT shard, signature FROM gone
+"""
+
+UPSERT_PENDING_GROUPS = """
+INSERT INTO pending_groups (shard, signature, reasons, unresolvable, cycle_seq, at_ms)
+SELECT w.shard, w.signature, w.reasons::jsonb, w.unresolvable, w.cycle_seq, w.at_ms
+FROM unnest($1::int[], $2::bytea[], $3::text[], $4::bool[], $5::bigint[], $6::bigint[])
+    AS w (shard, signature, reasons, unresolvable, cycle_seq, at_ms)
+ON CONFLICT (shard, signature) DO UPDATE SET
+    reasons = excluded.reasons, unresolvable = excluded.unresolvable,
+    cycle_seq = excluded.cycle_seq, at_ms = excluded.at_ms
+"""
+
+# Only groups that this batch touched can have lost their last pod.
+REMOVE_EMPTY_GROUPS = """
+DELETE FROM pending_groups g USING unnest($1::int[], $2::bytea[]) AS w (shard, signature)
+WHERE g.shard = w.shard AND g.signature = w.signature
+    AND NOT EXISTS (SELECT FROM pending p WHERE p.shard = w.shard AND p.signature = w.signature)
+"""
+
+UPSERT_TOMBSTONES = """
+INSERT INTO pod_tombstones (namespace, name, uid, resource_version, shard, at_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::bigint[])
+ON CONFLICT (namespace, name) DO UPDATE SET
+    uid = excluded.uid, resource_version = excluded.resource_version,
+    shard = excluded.shard, at_ms = excluded.at_ms
+"""
+
+# What COPY writes, in the order of the columns below; all other columns have defaults.
+NODE_COLUMNS = ("id", "name", "version", "spec_version", "deleted", "allocatable", "requested")
+NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "at_ms")
+PLACEMENT_COLUMNS = (
+    "shard",
+    "seq",
+    "pod_uid",
+    "namespace",
+    "name",
+    "resource_version",
+    "signature",
+    "labels",
+    "node",
+    "adopted",
+    "bound_at_ms",
+)
+DECISION_COLUMNS = (
+    "shard",
+    "seq",
+    "epoch",
+    "pod_uid",
+    "namespace",
+    "name",
+    "outcome",
+    "node",
+    "signature",
+    "cycle_seq",
+    "decided_at_ms",
+    "payload",
+)
+CYCLE_COLUMNS = ("shard", "seq", "signature", "doc")
+PENDING_COLUMNS = (
+    "shard",
+    "arrival",
+    "pod_uid",
+    "namespace",
+    "name",
+    "resource_version",
+    "signature",
+    "labels",
+    "since_ms",
+)
+DEAD_LETTER_COLUMNS = (
+    "shard",
+    "seq",
+    "topic",
+    "partition",
+    "log_offset",
+    "key",
+    "raw",
+    "code",
+    "path",
+    "message",
+    "at_ms",
+)
+
+# ---------------------------------------------------------------------------------- after an unknown outcome
+
+# Waits for a transaction that still holds a row.
+READ_OFFSETS = """
+SELECT o.shard, o.topic, o.partition, o.epoch, o.next_offset
+FROM unnest($1::int[], $2::text[], $3::int[]) AS w (shard, topic, partition)
+JOIN shard_offsets o USING (shard, topic, partition)
+ORDER BY o.shard, o.topic, o.partition
+FOR UPDATE OF o
+"""
+READ_SHARDS = """
+SELECT s.shard, s.epoch, s.seq_next, s.dead_seq_next, s.log_time_ms
+FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
+"""
+
+# ------------------------------------------------------------------------------------------------------ load
+
+LOAD_OFFSETS = "SELECT shard, topic, partition, next_offset FROM shard_offsets WHERE shard = ANY($1::int[])"
+LOAD_NODES = """
+SELECT n.id, n.name, n.version, n.requested, s.spec
+FROM nodes n LEFT JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
+ORDER BY n.id
+"""
+LOAD_TEMPLATES = "SELECT signature, spec FROM templates ORDER BY signature"
+LOAD_PLACEMENTS = """
+SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms
+FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
+"""
+LOAD_PENDING = """
+SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms
+FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
+"""
+LOAD_TOMBSTONES = """
+SELECT * FROM (
+    SELECT namespace, name, uid, resource_version, shard, at_ms
+    FROM pod_tombstones WHERE shard = ANY($1::int[])
+    ORDER BY at_ms DESC, namespace COLLATE "C" DESC, name COLLATE "C" DESC LIMIT $2
+) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C"
+"""
+
+# ---------------------------------------------------------------------------------------------------- leases
+
+# The same columns carry the lease of a worker (``shards``) and of a relay (``relay_cursor``). An owner is
+# alive when its lease runs and the connection it holds the lease through is still there; a start time that
+# we may not see counts as the owner's. The clock is read when the row is, not when the transaction began.
+LEASE_TABLES = ("shards", "relay_cursor")
+OWNERS = """
+SELECT l.shard, l.owner IS NOT NULL AND l.lease_until > clock_timestamp()
+    AND l.owner_pid IS DISTINCT FROM pg_backend_pid()
+    AND EXISTS (
+        SELECT FROM pg_stat_activity a
+        WHERE a.pid = l.owner_pid AND coalesce(a.backend_start = l.owner_started, true)
+    ) AS alive
+FROM {table} l WHERE $1::int IS NULL OR l.shard = $1 ORDER BY l.shard
+"""
+LOCK_ALL_OFFSETS = "SELECT 1 FROM shard_offsets ORDER BY shard, topic, partition FOR UPDATE"
+LOCK_LEASES = "SELECT 1 FROM {table} WHERE $1::int IS NULL OR shard = $1 ORDER BY shard FOR UPDATE"
+TAKE_LEASES = """
+UPDATE {table} SET owner = $2, epoch = epoch + 1, owner_pid = pg_backend_pid(),
+    owner_started = (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())),
+    lease_until = clock_timestamp() + $3::float8 * interval '1 second'
+WHERE $1::int IS NULL OR shard = $1
+RETURNING shard, epoch
+"""
+RAISE_OFFSETS = "UPDATE shard_offsets o SET epoch = s.epoch FROM shards s WHERE s.shard = o.shard"
+RENEW_LEASES = """
+UPDATE {table} l SET owner_pid = pg_backend_pid(),
+    owner_started = (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())),
+    lease_until = clock_timestamp() + $3::float8 * interval '1 second'
+FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
+WHERE l.shard = w.shard AND l.epoch = w.epoch AND l.owner IS NOT NULL
+"""
+RELEASE_LEASES = """
+UPDATE {table} l SET owner = NULL, lease_until = NULL, owner_pid = NULL, owner_started = NULL
+FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
+WHERE l.shard = w.shard AND l.epoch = w.epoch
+"""
+HOLD_EPOCH = "SELECT 1 FROM shards WHERE shard = $1 AND epoch = $2 FOR SHARE"
+INSERT_OFFSETS = """
+INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)
+SELECT $1, w.topic, w.partition, $2, w.next_offset
+FROM unnest($3::text[], $4::int[], $5::bigint[]) AS w (topic, partition, next_offset)
+ON CONFLICT DO NOTHING
+"""
+
+# ---------------------------------------------------------------------------------------------------- outbox
+
+COUNT_SHARDS = "SELECT count(*) FROM shards"
+COUNT_COMMITTED = "SELECT coalesce(sum(seq_next + dead_seq_next), 0)::bigint FROM shards"
+DECISIONS_AFTER = """
+SELECT seq, namespace, name, payload FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
+"""
+DEAD_LETTERS_AFTER = """
+SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms
+FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
+"""
+PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
+MARK_PUBLISHED = """
+UPDATE relay_cursor SET {column} = greatest({column}, $3) WHERE shard = $1 AND epoch = $2
+"""
+
+# ---------------------------------------------------------------------------------------------------- layout
+
+MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(7305181201)"
+LAY_DOWN_SHARDS = "INSERT INTO shards (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"
+LAY_DOWN_CURSORS = (
+    "INSERT INTO relay_cursor (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"
+)
