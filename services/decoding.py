@@ -74,7 +74,7 @@ class Decoder:
         self._node_event = msgspec.json.Decoder(NodeEvent)
         self._any_event = msgspec.json.Decoder(AnyEvent)
         self._spec = msgspec.json.Decoder(WirePodSpec)
-        self._encoder = msgspec.msgpack.Encoder()
+        self._encoder = msgspec.json.Encoder()
         self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
         self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str]] = {}
         self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
@@ -106,6 +106,11 @@ class Decoder:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             rejected = _diagnose(value or b"", record.topic, error)
         return Decoded(None, rejected, clamp_ms(record.timestamp_ms))
+
+    @property
+    def remembered_count(self) -> int:
+        """How many specs and sets of labels are remembered."""
+        return len(self._specs) + len(self._shapes) + len(self._labels)
 
     def _decoded(self, record: Record, envelope: Envelope, event: Event | None) -> Decoded:
         at_ms = clamp_ms(record.timestamp_ms) if envelope.at is None else to_ms(envelope.at)

@@ -32,7 +32,7 @@ from domain.model.validation import (
     check_printable,
     check_range,
     check_subdomain,
-    key_path,
+    too_many,
 )
 
 _INT32 = 2**31
@@ -155,11 +155,13 @@ def template_from_wire(spec: WirePodSpec, qos: str, path: str, *, strict: bool) 
 def _requests(needs: PodNeeds, path: str) -> dict[str, int]:
     amounts = effective_requests(needs)
     for name, milli in amounts.items():
-        check_amount(name, milli, key_path(f"{path} (all containers together)", name))
+        try:
+            check_amount(name, milli, path)
+        except FieldError as error:  # each container is within the limit, their sum is not
+            raise FieldError(f"{path}.containers", f"the sum of {name} {error.message}") from None
     requests = {name: value for name, value in to_canonical(amounts).items() if value}
-    check_count(
-        len(requests), requested_resources_max, "requested_resources_max", f"{path} (all containers together)"
-    )
+    if len(requests) > requested_resources_max:
+        too_many(f"{path}.containers", len(requests), requested_resources_max, "requested_resources_max")
     return requests
 
 
