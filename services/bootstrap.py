@@ -1,10 +1,9 @@
-"""The composition root: the only file that names adapters, and so the place where to see what runs on what."""
+"""The composition root: the only file that names adapters, and so the place that shows what runs on what."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,14 +26,6 @@ class Place(NamedTuple):
     kafka_bootstrap: str | None
 
 
-class SystemClock:
-    """The ``Clock`` of the machine."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since the Unix epoch."""
-        return time.time_ns() // 1_000_000
-
-
 def data_dir(settings: Settings) -> Path:
     """Return where this instance keeps its state."""
     if settings.dir is not None:
@@ -46,7 +37,7 @@ def data_dir(settings: Settings) -> Path:
 
 @contextlib.asynccontextmanager
 async def place(settings: Settings) -> AsyncIterator[Place]:
-    """Return where the settings say the ledger and the log are; run the embedded server if they say nothing."""
+    """Return where the ledger and the log are; run the embedded server if the settings name no other."""
     if settings.postgres_dsn is not None:
         yield Place(settings.postgres_dsn, settings.kafka_bootstrap)
         return
@@ -92,10 +83,10 @@ def open_store(at: Place) -> Store:
     return PostgresStore(at.dsn)
 
 
-async def initialise(at: Place, shards: int) -> list[str]:
+async def initialise(at: Place, shards: int | None) -> list[str]:
     """Bring the database and the log to what this version needs; return what was done, in words.
 
-    Doing it again changes nothing.
+    Doing it again changes nothing. Without ``shards``, those that are there stay; a new database gets one.
     """
     from services.adapters.postgres import migrate
 
@@ -103,22 +94,30 @@ async def initialise(at: Place, shards: int) -> list[str]:
     await migrate.upgrade(at.dsn)
     after = await migrate.current_revision(at.dsn)
     done = [f"database brought from {before or 'empty'} to {after}"] if before != after else []
+    store, log = open_store(at), open_log(at)
+    there = len(await store.shards())
+    await store.aclose()
+    shards = shards or there or 1
     await migrate.init_shards(at.dsn, shards)
-    if before is None:
-        done.append(f"shards laid down: {shards}")
-    log = open_log(at)
+    if not there:
+        done.append(f"{shards} shard{'s' if shards > 1 else ''} laid down")
     try:
         specs = topic_specs(shards)
         missing = [spec for spec in specs if not await log.partitions(spec.name)]
         await log.ensure_topics(specs)
     finally:
         await log.aclose()
-    done += [f"topic {spec.name} created, {spec.partitions} partition(s)" for spec in missing]
-    return done
+    return done + [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
 
 
 @contextlib.asynccontextmanager
-async def open_app(at: Place, *, keys_required: bool, open_to_all: bool = False) -> AsyncIterator[FastAPI]:
+async def open_app(
+    at: Place,
+    *,
+    keys_required: bool,
+    open_to_all: bool = False,
+    registry: CollectorRegistry | None = None,
+) -> AsyncIterator[FastAPI]:
     """Return the API on this ledger and log."""
     from alembic.script import ScriptDirectory
 
@@ -127,7 +126,7 @@ async def open_app(at: Place, *, keys_required: bool, open_to_all: bool = False)
     from services.api.auth import Gate
     from services.api.deps import Deps
     from services.events import Gateway
-    from services.metrics import ApiMetrics
+    from services.metrics import ApiMetrics, process_registry
 
     async def ready() -> dict[str, str]:
         try:
@@ -146,13 +145,14 @@ async def open_app(at: Place, *, keys_required: bool, open_to_all: bool = False)
         stack.push_async_callback(log.aclose)
         writer = await log.writer()
         stack.push_async_callback(writer.aclose)
+        metrics = ApiMetrics(registry or process_registry())
         gate = Gate(store, keys_required=keys_required, open_to_all=open_to_all)
-        yield create_app(Deps(store, log, writer, gate, Gateway(), ApiMetrics(), ready))
+        yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, ready))
 
 
 async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry) -> None:
     """Run a worker until it is cancelled."""
-    from services.metrics import WorkerMetrics
+    from services.worker.metrics import WorkerMetrics
     from services.worker.run import Worker, WorkerSettings
 
     log, ledger = open_log(at), open_ledger(at)
@@ -163,13 +163,13 @@ async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry)
         await _close(log, ledger)
 
 
-async def run_relay(at: Place, settings: Settings) -> None:
+async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:
     """Run a relay until it is cancelled."""
-    from services.relay.run import Relay
+    from services.relay.run import Relay, RelayMetrics, RelaySettings
 
     log, outbox = open_log(at), open_outbox(at)
     try:
-        await Relay(log, outbox, SystemClock(), settings).run()
+        await Relay(log, outbox, RelaySettings(name=settings.worker_name), RelayMetrics(registry)).run()
     finally:
         await _close(log, outbox)
 

@@ -99,7 +99,7 @@ SETTINGS: tuple[Setting, ...] = (
         "BERTH_SHARDS",
         "shards",
         "1",
-        "Number of shards that `berth init` lays down: partitions of the pods topic.",
+        "Number of shards to lay down (partitions of the pods topic); fixed from then on.",
         _integer(1, 1024),
     ),
     Setting(
@@ -168,7 +168,7 @@ class Settings:
 
     kafka_bootstrap: str | None = None
     postgres_dsn: str | None = None
-    shards: int = 1
+    shards: int | None = None
     seed: int = 0
     worker_name: str = dataclasses.field(default_factory=default_worker_name)
     dir: Path | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter as TallyOf
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,8 +10,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
-
-from services.ports import CommitBatch
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,49 +35,11 @@ def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], Non
     return stop
 
 
-class WorkerMetrics:
-    """What a worker counts.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry, optional
-        Where the metrics are shown; one of its own without it.
-    """
-
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
-        self.restarts = Counter(
-            "berth_worker_restarts",
-            "Times that the worker forgot its state and read the ledger",
-            ["reason"],
-            registry=self.registry,
-        )
-        self.decisions = Counter(
-            "berth_worker_decisions", "Decisions committed", ["outcome"], registry=self.registry
-        )
-        self.dead_letters = Counter(
-            "berth_worker_dead_letters", "Records refused", ["code"], registry=self.registry
-        )
-        self.batches = Counter("berth_worker_batches", "Batches committed", registry=self.registry)
-        self.records = Counter("berth_worker_records", "Records folded", registry=self.registry)
-
-    def committed(self, batch: CommitBatch) -> None:
-        """Count a batch that is durable."""
-        self.batches.inc()
-        # A topic that begins with ~ is the worker's own counter, no topic of the log.
-        read = (advance for advance in batch.offsets if not advance.topic.startswith("~"))
-        self.records.inc(sum(advance.hi - advance.lo for advance in read))
-        for outcome, count in TallyOf(each.outcome for each, _ in batch.decisions).items():
-            self.decisions.labels(outcome=outcome.value).inc(count)
-        for code, count in TallyOf(letter.code for letter in batch.dead_letters).items():
-            self.dead_letters.labels(code=code).inc(count)
-
-
 class ApiMetrics:
-    """What the API counts, in a registry of its own."""
+    """What the API counts, in the registry of its process."""
 
-    def __init__(self) -> None:
-        self.registry = process_registry()
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
         self.requests = Counter(
             "berth_api_requests", "Requests answered", ["route", "method", "status"], registry=self.registry
         )
@@ -106,16 +65,16 @@ def render_ledger(counts: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
     registry = CollectorRegistry()
 
     def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
-        return Gauge(f"berth_{name}", help_text, labels, registry=registry)
+        return Gauge(f"berth_ledger_{name}", help_text, labels, registry=registry)
 
     gauge("nodes", "Nodes that are not deleted").set(counts["nodes"])
     gauge("pending_pods", "Pods that wait for a node").set(counts["pending_pods"])
-    decisions = gauge("decisions_committed", "Decisions committed per shard", ["shard"])
+    decisions = gauge("decisions", "Decisions committed per shard", ["shard"])
     unpublished = gauge("decisions_unpublished", "Decisions that the relay has not published", ["shard"])
     dead = gauge("dead_letters", "Records that could not be accepted, per shard", ["shard"])
-    owned = gauge("shard_owned", "Whether a worker holds the shard", ["shard"])
-    epoch = gauge("shard_epoch", "Ownership counter of the shard", ["shard"])
-    log_time = gauge("shard_log_time_seconds", "Time of the last folded event", ["shard"])
+    owned = gauge("owned", "Whether a worker holds the shard", ["shard"])
+    epoch = gauge("epoch", "Ownership counter of the shard", ["shard"])
+    log_time = gauge("log_time_seconds", "Time of the last folded event", ["shard"])
     for row in shards:
         label = str(row["shard"])
         decisions.labels(label).set(row["seq_next"] - 1)

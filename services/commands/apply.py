@@ -20,7 +20,7 @@ Files = Annotated[
         "-f",
         "--filename",
         metavar="FILE",
-        help="YAML or JSON: manifests or watch events, one, lists or many; - reads standard input. Repeatable.",
+        help="YAML or JSON, manifests or watch events, one or many; - is standard input. Repeatable.",
     ),
 ]
 

@@ -14,7 +14,7 @@ from services.commands.output import Column, Format
 from services.config import Settings
 
 app = typer.Typer(
-    help="Create, list and revoke API keys. With any key, or listening beyond loopback, the API asks for one.",
+    help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

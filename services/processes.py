@@ -1,0 +1,193 @@
+"""The long-running processes: each runs until Ctrl-C or SIGTERM and then stops cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from domain.model.errors import BerthError
+from services import bootstrap
+from services.bootstrap import Place
+from services.commands.source import remove_address, write_address
+from services.config import DEFAULT_API_PORT, Settings
+from services.metrics import process_registry, serve
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+STOP_SECONDS_MAX = 5.0
+_log = logging.getLogger("berth")
+
+
+class ServeError(BerthError):
+    """A process cannot serve; the message says why and what to do."""
+
+    code = "serve"
+
+
+class Running(NamedTuple):
+    """What ``berth up`` runs: where, and under which address."""
+
+    place: Place
+    directory: Path
+    url: str
+
+
+async def supervise(*works: Coroutine[Any, Any, None]) -> None:
+    """Run until one of the works ends or a signal comes, then stop the others."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    signalled = asyncio.create_task(stopped.wait())
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait([*tasks, signalled], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (*tasks, signalled):
+            task.cancel()
+        _, late = await asyncio.wait([*tasks, signalled], timeout=STOP_SECONDS_MAX)
+        for task in late:
+            _log.warning("%s does not stop in time", task.get_coro())
+    for task in done:
+        task.result()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int, *, move: bool) -> socket.socket:
+    """Return a listening socket; with ``move``, any free port when the default one is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if move and port == DEFAULT_API_PORT:
+            return socket.create_server((host, 0), family=family)
+        raise ServeError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port or --host"
+        ) from None
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the address under which this machine reaches a listening socket."""
+    host, port = listening.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve_http(app: FastAPI, listening: socket.socket) -> None:
+    """Answer requests until cancelled; requests under way are finished."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield  # signals are ours: they stop the whole process in order
+
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def _observed(
+    settings: Settings, run: Callable[[Place, Settings, Any], Coroutine[Any, Any, None]]
+) -> None:
+    """Run one process on its place, with its metrics on their port."""
+    registry = process_registry()
+    stop: Callable[[], None] | None = None
+    if settings.metrics_port:
+        try:
+            stop = serve(registry, "0.0.0.0", settings.metrics_port)
+        except OSError as error:
+            raise ServeError(
+                f"cannot serve metrics on port {settings.metrics_port} ({error.strerror or error}); "
+                "choose another BERTH_METRICS_PORT"
+            ) from None
+    try:
+        async with bootstrap.place(settings) as at:
+            await supervise(run(at, settings, registry))
+    finally:
+        if stop is not None:
+            stop()
+
+
+async def serve_worker(settings: Settings) -> None:
+    """Run a worker."""
+    await _observed(settings, bootstrap.run_worker)
+
+
+async def serve_relay(settings: Settings) -> None:
+    """Run a relay."""
+    await _observed(settings, bootstrap.run_relay)
+
+
+async def serve_api(settings: Settings) -> None:
+    """Run the API alone."""
+    async with bootstrap.place(settings) as at:
+        with bind(settings.api_host, settings.api_port, move=False) as listening:
+            keys_required = not is_loopback(settings.api_host)
+            async with bootstrap.open_app(at, keys_required=keys_required) as app:
+                typer.echo(f"API on {url_of(listening)}, described at /docs", err=True)
+                await supervise(serve_http(app, listening))
+
+
+@contextlib.asynccontextmanager
+async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.socket]]:
+    """Lay all down for ``up`` and ``demo``: database, topics, the API's socket and its address file."""
+    directory = bootstrap.data_dir(settings)
+    async with bootstrap.place(settings) as at:
+        await bootstrap.initialise(at, settings.shards)
+        with bind(settings.api_host, settings.api_port, move=True) as listening:
+            running = Running(at, directory, url_of(listening))
+            write_address(directory, running.url)
+            try:
+                yield running, listening
+            finally:
+                remove_address(directory)
+
+
+async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:
+    """Run worker, relay and API in one process, beside what ``then`` does; its end is the end of all."""
+    async with prepared(settings) as (running, listening):
+        registry = process_registry()
+        keys_required = not is_loopback(settings.api_host)
+        async with bootstrap.open_app(running.place, keys_required=keys_required, registry=registry) as app:
+
+            async def announce() -> None:
+                typer.echo(f"berth is up: {running.url} (described at /docs); Ctrl-C stops it", err=True)
+                await asyncio.Event().wait()
+
+            async def beside() -> None:
+                await (announce() if then is None else then(running))
+
+            await supervise(
+                serve_http(app, listening),
+                bootstrap.run_worker(running.place, settings, registry),
+                bootstrap.run_relay(running.place, settings, registry),
+                beside(),
+            )
