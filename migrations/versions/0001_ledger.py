@@ -105,7 +105,10 @@ def _create_cluster() -> None:
         "node_specs",
         _number("node_id"),
         _number("version", comment="nodes.version that this spec came with"),
-        sa.Column("spec", JSONB(), nullable=True, comment="NodeSpec; null: the node was deleted"),
+        sa.Column(
+            "spec", JSONB(), nullable=False, comment="NodeSpec; the last one when the node was deleted"
+        ),
+        _flag("deleted", server_default=sa.false()),
         _number("at_ms"),
         _now(),
         sa.PrimaryKeyConstraint("node_id", "version"),

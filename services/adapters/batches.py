@@ -41,12 +41,7 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
         ledger could never be told, so an unknown outcome could not be resolved.
     """
     epochs = _epochs(batch)
-    _unique("node id", [write.id for write in batch.nodes])
-    for decision, _ in batch.decisions:
-        if epochs.get(decision.shard) != decision.epoch:
-            raise ValueError(
-                f"decision {decision.shard}-{decision.seq} is not of the batch's shards and epochs"
-            )
+    _check_nodes(batch)
     seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in batch.decisions), batch.seq_next)
     dead = _spans("dead letters", epochs, ((x.shard, x.seq) for x in batch.dead_letters), batch.dead_seq_next)
     moves = any(advance.lo < advance.hi for advance in batch.offsets)
@@ -69,7 +64,17 @@ def _epochs(batch: CommitBatch) -> dict[int, int]:
             raise ValueError(f"{advance} goes backwards")
         if epochs.setdefault(advance.shard, advance.epoch) != advance.epoch:
             raise ValueError(f"shard {advance.shard} has two epochs in one batch")
+    for decision, _ in batch.decisions:  # a shard may decide for pods that wait, without any event
+        if epochs.setdefault(decision.shard, decision.epoch) != decision.epoch:
+            raise ValueError(f"shard {decision.shard} has two epochs in one batch")
     return epochs
+
+
+def _check_nodes(batch: CommitBatch) -> None:
+    _unique("node id", [write.id for write in batch.nodes])
+    for write in batch.nodes:
+        if not write.version_expected and write.spec is None:
+            raise ValueError(f"node {write.name} is new and comes without a spec")
 
 
 def _spans(
@@ -77,7 +82,7 @@ def _spans(
 ) -> dict[int, tuple[int, int]]:
     """Return (first, next) seq per shard; the rows must fill the span in order, without a hole."""
     if not following.keys() <= epochs.keys():
-        raise ValueError(f"the next seq of {what} is given for shards without an offset row in the batch")
+        raise ValueError(f"the next seq of {what} is given for shards that the batch does not fence")
     found: dict[int, list[int]] = {shard: [] for shard in following}
     for shard, seq in rows:
         if shard not in found:

@@ -173,12 +173,17 @@ class MemoryDatabase:
         version = write.version_expected + 1
         before = self.nodes.get(write.id)
         if write.spec is not None or write.deleted or before is None:
-            spec = None if write.deleted else write.spec
+            spec = write.spec
             self.node_specs[write.id, version] = spec
         else:
             spec = before.spec
         self.nodes[write.id] = NodeRow(
-            id=write.id, name=write.name, version=version, spec=spec, requested=amounts(write.requested)
+            id=write.id,
+            name=write.name,
+            version=version,
+            spec=spec,
+            requested=amounts(write.requested),
+            deleted=write.deleted,
         )
         self._node_ids[write.name] = write.id
         self.node_versions.setdefault(write.id, []).append(write)

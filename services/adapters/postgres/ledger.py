@@ -179,24 +179,18 @@ async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.Res
             await _copy(connection, "nodes", sql.NODE_COLUMNS, [rows.node_row(write, ids) for write in new])
         except asyncpg.UniqueViolationError:
             return False  # another worker met the same new node in the same moment
-    history = [rows.node_spec_row(write, batch.log_time_ms) for write in writes if rows.changes_spec(write)]
+    history = [rows.node_spec_row(write, batch.log_time_ms) for write in writes if write.spec is not None]
     await _copy(connection, "node_specs", sql.NODE_SPEC_COLUMNS, history)
     return True
 
 
 def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> list[list[Any]]:
-    offered: list[str | None] = []
-    deleted: list[bool | None] = []
-    for write in writes:
-        changes = rows.changes_spec(write)
-        offered.append(ids.text(rows.allocatable(None if write.deleted else write.spec)) if changes else None)
-        deleted.append(write.deleted if changes else None)
     return [
         [write.id for write in writes],
         [write.version_expected for write in writes],
         [ids.text(write.requested) for write in writes],
-        offered,
-        deleted,
+        [None if write.spec is None else ids.text(write.spec.allocatable) for write in writes],
+        [write.deleted for write in writes],
     ]
 
 

@@ -76,7 +76,8 @@ async def _nodes(connection: Connection) -> list[NodeRow]:
             id=row["id"],
             name=row["name"],
             version=row["version"],
-            spec=None if row["spec"] is None else _decode_spec(row["spec"]),
+            spec=_decode_spec(row["spec"]),
+            deleted=row["deleted"],
             requested=ids.amounts(row["requested"]),
         )
         async for row in _stream(connection, sql.LOAD_NODES)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from domain.model.decisions import Cycle, Decision
-from domain.model.nodes import NodeSpec
 from services.ports import DeadLetter, NodeWrite, PendingPod, PlacementOpened
 
 _encode = msgspec.json.Encoder().encode
@@ -77,27 +76,16 @@ def resource_names(writes: Iterable[NodeWrite]) -> set[str]:
     return names
 
 
-def allocatable(spec: NodeSpec | None) -> Mapping[str, int]:
-    """Return what a node offers; nothing when it is gone."""
-    return {} if spec is None else spec.allocatable
-
-
 def node_row(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
     """Return a new node's row: NODE_COLUMNS."""
-    gone = write.spec is None or write.deleted
-    offered = ids.vector(allocatable(None if gone else write.spec))
-    return (write.id, write.name, 1, 1, gone, offered, ids.vector(write.requested))
-
-
-def changes_spec(write: NodeWrite) -> bool:
-    """Tell whether the write adds to the node's history."""
-    return write.spec is not None or write.deleted or write.version_expected == 0
+    assert write.spec is not None
+    offered = ids.vector(write.spec.allocatable)
+    return (write.id, write.name, 1, 1, write.deleted, offered, ids.vector(write.requested))
 
 
 def node_spec_row(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
     """Return an entry of a node's history: NODE_SPEC_COLUMNS."""
-    spec = None if write.spec is None or write.deleted else json_text(write.spec)
-    return (write.id, write.version_expected + 1, spec, at_ms)
+    return (write.id, write.version_expected + 1, json_text(write.spec), write.deleted, at_ms)
 
 
 def placement_row(p: PlacementOpened) -> tuple[Any, ...]:

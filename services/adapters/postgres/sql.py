@@ -43,7 +43,7 @@ RESOURCES = "SELECT id, name FROM resources"
 INSERT_RESOURCES = "INSERT INTO resources (id, name) SELECT * FROM unnest($1::smallint[], $2::text[])"
 
 # Compare and swap in one statement: rows that moved, or that somebody else is moving right now, are left
-# out, and the caller sees it by the count. ``deleted`` is null where only ``requested`` changes.
+# out, and the caller sees it by the count. ``allocatable`` is null where the spec does not change.
 UPDATE_NODES = """
 WITH locked AS (
     SELECT n.id, w.requested, w.allocatable, w.deleted
@@ -58,8 +58,8 @@ UPDATE nodes n SET
     version = n.version + 1,
     requested = l.requested::bigint[],
     allocatable = coalesce(l.allocatable::bigint[], n.allocatable),
-    spec_version = CASE WHEN l.deleted IS NULL THEN n.spec_version ELSE n.version + 1 END,
-    deleted = coalesce(l.deleted, n.deleted)
+    spec_version = CASE WHEN l.allocatable IS NULL THEN n.spec_version ELSE n.version + 1 END,
+    deleted = l.deleted
 FROM locked l
 WHERE n.id = l.id
 """
@@ -126,7 +126,7 @@ ON CONFLICT (namespace, name) DO UPDATE SET
 
 # What COPY writes, in the order of the columns below; all other columns have defaults.
 NODE_COLUMNS = ("id", "name", "version", "spec_version", "deleted", "allocatable", "requested")
-NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "at_ms")
+NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms")
 PLACEMENT_COLUMNS = (
     "shard",
     "seq",
@@ -199,8 +199,8 @@ FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 
 LOAD_OFFSETS = "SELECT shard, topic, partition, next_offset FROM shard_offsets WHERE shard = ANY($1::int[])"
 LOAD_NODES = """
-SELECT n.id, n.name, n.version, n.requested, s.spec
-FROM nodes n LEFT JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
+SELECT n.id, n.name, n.version, n.requested, n.deleted, s.spec
+FROM nodes n JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
 ORDER BY n.id
 """
 LOAD_TEMPLATES = "SELECT signature, spec FROM templates ORDER BY signature"
@@ -268,7 +268,13 @@ ON CONFLICT DO NOTHING
 # ---------------------------------------------------------------------------------------------------- outbox
 
 COUNT_SHARDS = "SELECT count(*) FROM shards"
-COUNT_COMMITTED = "SELECT coalesce(sum(seq_next + dead_seq_next), 0)::bigint FROM shards"
+ANY_UNPUBLISHED = """
+SELECT EXISTS (
+    SELECT FROM shards s JOIN relay_cursor r USING (shard)
+    WHERE s.shard = ANY($1::int[])
+        AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1)
+)
+"""
 DECISIONS_AFTER = """
 SELECT seq, namespace, name, payload FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
