@@ -81,7 +81,7 @@ class MemoryDatabase:
         self.cursors = {shard: CursorRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
         self.nodes: dict[int, NodeRow] = {}
-        self.node_specs: dict[tuple[int, int], NodeSpec | None] = {}  # (node id, version)
+        self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
         self.node_versions: dict[int, list[NodeWrite]] = {}  # every write of a node, in commit order
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []
@@ -171,17 +171,13 @@ class MemoryDatabase:
 
     def _write_node(self, write: NodeWrite) -> None:
         version = write.version_expected + 1
-        before = self.nodes.get(write.id)
-        if write.spec is not None or write.deleted or before is None:
-            spec = write.spec
-            self.node_specs[write.id, version] = spec
-        else:
-            spec = before.spec
+        if write.spec is not None:
+            self.node_specs[write.id, version] = write.spec
         self.nodes[write.id] = NodeRow(
             id=write.id,
             name=write.name,
             version=version,
-            spec=spec,
+            spec=write.spec if write.spec is not None else self.nodes[write.id].spec,
             requested=amounts(write.requested),
             deleted=write.deleted,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from domain.model.errors import Unavailable
@@ -10,6 +11,8 @@ from services.adapters.batches import dead_letter_value, decision_key
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import Connection, drop_lease, lease_alive, take_lease
 from services.ports import Clock, OutboxItem, Stream
+
+POLL_SECONDS = 0.02
 
 
 class MemoryOutbox:
@@ -28,7 +31,7 @@ class MemoryOutbox:
         self._clock = clock
         self._connection = Connection()
         self._severed = False
-        self._seen: int | None = None
+        self._held: set[int] = set()
 
     def sever(self) -> None:
         """End the connection as a crash does: nothing is released, and nothing more can be done with it."""
@@ -50,6 +53,7 @@ class MemoryOutbox:
         row = database.cursors[shard]
         if lease_alive(database, row, self._connection, now_ms):
             return 0
+        self._held.add(shard)
         return take_lease(row, owner, self._connection, now_ms + round(lease_seconds * 1000))
 
     async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
@@ -63,6 +67,7 @@ class MemoryOutbox:
 
     async def release(self, shard: int, epoch: int) -> None:
         """See ``Outbox.release``."""
+        self._held.discard(shard)
         row = self._answering().cursors[shard]
         if row.epoch == epoch:
             drop_lease(row)
@@ -92,15 +97,24 @@ class MemoryOutbox:
         return True
 
     async def wait(self, timeout_seconds: float) -> None:
-        """See ``Outbox.wait``: what was committed between two calls ends the second one at once."""
-        database = self._answering()
-        if self._seen == database.batches_count:
-            try:
-                async with asyncio.timeout(timeout_seconds):
-                    await database.changed.wait()
-            except TimeoutError:
-                return
-        self._seen = database.batches_count
+        """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""
+        changed = self._answering().changed
+        if self._any_unpublished():
+            # Another task may be publishing it: look again a little later, as a poll would.
+            await asyncio.sleep(min(timeout_seconds, POLL_SECONDS))
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await changed.wait()
+
+    def _any_unpublished(self) -> bool:
+        for shard in self._held:
+            row, published = self.database.shards[shard], self.database.cursors[shard].published
+            if row.seq_next > published[Stream.DECISIONS] + 1:
+                return True
+            if row.dead_seq_next > published[Stream.DEAD_LETTERS] + 1:
+                return True
+        return False
 
     async def aclose(self) -> None:
         """Close the connection; leases that were not released end with it."""
