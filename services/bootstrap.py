@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domain.model.errors import BerthError
+from domain.model.profiles import BUILT_IN_PROFILES
 from services.config import Settings
 from services.ports import Ledger, Log, Outbox, topic_specs
 
@@ -156,7 +157,7 @@ async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry)
     from services.worker.run import Worker, WorkerSettings
 
     log, ledger = open_log(at), open_ledger(at)
-    told = WorkerSettings(name=settings.worker_name, seed=settings.seed)
+    told = WorkerSettings(name=settings.worker_name, seed=settings.seed, profiles=BUILT_IN_PROFILES)
     try:
         await Worker(log, ledger, told, WorkerMetrics(registry)).run()
     finally:

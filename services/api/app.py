@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from domain.model.errors import BerthError
 from services.api import failures, models
@@ -15,7 +15,7 @@ from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
 from services.api.routes import decision_routes, object_routes
-from services.metrics import CONTENT_TYPE, render_ledger
+from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 from services.ports import NODES_TOPIC, PODS_TOPIC
 
 VERSION = "0.1.0"
@@ -44,15 +44,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 
-    @app.middleware("http")
-    async def observe(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        started = time.perf_counter()
-        answer = await go_on(request)
-        route = request.scope.get("route")
-        path = str(getattr(route, "path", "unknown"))
-        deps.metrics.observe(path, request.method, answer.status_code, started)
-        return answer
-
+    app.add_middleware(Observed, metrics=deps.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -74,6 +66,32 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 operation["responses"].pop("422", None)
         app.openapi_schema = found
     return app.openapi_schema
+
+
+class Observed:
+    """Counts and times every request by its route."""
+
+    def __init__(self, app: ASGIApp, metrics: ApiMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def observed_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed_send)
+        finally:
+            path = str(getattr(scope.get("route"), "path", "unknown"))
+            self._metrics.observe(path, scope["method"], status, started)
 
 
 async def _checks(deps: Deps) -> dict[str, str]:

@@ -263,15 +263,13 @@ class PostgresStore:
 
     async def known_events(self, ids: Sequence[str]) -> set[str]:
         """Look ids up by the primary key."""
-        wanted = sa.func.unnest(sa.cast(list(ids), sa.ARRAY(sa.Text))).column_valued("wanted")
-        i = t.ingested_events.c
-        joined = t.ingested_events.join(wanted, i.id == wanted)
+        i, wanted = t.ingested_events.c, _texts(ids)
+        joined = t.ingested_events.join(wanted, i.id == wanted.c.id)
         return {row["id"] for row in await self._rows(sa.select(i.id).select_from(joined))}
 
     async def record_events(self, ids: Sequence[str]) -> None:
         """Insert what is new."""
-        wanted = sa.func.unnest(sa.cast(list(ids), sa.ARRAY(sa.Text))).column_valued("wanted")
-        statement = insert(t.ingested_events).from_select(["id"], sa.select(wanted))
+        statement = insert(t.ingested_events).from_select(["id"], sa.select(_texts(ids)))
         await self._write(statement.on_conflict_do_nothing())
 
     async def keys(self) -> Sequence[Row]:
@@ -305,6 +303,11 @@ _LOST: tuple[type[BaseException], ...] = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
 )
+
+
+def _texts(values: Sequence[str]) -> sa.Subquery:
+    """Return texts as rows of one column ``id``: joining them is many times faster than ``= ANY``."""
+    return sa.select(sa.func.unnest(sa.cast(list(values), sa.ARRAY(sa.Text))).label("id")).subquery()
 
 
 def _bound_pods() -> sa.Select[Any]:
