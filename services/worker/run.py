@@ -16,7 +16,7 @@ import msgspec
 
 from domain.model import limits
 from domain.model.errors import BerthError, Fenced, Unavailable
-from domain.model.profiles import BUILT_IN_PROFILES, Profile
+from domain.model.profiles import Profile
 from services.ports import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -47,7 +47,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = limits.lease_seconds
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
-    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES
+    profiles: Mapping[str, Profile]
 
 
 class Compute(Protocol):

@@ -1,0 +1,176 @@
+"""The auditor: knows only the records sent and the ledger, and believes neither worker nor relay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import orjson
+
+from domain.model.decisions import Outcome
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.log import MemoryLog
+from services.ports import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, CommitBatch, TopicPartition
+from services.worker.planner import BATCHES
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Violation(message)
+
+
+class Auditor:
+    """Watches every transaction, and judges the end."""
+
+    def __init__(self, log: MemoryLog, database: MemoryDatabase) -> None:
+        self._log = log
+        self._database = database
+        self._offsets: dict[tuple[int, str, int], int] = {}
+        self.stale_writes_refused = 0
+
+    # ----------------------------------------------------------------------------- after each transaction
+
+    def committed(self, batch: CommitBatch) -> None:
+        """Check what must hold after every transaction."""
+        for a in batch.offsets:
+            known = self._offsets.get(a[:3])
+            _require(known is None or known == a.lo, f"offsets of {a[:3]} jump from {known} to {a.lo}")
+            _require(a.hi >= a.lo, f"offset of {a[:3]} goes back")
+            self._offsets[a[:3]] = a.hi
+            _require(a.epoch == self._database.shards[a.shard].epoch, "written by a stale epoch")
+        bound = {d.node for d, _ in batch.decisions if d.outcome is Outcome.BOUND and d.node is not None}
+        nodes = {row.name: row for row in self._database.nodes.values()}
+        for name in bound:
+            self._check_capacity(name, nodes[name])
+
+    def _check_capacity(self, name: str, row: Any) -> None:
+        _require(not row.deleted, f"a pod was bound to {name}, which is gone")
+        for resource, used in self._sums()[name].items():
+            offered = row.spec.allocatable.get(resource, 0)
+            _require(used <= offered, f"{name} is over its {resource}: {used} > {offered}")
+
+    def _sums(self) -> dict[str, Counter[str]]:
+        sums: dict[str, Counter[str]] = {}
+        for row in self._database.open_placements.values():
+            total = sums.setdefault(row.opened.node, Counter())
+            total.update(self._database.templates[row.opened.signature].requests)
+            total["pods"] += 1
+        return sums
+
+    # ---------------------------------------------------------------------------------------- at the end
+
+    def judge(self, shards: int) -> None:
+        """Check what must hold when all records are worked off."""
+        self._check_pods(shards)
+        self._check_requested()
+        self._check_versions()
+        self._check_decisions(shards)
+        self._check_topic(shards)
+
+    def _records(self, topic: str, shards: int) -> list[Any]:
+        return [r for p in range(shards) for r in self._log.partition(TopicPartition(topic, p)).records]
+
+    def _check_pods(self, shards: int) -> None:
+        """Every record is accounted for: its pod is placed, waits or is gone; or it is one dead letter."""
+        known: dict[str, dict[str, Any]] = {}
+        broken: Counter[tuple[str, int, int]] = Counter()
+        for record in self._records(PODS_TOPIC, shards):
+            if b"broken" in record.key:
+                broken[record.topic, record.partition, record.offset] += 1
+                continue
+            event = orjson.loads(record.value)
+            _fold_pod(known, event["type"], event["object"])
+        letters = Counter(
+            (letter.topic, letter.partition, letter.offset)
+            for rows in self._database.dead_letters.values()
+            for letter in rows
+        )
+        _require(letters == broken, f"dead letters {letters} are not the broken records {broken}")
+        placed = {r.opened.pod_uid: r.opened for r in self._database.open_placements.values()}
+        waiting = self._database.pending
+        _require(not placed.keys() & waiting.keys(), "a pod is both placed and waiting")
+        alive = {pod["uid"]: pod for pod in known.values() if pod["alive"]}
+        counted = placed.keys() | waiting.keys()
+        _require(counted == alive.keys(), f"pods lost or invented: {sorted(counted ^ alive.keys())}")
+        for uid, pod in alive.items():
+            if pod["node"]:
+                _require(uid in placed and placed[uid].node == pod["node"], f"{uid} runs on {pod['node']}")
+        spans: Counter[str] = Counter(
+            row.opened.pod_uid for row in self._database.placements if row.released_at_ms is None
+        )
+        _require(all(n == 1 for n in spans.values()), "a pod has two open placements")
+
+    def _check_requested(self) -> None:
+        sums = self._sums()
+        for row in self._database.nodes.values():
+            expected = {k: v for k, v in sums.get(row.name, {}).items() if v}
+            _require(
+                row.requested == expected, f"{row.name}: requested {row.requested}, pods sum to {expected}"
+            )
+
+    def _check_versions(self) -> None:
+        for node_id, writes in self._database.node_versions.items():
+            expected = [write.version_expected for write in writes]
+            _require(
+                expected == list(range(len(writes))), f"versions of node {node_id} are no chain: {expected}"
+            )
+
+    def _check_decisions(self, shards: int) -> None:
+        for shard in range(shards):
+            seqs = [decision.seq for decision, _ in self._database.decisions[shard]]
+            _require(seqs == list(range(1, len(seqs) + 1)), f"seqs of shard {shard} have a hole")
+        opened = {(row.opened.shard, row.opened.seq) for row in self._database.placements}
+        decided = {
+            (d.shard, d.seq)
+            for rows in self._database.decisions.values()
+            for d, _ in rows
+            if d.outcome in (Outcome.BOUND, Outcome.ADOPTED)
+        }
+        _require(opened <= decided, "a placement has no decision")
+
+    def _check_topic(self, shards: int) -> None:
+        """The topic holds exactly the ledger's decisions, in order."""
+        for shard in range(shards):
+            published = [r.value for r in self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).records]
+            decided = [payload for _, payload in self._database.decisions[shard]]
+            _require(
+                published == decided, f"topic of shard {shard} is not its ledger: {len(published)} records"
+            )
+
+    def caught_up(self, shards: int) -> bool:
+        """Say whether every record is worked off and every decision published."""
+        offsets = self._database.offsets
+        for topic in (NODES_TOPIC, PODS_TOPIC):
+            for shard in range(shards):
+                row = offsets.get((shard, topic, shard))
+                end = self._log.partition(TopicPartition(topic, shard)).end
+                if row is None or row.next_offset < end:
+                    return False
+        return all(
+            self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).end >= len(rows)
+            for shard, rows in self._database.decisions.items()
+        )
+
+    def batches(self) -> int:
+        """Return the number of batches that the first shard counts."""
+        row = self._database.offsets.get((0, BATCHES, 0))
+        return 0 if row is None else row.next_offset
+
+
+def _fold_pod(known: dict[str, dict[str, Any]], kind: str, pod: dict[str, Any]) -> None:
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    version = int(pod["metadata"]["resourceVersion"])
+    before = known.get(name)
+    if before is not None and version <= before["version"]:
+        return
+    if kind == "DELETED":
+        if before is not None and before["uid"] == uid:
+            before["alive"] = False
+            before["version"] = version
+        return
+    alive = pod["status"]["phase"] not in ("Succeeded", "Failed")
+    known[name] = {"uid": uid, "version": version, "alive": alive, "node": pod["spec"].get("nodeName", "")}

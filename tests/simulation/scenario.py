@@ -1,0 +1,151 @@
+"""A day of a small cluster, drawn from a seed: records, late duplicates of them, and broken ones."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import orjson
+
+from services.ports import NODES_TOPIC, PODS_TOPIC, Entry
+
+_CPUS = (100, 250, 500, 1000, 2000)
+_PORTS = (None, None, None, None, 8080)
+
+
+class Scenario:
+    """Draws one record after another and remembers what it drew."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._version = 100
+        self._uid = 0
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.sent: list[tuple[str, Entry]] = []
+
+    def opening(self) -> list[tuple[str, Entry]]:
+        """Return the nodes that are there from the start."""
+        return [self._keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
+
+    def closing(self) -> list[tuple[str, Entry]]:
+        """Return a node with room for every pod that can be placed at all."""
+        name = "node-huge"
+        self._version += 1
+        node = self._manifest("Node", name, None, {"pods": "4000", "cpu": "4000", "memory": "4000Gi"})
+        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node))]
+
+    def next(self) -> tuple[str, Entry]:
+        """Return the next record."""
+        draw = self._rng.random()
+        if draw < 0.5:
+            return self._keep(*self._pod())
+        if draw < 0.62 and self.pods:
+            return self._keep(*self._delete_pod())
+        if draw < 0.72 and self.pods:
+            return self._keep(*self._touch_pod())
+        if draw < 0.80:
+            return self._keep(*self._node(f"node-{self._rng.randint(0, 7)}"))
+        if draw < 0.84 and self.nodes:
+            return self._keep(*self._delete_node())
+        if draw < 0.94 and self.sent:
+            return self._rng.choice(self.sent)  # a duplicate, however late
+        return self._broken()
+
+    def _keep(self, topic: str, key: str, value: bytes) -> tuple[str, Entry]:
+        item = (topic, Entry(key.encode(), value))
+        self.sent.append(item)
+        return item
+
+    def _event(self, type_: str, manifest: dict[str, Any]) -> bytes:
+        return orjson.dumps({"type": type_, "object": manifest, "id": f"e{self._version}"})
+
+    def _manifest(self, kind: str, name: str, uid: str | None, allocatable: dict[str, str]) -> dict[str, Any]:
+        meta = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(self._version)}
+        return {"kind": kind, "apiVersion": "v1", "metadata": meta, "status": {"allocatable": allocatable}}
+
+    def _node(self, name: str) -> tuple[str, str, bytes]:
+        self._version += 1
+        allocatable = {
+            "cpu": str(self._rng.choice((1, 2, 4))),
+            "memory": "8Gi",
+            "pods": str(self._rng.choice((3, 10))),
+        }
+        node = self._manifest("Node", name, None, allocatable)
+        node["spec"] = {"unschedulable": self._rng.random() < 0.1}
+        node["metadata"]["labels"] = {"zone": self._rng.choice("ab")}
+        kind = "MODIFIED" if name in self.nodes else "ADDED"
+        self.nodes[name] = node
+        return NODES_TOPIC, name, self._event(kind, node)
+
+    def _delete_node(self) -> tuple[str, str, bytes]:
+        name = self._rng.choice(sorted(self.nodes))
+        node = self.nodes.pop(name)
+        self._version += 1
+        node["metadata"]["resourceVersion"] = str(self._version)
+        return NODES_TOPIC, name, self._event("DELETED", node)
+
+    def _pod(self) -> tuple[str, str, bytes]:
+        self._version += 1
+        self._uid += 1
+        name = f"pod-{self._rng.randint(0, 40)}"
+        spec: dict[str, Any] = {
+            "containers": [
+                {
+                    "name": "c",
+                    "resources": {"requests": {"cpu": f"{self._rng.choice(_CPUS)}m", "memory": "64Mi"}},
+                }
+            ],
+            "priority": self._rng.choice((0, 0, 0, 10)),
+        }
+        port = self._rng.choice(_PORTS)
+        if port is not None:
+            spec["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
+        if self._rng.random() < 0.2:
+            spec["nodeSelector"] = {"zone": self._rng.choice("abc")}
+        if self._rng.random() < 0.1:
+            spec["nodeName"] = f"node-{self._rng.randint(0, 7)}"
+        meta = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
+        meta["resourceVersion"] = str(self._version)
+        pod = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "metadata": meta,
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        }
+        self.pods[name] = pod
+        return PODS_TOPIC, f"sim/{name}", self._event("ADDED", pod)
+
+    def _delete_pod(self) -> tuple[str, str, bytes]:
+        name = self._rng.choice(sorted(self.pods))
+        pod = self.pods.pop(name)
+        self._version += 1
+        pod["metadata"]["resourceVersion"] = str(self._version)
+        return PODS_TOPIC, f"sim/{name}", self._event("DELETED", pod)
+
+    def _touch_pod(self) -> tuple[str, str, bytes]:
+        """Change a pod: it finishes, is bound by someone else, or nothing that matters changes."""
+        name = self._rng.choice(sorted(self.pods))
+        pod = orjson.loads(orjson.dumps(self.pods[name]))
+        self._version += 1
+        pod["metadata"]["resourceVersion"] = str(self._version)
+        draw = self._rng.random()
+        if draw < 0.4:
+            pod["status"]["phase"] = self._rng.choice(("Succeeded", "Failed"))
+        elif draw < 0.6:
+            pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, 7)}"
+        else:
+            pod["metadata"]["labels"] = {"touched": str(self._version)}
+        self.pods[name] = pod
+        return PODS_TOPIC, f"sim/{name}", self._event("MODIFIED", pod)
+
+    def _broken(self) -> tuple[str, Entry]:
+        """Return a record that must become exactly one dead letter."""
+        self._version += 1
+        key = f"sim/broken-{self._version}".encode()
+        meta = {"name": f"broken-{self._version}", "namespace": "sim"}
+        bad_request = {"name": "c", "resources": {"requests": {"cpu": "-1"}}}
+        pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": [bad_request]}}
+        value = self._rng.choice((b"{", b"[]", b"\xff\x00", self._event("ADDED", pod)))
+        return PODS_TOPIC, Entry(key, value)

@@ -1,0 +1,140 @@
+"""Two hundred bad days: the real worker and relay on virtual time, crashed at any await, audited."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from services.ports import CommitBatch, CommitOutcome
+from tests.simulation.auditor import Violation
+from tests.simulation.process import UnreliableLedger
+from tests.simulation.world import World
+
+SEEDS_COUNT = 200
+SEEDS_PER_TEST = 20
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def _live(seed: int) -> World:
+    world = World(seed)
+    try:
+        world.run()
+    except Exception as error:
+        raise AssertionError(
+            f"seed {seed}: {error!r}; replay it with: python -m tests.simulation.world {seed}"
+        ) from error
+    return world
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS_COUNT, SEEDS_PER_TEST))
+def test_all_invariants_hold_on_bad_days(first: int) -> None:
+    kills = 0
+    for seed in range(first, first + SEEDS_PER_TEST):
+        kills += _live(seed).kills_count
+    assert kills > 0, "a bad day without a crash tests nothing"
+
+
+def test_a_stale_owner_tries_to_write_and_is_refused() -> None:
+    refused = sum(_live(seed).auditor.stale_writes_refused for seed in range(1000, 1040))
+    assert refused > 0
+
+
+def test_a_calm_day_repeats_itself_byte_by_byte() -> None:
+    days = []
+    for _ in range(2):
+        world = World(42, calm=True)
+        world.run()
+        days.append(world.decisions())
+    assert days[0] == days[1]
+    assert len(days[0]) > 50
+
+
+# ------------------------------------------------------------- deliberately broken builds must be caught
+
+
+class _OffsetsFirst(UnreliableLedger):
+    """Advances the offsets outside the transaction, before it."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        database = self._inner.database
+        for a in batch.offsets:
+            row = database.offsets[a[:3]]
+            if (row.epoch, row.next_offset) != (a.epoch, a.lo):
+                return CommitOutcome.FENCED
+        for a in batch.offsets:
+            database.offsets[a[:3]].next_offset = a.hi
+        if self._process._rng.random() < 0.1:
+            self._process.kill()  # a crash between the two
+            return CommitOutcome.FENCED
+        for a in batch.offsets:
+            database.offsets[a[:3]].next_offset = a.lo
+        return super().apply(batch)
+
+
+class _NoFence(UnreliableLedger):
+    """Takes the epoch of whoever owns the shard now, and the offset as it is."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        database = self._inner.database
+        offsets = [
+            a._replace(
+                epoch=database.shards[a.shard].epoch, lo=min(a.hi, database.offsets[a[:3]].next_offset)
+            )
+            for a in batch.offsets
+        ]
+        return super().apply(msgspec.structs.replace(batch, offsets=offsets))
+
+
+class _LosesPending(UnreliableLedger):
+    """Keeps pods that wait in memory alone."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        return super().apply(msgspec.structs.replace(batch, pending_added=[]))
+
+
+class _BlindToVersions(UnreliableLedger):
+    """Writes a node whatever its version, with what this worker believes is requested, less one pod."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        nodes = [
+            msgspec.structs.replace(write, requested={**write.requested, "pods": 0}) for write in batch.nodes
+        ]
+        return super().apply(msgspec.structs.replace(batch, nodes=nodes))
+
+
+class _LosesDecisions(UnreliableLedger):
+    """Drops the last decision of a batch at times."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        keep = len(batch.decisions) - (self._process._rng.random() < 0.2)
+        return super().apply(msgspec.structs.replace(batch, decisions=batch.decisions[: max(keep, 0)]))
+
+
+@pytest.mark.parametrize(
+    "broken", [_OffsetsFirst, _NoFence, _LosesPending, _BlindToVersions, _LosesDecisions]
+)
+def test_a_broken_build_is_caught(broken: type[UnreliableLedger]) -> None:
+    for seed in range(100):
+        try:
+            World(seed, ledger=broken).run()
+        except Exception:
+            return
+    pytest.fail(f"100 days of {broken.__name__} went unnoticed")
+
+
+def test_the_auditor_accepts_the_same_days_of_the_sound_build() -> None:
+    """Without this, an auditor that cries at everything would pass the tests above."""
+    for seed in range(20):
+        try:
+            World(seed).run()
+        except Violation as violation:
+            pytest.fail(f"seed {seed}: {violation}")
