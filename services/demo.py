@@ -144,14 +144,16 @@ async def _report(
     for group in waiting:
         code = max(group["reasons"], key=lambda each: group["reasons"][each], default="none")
         reasons[code] += group["count"]
-    rate = f"{outcome.decisions / outcome.seconds:,.0f}" if outcome.decisions else "-"
+    rate = "nothing new to decide"
+    if outcome.decisions:
+        rate = f"{outcome.decisions / outcome.seconds:,.0f} (from the first event to the last durable one)"
     rows = [
         ("nodes", f"{nodes:,}"),
         ("pods placed", f"{len(placed):,}"),
         ("pods pending", f"{sum(group['count'] for group in waiting):,}"),
         ("  most nodes say", reasons_in_words(reasons) or "-"),
-        ("decisions", f"{outcome.decisions:,}"),
-        ("decisions/s", f"{rate} (from the first event to the last durable decision)"),
+        ("decisions", f"{await _decided(store):,}"),
+        ("decisions/s", rate),
         ("API", running.url),
     ]
     if outcome.duplicates:
@@ -160,17 +162,15 @@ async def _report(
             f"{outcome.accepted:,} were new. State is in {running.directory}."
         )
     _table(rows)
-    chosen = waiting[0]["examples"][0] if waiting else f"{placed[0]['namespace']}/{placed[0]['name']}"
     example = await _interesting(source, [pod for pod in placed if not pod["adopted"]])
     if example is not None:
         typer.echo("\nOne decision, explained:\n")
         print_story(await explained(source, *example))
-    berth = _program() + (f" --dir {shlex.quote(str(settings.dir))}" if settings.dir else "")
-    name, _, flags = berth.partition(" --dir ")
-    flags = f" --dir {flags}" if flags else ""
+    chosen = waiting[0]["examples"][0] if waiting else "openb/openb-pod-0042"
+    flags = f" --dir {shlex.quote(str(settings.dir))}" if settings.dir else ""
     typer.echo("\nTry next:\n")
     for command in ("get pending", f"explain pod {chosen}", "get decisions --newest --limit 10 -o wide"):
-        typer.echo(f"  {name} {command}{flags}")
+        typer.echo(f"  {_program()} {command}{flags}")
 
 
 async def _interesting(source: Source, placed: list[dict[str, Any]]) -> tuple[str, str] | None:

@@ -40,6 +40,7 @@ def decision_view(row: Row) -> Json:
         "recorded_at": stamp(row["recorded_at"]),
         "profile": payload.get("profile") or "",
         "reason": payload.get("reason") or "",
+        "reasons": payload.get("reasons") or {},
         "score": payload.get("score"),
         "signature": row["signature"].hex(),
         "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
@@ -113,25 +114,37 @@ def summary(decision: Json, requests: Mapping[str, str], cycle: Json | None) -> 
         "migrated": f"{name} moves to {node}.",
     }
     sentences = [said.get(outcome, f"{name}: {outcome}.")]
-    if decision["reason"] and outcome not in ("bound", "adopted"):
+    waits = outcome in ("unschedulable", "unresolvable")
+    if decision["reasons"]:
+        sentences.append(f"Of all nodes, {reasons_in_words(decision['reasons'])}.")
+    elif decision["reason"] and (waits or outcome not in ("bound", "adopted")):
         sentences.append(f"Reason: {decision['reason']}.")
     if cycle is not None:
-        sentences += _cycle_in_words(decision, cycle)
+        sentences += _wait_in_words(cycle) if waits else _choice_in_words(decision, cycle)
     return " ".join(sentences)
 
 
-def _cycle_in_words(decision: Json, cycle: Json) -> list[str]:
+def _choice_in_words(decision: Json, cycle: Json) -> list[str]:
     said = [f"{cycle['feasible']:,} of {plural(cycle['nodes'], 'node')} could take a pod of its group."]
     if cycle["reasons"]:
-        said.append(f"The others could not: {reasons_in_words(cycle['reasons'])}.")
+        said.append(f"Of the others, {reasons_in_words(cycle['reasons'])}.")
     chosen = next((each for each in cycle["candidates"] if each["node"] == decision["node"]), None)
-    best = chosen or (cycle["candidates"][0] if cycle["candidates"] else None)
-    if best is not None:
-        parts = ", ".join(f"{name} {value:g}" for name, value in best["parts"].items())
-        who = f"{best['node']} scored" if chosen else f"The group's first choice, {best['node']}, scored"
-        said.append(f"{who} {best['score']:g}{f' ({parts})' if parts else ''}.")
+    if chosen is not None:
+        parts = ", ".join(f"{name} {value:.6g}" for name, value in chosen["parts"].items())
+        said.append(f"{chosen['node']} scored {chosen['score']:.6g}{f' ({parts})' if parts else ''}.")
+    elif decision["score"] is not None:
+        said.append(f"{decision['node']} scored {decision['score']:.6g}, the best when its turn came.")
     if cycle["pods"] > 1:
         said.append(f"The cycle placed {cycle['bound']:,} of {plural(cycle['pods'], 'equal pod')}.")
     if cycle["conflicts"]:
         said.append(f"{plural(cycle['conflicts'], 'conflict')} on the way.")
     return said
+
+
+def _wait_in_words(cycle: Json) -> list[str]:
+    if not cycle["feasible"]:
+        return []
+    return [
+        f"When its cycle began, {plural(cycle['feasible'], 'node')} had room; "
+        f"{plural(cycle['bound'], 'equal pod')} got there first."
+    ]

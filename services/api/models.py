@@ -135,6 +135,7 @@ class Decision(Shape):
     recorded_at: str | None = Field(description=f"When it became durable ({INSTANT}, the database's clock)")
     profile: str = Field(description="Profile that was used")
     reason: str = Field(description="Reason, where the outcome has one")
+    reasons: dict[str, int] = Field(description="Nodes per reason code, where no node was found")
     score: float | None = Field(description="Total score of the node when it was chosen")
     signature: str = Field(description="Hex signature of the equivalence group")
     cycle: str | None = Field(description="Id of the cycle that explains it")
@@ -151,9 +152,27 @@ class Placement(Shape):
     decision: str = Field(description="Id of the decision that opened it")
 
 
+class PendingGroup(Shape):
+    """Equal pods that wait, and why."""
+
+    signature: str = Field(description="Hex signature of the equivalence group")
+    shard: int = Field(description="Shard that decides for them")
+    count: int = Field(description="Number of pods that wait")
+    reasons: dict[str, int] = Field(description="Nodes per reason code at the last attempt")
+    unresolvable: bool = Field(description="Whether no node would fit even if all other pods left")
+    since: str | None = Field(description=f"Since when the oldest waits ({INSTANT}, log time)")
+    tried_at: str | None = Field(description=f"When they were last tried ({INSTANT}, log time)")
+    cycle: str | None = Field(description="Id of the last attempt's cycle")
+    requests: dict[str, str] = Field(description=f"What each pod asks for: {QUANTITIES}")
+    profile: str = Field(description="Profile that the pods name")
+    priority: int = Field(description="Priority of the pods")
+    examples: list[str] = Field(description="The first few pods, as namespace/name")
+
+
 class PodDetail(PodState):
     """A pod with its history."""
 
+    group: PendingGroup | None = Field(description="While it waits: its equivalence group, and why")
     decisions: list[Decision] = Field(description="Decisions about pods of this name, latest first")
     placements: list[Placement] = Field(description="Where pods of this name were, latest first")
 
@@ -193,23 +212,6 @@ class Explanation(Shape):
     requests: dict[str, str] = Field(description=f"What the pod asks for: {QUANTITIES}")
     cycle: Cycle | None = Field(description="The attempt behind it; null where none was needed")
     summary: str = Field(description="The same in words")
-
-
-class PendingGroup(Shape):
-    """Equal pods that wait, and why."""
-
-    signature: str = Field(description="Hex signature of the equivalence group")
-    shard: int = Field(description="Shard that decides for them")
-    count: int = Field(description="Number of pods that wait")
-    reasons: dict[str, int] = Field(description="Nodes per reason code at the last attempt")
-    unresolvable: bool = Field(description="Whether no node would fit even if all other pods left")
-    since: str | None = Field(description=f"Since when the oldest waits ({INSTANT}, log time)")
-    tried_at: str | None = Field(description=f"When they were last tried ({INSTANT}, log time)")
-    cycle: str | None = Field(description="Id of the last attempt's cycle")
-    requests: dict[str, str] = Field(description=f"What each pod asks for: {QUANTITIES}")
-    profile: str = Field(description="Profile that the pods name")
-    priority: int = Field(description="Priority of the pods")
-    examples: list[str] = Field(description="The first few pods, as namespace/name")
 
 
 class Offset(Shape):

@@ -64,8 +64,8 @@ class Store(Protocol):
     async def cycle(self, shard: int, seq: int) -> Row | None:
         """Return one cycle or None."""
 
-    async def pending(self, shard: int | None) -> Sequence[Row]:
-        """Return all groups of pending pods, largest first."""
+    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[Row]:
+        """Return the groups of pending pods, of a shard or a signature if given, largest first."""
 
     async def shards(self) -> Sequence[Row]:
         """Return the shards with their owners, counters and how far the relay has come."""

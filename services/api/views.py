@@ -106,8 +106,11 @@ async def show_pod(store: Store, namespace: str, name: str) -> Json | None:
     if live is None and not decisions:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)
+    waiting = live is not None and live["node"] is None
+    groups = await store.pending(live["shard"], live["signature"]) if live and waiting else []
     return {
         **(_pod(live) if live is not None else await _gone(store, decisions[0])),
+        "group": _group(groups[0]) if groups else None,
         "decisions": [decision_view(row) for row in decisions],
         "placements": [
             {
@@ -143,26 +146,25 @@ async def _gone(store: Store, last: Row) -> Json:
 
 async def list_pending(store: Store, shard: int | None) -> Json:
     """Return the groups of pending pods with why they wait, largest first."""
-    items = []
-    for row in await store.pending(shard):
-        template: Json = row["template"] or {}
-        items.append(
-            {
-                "signature": row["signature"].hex(),
-                "shard": row["shard"],
-                "count": row["count"],
-                "reasons": row["reasons"] or {},
-                "unresolvable": bool(row["unresolvable"]),
-                "since": instant(row["since_ms"]),
-                "tried_at": instant(row["at_ms"]),
-                "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
-                "requests": quantities(template.get("requests", {})),
-                "profile": template.get("profile", ""),
-                "priority": template.get("priority", 0),
-                "examples": list(row["examples"]),
-            }
-        )
-    return {"items": items, "next": None}
+    return {"items": [_group(row) for row in await store.pending(shard)], "next": None}
+
+
+def _group(row: Row) -> Json:
+    template: Json = row["template"] or {}
+    return {
+        "signature": row["signature"].hex(),
+        "shard": row["shard"],
+        "count": row["count"],
+        "reasons": row["reasons"] or {},
+        "unresolvable": bool(row["unresolvable"]),
+        "since": instant(row["since_ms"]),
+        "tried_at": instant(row["at_ms"]),
+        "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
+        "requests": quantities(template.get("requests", {})),
+        "profile": template.get("profile", ""),
+        "priority": template.get("priority", 0),
+        "examples": list(row["examples"]),
+    }
 
 
 async def list_shards(store: Store) -> Json:

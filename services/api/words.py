@@ -13,6 +13,18 @@ from domain.model.quantities import format_resource
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999
 Json = dict[str, Any]
 
+_PHRASES = {
+    "node-name": "are not the node that it names",
+    "node-unschedulable": "are cordoned",
+    "untolerated-taint": "have a taint that it does not tolerate",
+    "node-affinity": "do not match its node selector or affinity",
+    "host-port-conflict": "have one of its ports in use",
+    "too-many-pods": "hold as many pods as they may",
+    "unsupported": "cannot be judged: berth does not honour yet its",
+    "scheduling-gated": "were not tried: the pod still has the gate",
+    "no-nodes": "nodes exist",
+}
+
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     """Return amounts per resource as quantities, by name."""
@@ -97,10 +109,25 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def reason_in_words(code: str) -> str:
+    """Return what nodes with this reason code do: ``lack cpu and memory``, ``are cordoned``."""
+    lacking, others = [], []
+    for part in code.split(","):
+        kind, _, detail = part.partition(":")
+        if kind == "insufficient":
+            lacking.append(detail)
+        else:
+            others.append(_PHRASES.get(kind, kind.replace("-", " ")) + (f" {detail}" if detail else ""))
+    if lacking:
+        *first, last = lacking
+        others.append(f"lack {', '.join(first)} and {last}" if first else f"lack {last}")
+    return " and ".join(others)
+
+
 def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
-    """Return ``310 insufficient:cpu, 12 taint`` with the most frequent first."""
+    """Return ``310 lack cpu; 12 are cordoned`` with the most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    text = ", ".join(f"{count:,} {code}" for code, count in ordered[:shown_max])
+    text = "; ".join(f"{count:,} {reason_in_words(code)}" for code, count in ordered[:shown_max])
     more = len(ordered) - shown_max
     return f"{text} and {plural(more, 'more reason')}" if more > 0 else text
 

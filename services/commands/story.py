@@ -35,6 +35,10 @@ def print_story(answer: dict[str, Any]) -> None:
     typer.echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
     asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
     typer.echo(f"asks\t{asks or 'nothing'}")
+    group = pod["group"]
+    if group is not None and group["reasons"]:
+        typer.echo(f"\nwhy no node takes it, when its group was last tried ({group['tried_at']})")
+        _print_reasons(group["reasons"])
     if explanation is None:
         typer.echo("\nNothing was decided for it yet.")
         return
@@ -49,10 +53,14 @@ def print_story(answer: dict[str, Any]) -> None:
             typer.echo("\nbest nodes, as the first pod of its group saw them")
             output.print_table("candidates", CANDIDATES, cycle["candidates"])
         if cycle["reasons"]:
-            typer.echo("\nwhy the other nodes were not feasible")
-            ordered = sorted(cycle["reasons"].items(), key=lambda item: (-item[1], item[0]))
-            rows = [{"count": count, "reason": reason} for reason, count in ordered]
-            output.print_table("reasons", REASONS, rows)
+            typer.echo("\nwhy the other nodes were not feasible then")
+            _print_reasons(cycle["reasons"])
     if len(pod["decisions"]) > 1:
         typer.echo("\ndecisions, latest first")
         output.print_table("decisions", HISTORY, pod["decisions"])
+
+
+def _print_reasons(reasons: dict[str, int]) -> None:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    rows = [{"count": count, "reason": reason} for reason, count in ordered]
+    output.print_table("reasons", REASONS, rows)

@@ -87,13 +87,13 @@ class PostgresStore:
         return await self._rows(
             sa.select(
                 s.shard,
-                s.owner,
+                sa.case((s.lease_until > sa.func.now(), s.owner)).label("owner"),
                 s.epoch,
                 s.lease_until,
                 s.seq_next,
                 s.dead_seq_next,
                 s.log_time_ms,
-                r.owner.label("relay_owner"),
+                sa.case((r.lease_until > sa.func.now(), r.owner)).label("relay_owner"),
                 r.decisions_seq,
                 r.dead_letters_seq,
             )
@@ -215,7 +215,7 @@ class PostgresStore:
         c = t.cycles.c
         return await self._row(sa.select(t.cycles).where(c.shard == shard, c.seq == seq))
 
-    async def pending(self, shard: int | None) -> Sequence[Row]:
+    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[Row]:
         """Group the pending pods and join why they wait."""
         p, g = t.pending.c, t.pending_groups.c
         key = aggregate_order_by(p.namespace + "/" + p.name, p.arrival)
@@ -229,6 +229,8 @@ class PostgresStore:
         ).group_by(p.shard, p.signature)
         if shard is not None:
             groups = groups.where(p.shard == shard)
+        if signature is not None:
+            groups = groups.where(p.signature == signature)
         some = groups.subquery()
         reasons = sa.and_(g.shard == some.c.shard, g.signature == some.c.signature)
         joined = some.outerjoin(t.pending_groups, reasons).outerjoin(
