@@ -36,7 +36,7 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class Refusal(Exception):  # noqa: N818 - it never leaves this module
+class Refusal(Exception):
     """Carries a ``Rejected`` out of the depth of the decoder."""
 
     def __init__(self, code: str, path: str, message: str) -> None:

@@ -12,6 +12,10 @@ from services.codec import Decoded, Decoder
 from services.ports import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from tests.builders import Json, event, node_manifest, pod_manifest, record
 
+PATIENT = settings(
+    max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # a busy machine is no finding
+
 topics = st.sampled_from([PODS_TOPIC, NODES_TOPIC, CONFIG_TOPIC, USAGE_TOPIC, DECISIONS_TOPIC])
 keys = st.none() | st.binary(max_size=20) | st.just(b"default/p") | st.just(b"n")
 times = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -78,12 +82,13 @@ def check(decoded: Decoded) -> None:
     assert b"\\u0000" not in written
 
 
+@PATIENT
 @given(topic=topics, key=keys, value=st.none() | st.binary(max_size=200), timestamp_ms=times)
 def test_any_bytes(topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
     check(Decoder({"default-scheduler"}).decode(record(topic, value, key, timestamp_ms=timestamp_ms)))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@PATIENT
 @given(data=st.data(), topic=topics, key=keys)
 def test_any_value_in_place_of_any_part_of_an_event(
     data: st.DataObject, topic: str, key: bytes | None
@@ -100,6 +105,7 @@ def test_any_value_in_place_of_any_part_of_an_event(
     check(Decoder({"default-scheduler"}).decode(record(topic, orjson.dumps(changed), key)))
 
 
+@PATIENT
 @given(which=st.sampled_from(EVENTS), topic=topics, data=st.data())
 def test_any_bytes_in_place_of_any_bytes_of_an_event(which: Json, topic: str, data: st.DataObject) -> None:
     value = bytearray(orjson.dumps(which))

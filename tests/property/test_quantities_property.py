@@ -6,11 +6,13 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.model.errors import FieldError
 from domain.model.quantities import format_milli, format_units, parse_quantity, to_milli, to_units
+
+PATIENT = settings(deadline=None)  # a busy machine is no finding
 
 FACTORS = {
     "n": Fraction(1, 10**9),
@@ -35,6 +37,7 @@ def away_from_zero(value: Fraction) -> int:
     return math.ceil(value) if value >= 0 else math.floor(value)
 
 
+@PATIENT
 @given(number=numbers, suffix=st.sampled_from(sorted(FACTORS)))
 def test_value_is_exact_up_to_a_billionth(number: str, suffix: str) -> None:
     expected = Fraction(away_from_zero(exact(number, suffix) * 10**9), 10**9)
@@ -45,6 +48,7 @@ def test_value_is_exact_up_to_a_billionth(number: str, suffix: str) -> None:
     assert to_units(number + suffix) == away_from_zero(expected)
 
 
+@PATIENT
 @given(text=st.text(max_size=70))
 def test_any_text_is_a_value_or_a_named_error(text: str) -> None:
     try:
@@ -54,11 +58,13 @@ def test_any_text_is_a_value_or_a_named_error(text: str) -> None:
     assert to_milli(text) == away_from_zero(value * 1000)
 
 
+@PATIENT
 @given(milli=st.integers(min_value=-(10**15), max_value=10**15))
 def test_what_is_shown_reads_back(milli: int) -> None:
     assert to_milli(format_milli(milli)) == milli
 
 
+@PATIENT
 @given(
     units=st.integers(min_value=0, max_value=2**62),
     shift=st.integers(min_value=0, max_value=60),
