@@ -1,0 +1,177 @@
+"""The log when its server goes away, and the embedded log when an append takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from domain.model.errors import Unavailable
+from ops.kafka import KafkaServer
+from services.adapters.embedded import statements as sql
+from services.adapters.embedded.log import EmbeddedLog
+from services.adapters.embedded.server import EmbeddedServer
+from services.adapters.kafka.log import KafkaLog
+from services.adapters.postgres.migrate import upgrade
+from services.ports import Entry, Log, LogReader, Record, TopicPartition, TopicSpec
+from tests.servers import MakeDatabase
+
+TOPIC = "faults"
+AT = TopicPartition(TOPIC, 0)
+
+
+async def read_values(reader: LogReader, count: int) -> list[bytes | None]:
+    """Poll, through any outage, until ``count`` records came."""
+    records: list[Record] = []
+    async with asyncio.timeout(60):
+        while len(records) < count:
+            try:
+                records += await reader.poll(100, timeout_seconds=0.5)
+            except Unavailable:
+                await asyncio.sleep(0.1)
+    return [record.value for record in records]
+
+
+async def until_answered(call: Callable[[], Awaitable[None]]) -> None:
+    """Repeat an append until it is known to have worked."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await call()
+            except Unavailable:
+                await asyncio.sleep(0.1)
+
+
+async def outage(log: Log, stop: Callable[[], object], start: Callable[[], object]) -> None:
+    """Read and append through an outage, with a reader, a writer and a log that were open before it."""
+    await log.ensure_topics([TopicSpec(TOPIC, 1, False)])
+    reader, writer = await log.reader(), await log.writer()
+    await reader.assign({AT: 0})
+    await writer.append(TOPIC, [Entry(b"k", b"before")])
+    assert await read_values(reader, 1) == [b"before"]
+
+    await asyncio.to_thread(stop)
+    async with asyncio.timeout(60):
+        with pytest.raises(Unavailable):
+            await log.partitions(TOPIC)
+        with pytest.raises(Unavailable):
+            await reader.end_offsets()
+        with pytest.raises(Unavailable):
+            while True:
+                await reader.poll(10, timeout_seconds=0.5)
+        with pytest.raises(Unavailable):
+            await writer.append(TOPIC, [Entry(b"k", b"lost")])
+        late = await log.writer()
+        with pytest.raises(Unavailable):
+            await late.append(TOPIC, [Entry(b"k", b"lost")])
+        await late.aclose()
+
+    await asyncio.to_thread(start)
+    await until_answered(lambda: writer.append(TOPIC, [Entry(b"k", b"after")]))
+    assert await read_values(reader, 1) == [b"after"]
+    assert await reader.end_offsets() == {AT: 2}
+    last = await log.last_record(AT)
+    assert last is not None
+    assert last.value == b"after"
+    for closing in (reader, writer, log):
+        await closing.aclose()
+
+
+@pytest.mark.real
+async def test_kafka_is_killed_and_comes_back(server_dir: Path) -> None:
+    server = KafkaServer(server_dir)
+    await asyncio.to_thread(server.start)
+    try:
+        await outage(KafkaLog(server.bootstrap), lambda: server.stop(kill=True), server.start)
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_the_embedded_server_stops_and_comes_back(server_dir: Path) -> None:
+    server = EmbeddedServer(server_dir)
+    dsn = await asyncio.to_thread(server.start)
+    try:
+        await upgrade(dsn)
+        await outage(EmbeddedLog(dsn), server.stop, server.start)
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_a_reader_waits_for_an_append_that_commits_late(
+    database: MakeDatabase, embedded_dsn: str
+) -> None:
+    """Offsets are taken before the commit: a reader that went by offsets alone would skip the slow one."""
+    dsn = await database(embedded_dsn)
+    log = EmbeddedLog(dsn)
+    await log.ensure_topics([TopicSpec(TOPIC, 1, False)])
+    reader, writer = await log.reader(), await log.writer()
+    await reader.assign({AT: 0})
+    slow = await asyncpg.connect(dsn)
+    transaction = slow.transaction()
+    await transaction.start()
+    ((partition, offset, now_ms),) = await slow.fetch(sql.LOCK_PARTITIONS, TOPIC, [0])
+    row = (TOPIC, partition, offset, b"k", b"slow", now_ms)
+    await slow.copy_records_to_table("log_records", columns=sql.RECORD_COLUMNS, records=[row])
+    await slow.execute(sql.ADVANCE_PARTITIONS, TOPIC, [0], [offset + 1], sql.CHANNEL)
+
+    fast = asyncio.create_task(writer.append(TOPIC, [Entry(b"k", b"fast")]))
+    assert not await reader.poll(10, timeout_seconds=0.3)
+    assert await reader.end_offsets() == {AT: 0}
+    assert not fast.done()
+    await transaction.commit()
+    await fast
+    assert await read_values(reader, 2) == [b"slow", b"fast"]
+    await slow.close()
+    for closing in (reader, writer, log):
+        await closing.aclose()
+
+
+async def test_writers_of_the_same_partitions_do_not_deadlock(
+    database: MakeDatabase, embedded_dsn: str
+) -> None:
+    log = EmbeddedLog(await database(embedded_dsn))
+    await log.ensure_topics([TopicSpec(TOPIC, 8, False)])
+    writers = [await log.writer() for _ in range(4)]
+    entries = [Entry(b"%d" % i, b"v") for i in range(64)]
+
+    async def write(turn: int) -> None:
+        for _ in range(25):
+            await writers[turn].append(TOPIC, entries[turn:] + entries[:turn])
+
+    await asyncio.gather(*(write(turn) for turn in range(4)))
+    reader = await log.reader()
+    await reader.assign({TopicPartition(TOPIC, p): 0 for p in range(8)})
+    assert sum((await reader.end_offsets()).values()) == 4 * 25 * 64
+    for closing in (*writers, reader, log):
+        await closing.aclose()
+
+
+async def test_a_cancelled_append_leaves_the_writer_usable(database: MakeDatabase, embedded_dsn: str) -> None:
+    dsn = await database(embedded_dsn)
+    log = EmbeddedLog(dsn)
+    await log.ensure_topics([TopicSpec(TOPIC, 1, False)])
+    writer, reader = await log.writer(), await log.reader()
+    blocker = await asyncpg.connect(dsn)
+    transaction = blocker.transaction()
+    await transaction.start()
+    await blocker.fetch(sql.LOCK_PARTITIONS, TOPIC, [0])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await writer.append(TOPIC, [Entry(b"k", b"given up")])
+    await transaction.rollback()
+    await blocker.close()
+    await writer.append(TOPIC, [Entry(b"k", b"kept")])
+    await reader.assign({AT: 0})
+    assert (await read_values(reader, 1))[-1] == b"kept"
+    for closing in (reader, writer, log):
+        await closing.aclose()
+
+
+async def test_a_database_without_tables_says_what_to_do(embedded_dsn: str) -> None:
+    log = EmbeddedLog(embedded_dsn)
+    with pytest.raises(Unavailable, match="berth init"):
+        await log.partitions(TOPIC)
+    await log.aclose()

@@ -1,0 +1,243 @@
+"""The servers that berth starts: they keep their data, they leave nothing behind, and they say what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from domain.model.errors import FieldError
+from ops.kafka import KafkaError, KafkaServer, jars
+from services.adapters.embedded import server as embedded
+from services.adapters.embedded.account import server_account
+from services.adapters.embedded.server import EmbeddedServer, EmbeddedServerError
+from services.adapters.kafka.log import KafkaLog
+from services.ports import Entry, TopicPartition, TopicSpec
+
+REPOSITORY = Path(__file__).parents[2]
+
+_START = """
+import sys, time
+from pathlib import Path
+from services.adapters.embedded.server import EmbeddedServer
+print(EmbeddedServer(Path(sys.argv[1])).start(), flush=True)
+time.sleep(600)
+"""
+
+
+async def execute(dsn: str, statement: str) -> object:
+    connection = await asyncpg.connect(dsn, timeout=10)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+def child(*command: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a Python process and return it with the first line that it prints."""
+    process = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, start_new_session=True
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str], number: signal.Signals) -> int:
+    process.send_signal(number)
+    assert process.stdout is not None
+    process.stdout.close()
+    return process.wait(60)
+
+
+def servers_of(directory: Path) -> list[int]:
+    """Return the process ids of everything that runs with this directory."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if str(directory) in words and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def wait_until_gone(directory: Path) -> None:
+    deadline = time.monotonic() + 30
+    while servers_of(directory):
+        assert time.monotonic() < deadline, servers_of(directory)
+        time.sleep(0.05)
+
+
+async def test_data_survive_a_restart_and_a_stop_leaves_no_process(server_dir: Path) -> None:
+    with EmbeddedServer(server_dir) as dsn:
+        await execute(dsn, "CREATE TABLE kept AS SELECT 7 AS n")
+        assert servers_of(server_dir)
+    assert not servers_of(server_dir)
+    with EmbeddedServer(server_dir) as dsn:
+        assert await execute(dsn, "SELECT n FROM kept") == 7
+        assert await execute(dsn, "SELECT current_setting('synchronous_commit')") == "on"
+        assert await execute(dsn, "SELECT current_setting('listen_addresses')") == ""
+    wait_until_gone(server_dir)
+
+
+async def test_over_tcp_a_password_is_needed(postgres_dsn: str) -> None:
+    assert await execute(postgres_dsn, "SELECT 1") == 1
+    user, at, address = postgres_dsn.partition("@")
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await execute(f"{user[:-1]}{at}{address}", "SELECT 1")
+
+
+async def test_a_killed_parent_takes_the_server_with_it(server_dir: Path) -> None:
+    parent, dsn = child("-c", _START, str(server_dir))
+    await execute(dsn, "CREATE TABLE kept AS SELECT 7 AS n")
+    end(parent, signal.SIGKILL)
+    # At once, while the reaper may still be at work: the new start waits for it.
+    with EmbeddedServer(server_dir) as dsn:
+        assert await execute(dsn, "SELECT n FROM kept") == 7
+    wait_until_gone(server_dir)
+
+
+async def test_a_server_that_outlived_parent_and_reaper_is_replaced(server_dir: Path) -> None:
+    parent, dsn = child("-c", _START, str(server_dir))
+    await execute(dsn, "CREATE TABLE kept AS SELECT 7 AS n")
+    for process in psutil.Process(parent.pid).children():
+        if "services.adapters.embedded.reaper" in process.cmdline():
+            process.kill()
+    end(parent, signal.SIGKILL)
+    leftover = servers_of(server_dir)
+    assert leftover
+    with EmbeddedServer(server_dir) as dsn:
+        assert not set(leftover) & set(servers_of(server_dir))
+        assert await execute(dsn, "SELECT n FROM kept") == 7
+    wait_until_gone(server_dir)
+
+
+async def test_a_stale_process_id_that_now_is_somebody_elses(server_dir: Path) -> None:
+    with EmbeddedServer(server_dir):
+        pass
+    somebody, _ = child("-c", "import time; print(flush=True); time.sleep(600)")
+    pid_file = server_dir / "data" / "postmaster.pid"
+    pid_file.write_text(f"{somebody.pid}\n{server_dir / 'data'}\n1\n5432\n\n\n\nready\n")
+    server_account().own(pid_file)
+    with EmbeddedServer(server_dir) as dsn:
+        assert await execute(dsn, "SELECT 1") == 1
+        assert somebody.poll() is None
+    end(somebody, signal.SIGKILL)
+
+
+async def test_the_second_process_in_a_directory_is_told_who_has_it(server_dir: Path) -> None:
+    parent, dsn = child("-c", _START, str(server_dir))
+    with pytest.raises(EmbeddedServerError, match=f"in use by process {parent.pid}"):
+        EmbeddedServer(server_dir).start()
+    assert await execute(dsn, "SELECT 1") == 1
+    end(parent, signal.SIGTERM)
+    wait_until_gone(server_dir)
+
+
+async def test_a_deep_directory_gets_a_short_socket_path(server_dir: Path) -> None:
+    deep = server_dir / ("d" * 60) / ("e" * 60)
+    with EmbeddedServer(deep) as dsn:
+        assert await execute(dsn, "SELECT 1") == 1
+        assert str(deep) not in dsn
+
+
+async def test_a_half_made_data_directory_is_made_again(server_dir: Path) -> None:
+    (server_dir / "data.new").mkdir()
+    (server_dir / "data.new" / "PG_VERSION").write_text("18")
+    with EmbeddedServer(server_dir) as dsn:
+        assert await execute(dsn, "SELECT 1") == 1
+
+
+def test_a_server_that_does_not_start_says_why(server_dir: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(EmbeddedServerError, match="Address already in use"):
+            EmbeddedServer(server_dir, tcp_port=port).start()
+        wait_until_gone(server_dir)
+        with pytest.raises(KafkaError, match=f"port {port} .* in use"):
+            KafkaServer(server_dir, port).start()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as somebody else")
+def test_a_private_directory_is_refused_when_run_by_root(server_dir: Path) -> None:
+    server_dir.chmod(0o700)
+    with pytest.raises(EmbeddedServerError, match="choose a directory"):
+        EmbeddedServer(server_dir / "inside").start()
+    assert embedded.default_dir().is_absolute()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("module", ["ops.kafka", "ops.postgres"])
+def test_a_server_in_the_foreground_goes_with_its_parent(
+    server_dir: Path, module: str, number: signal.Signals
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    parent, line = child("-m", module, "--port", port, "--dir", str(server_dir))
+    setting = {"ops.kafka": "BERTH_KAFKA_BOOTSTRAP=", "ops.postgres": "BERTH_POSTGRES_DSN=postgresql://"}
+    assert line.startswith(setting[module])
+    assert f"127.0.0.1:{port}" in line
+    assert end(parent, number) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    wait_until_gone(server_dir)
+
+
+@pytest.mark.real
+async def test_kafka_keeps_its_data_over_a_restart(server_dir: Path) -> None:
+    server = KafkaServer(server_dir)
+    log = KafkaLog(server.start())
+    try:
+        await log.ensure_topics([TopicSpec("kept", 1, True)])
+        writer = await log.writer()
+        await writer.append("kept", [Entry(b"k", b"v")])
+        await writer.aclose()
+        server.stop()
+        assert not servers_of(server_dir)
+        server.start()
+        last = await log.last_record(TopicPartition("kept", 0))
+        assert last is not None
+        assert last.value == b"v"
+    finally:
+        server.stop()
+
+
+def test_missing_maven_is_named(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_KAFKA_JARS", str(server_dir / "none"))
+    monkeypatch.setenv("PATH", str(server_dir))
+    with pytest.raises(KafkaError, match="install Maven"):
+        jars()
+
+
+@pytest.mark.real
+async def test_a_topic_that_takes_less_than_a_record_is_named(kafka_bootstrap: str) -> None:
+    """Topics that somebody else laid down may have Kafka's default limit of 1 MiB."""
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    await admin.create_topics(
+        [NewTopic("small-records", 1, 1, topic_configs={"max.message.bytes": "100000"})]
+    )
+    await admin.close()
+    log = KafkaLog(kafka_bootstrap)
+    while not await log.partitions("small-records"):
+        await asyncio.sleep(0.05)
+    writer = await log.writer()
+    with pytest.raises(FieldError, match=r"max\.message\.bytes"):
+        await writer.append("small-records", [Entry(b"k", os.urandom(200_000))])
+    await writer.append("small-records", [Entry(b"k", b"v")])
+    last = await log.last_record(TopicPartition("small-records", 0))
+    assert last is not None
+    assert last.value == b"v"
+    await writer.aclose()
+    await log.aclose()
