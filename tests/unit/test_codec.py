@@ -23,6 +23,7 @@ from services.codec import (
     event_topic_and_key,
     template_fragment,
 )
+from services.envelope import Refusal
 from services.ports import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from tests.builders import event_bytes, node_manifest, pod_manifest, record
 
@@ -412,3 +413,10 @@ def test_an_event_that_cannot_be_written_is_refused() -> None:
     for odd in (object(), "\ud800"):
         with pytest.raises(FieldError, match="object: cannot be written as JSON"):
             encode_event("ADDED", {"x": odd})
+
+
+def test_a_refusal_holds_only_text_that_every_store_can_hold() -> None:
+    rejected = Refusal("invalid-field", "a\x00" + "b" * 1000, "\ud800\n" + "c" * 2000).rejected
+    assert rejected.path.startswith("a\\x00b")
+    assert rejected.message.startswith("\\ud800\\nc")
+    assert (len(rejected.path), len(rejected.message)) == (512, 1024)
