@@ -35,6 +35,11 @@ async def read_values(reader: LogReader, count: int) -> list[bytes | None]:
     return [record.value for record in records]
 
 
+async def poll_for_ever(reader: LogReader) -> None:
+    while True:
+        await reader.poll(10, timeout_seconds=0.5)
+
+
 async def until_answered(call: Callable[[], Awaitable[None]]) -> None:
     """Repeat an append until it is known to have worked."""
     async with asyncio.timeout(60):
@@ -60,8 +65,7 @@ async def outage(log: Log, stop: Callable[[], object], start: Callable[[], objec
         with pytest.raises(Unavailable):
             await reader.end_offsets()
         with pytest.raises(Unavailable):
-            while True:
-                await reader.poll(10, timeout_seconds=0.5)
+            await poll_for_ever(reader)
         with pytest.raises(Unavailable):
             await writer.append(TOPIC, [Entry(b"k", b"lost")])
         late = await log.writer()
@@ -85,7 +89,9 @@ async def test_kafka_is_killed_and_comes_back(server_dir: Path) -> None:
     server = KafkaServer(server_dir)
     await asyncio.to_thread(server.start)
     try:
-        await outage(KafkaLog(server.bootstrap), lambda: server.stop(kill=True), server.start)
+        await outage(
+            KafkaLog(server.bootstrap, timeout_seconds=1.0), lambda: server.stop(kill=True), server.start
+        )
     finally:
         await asyncio.to_thread(server.stop)
 
@@ -145,8 +151,10 @@ async def test_writers_of_the_same_partitions_do_not_deadlock(
     reader = await log.reader()
     await reader.assign({TopicPartition(TOPIC, p): 0 for p in range(8)})
     assert sum((await reader.end_offsets()).values()) == 4 * 25 * 64
-    for closing in (*writers, reader, log):
-        await closing.aclose()
+    for writer in writers:
+        await writer.aclose()
+    await reader.aclose()
+    await log.aclose()
 
 
 async def test_a_cancelled_append_leaves_the_writer_usable(database: MakeDatabase, embedded_dsn: str) -> None:

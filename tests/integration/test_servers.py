@@ -1,4 +1,4 @@
-"""The servers that berth starts: they keep their data, they leave nothing behind, and they say what is wrong."""
+"""The servers that berth starts: they keep their data, leave nothing behind, and say what is wrong."""
 
 from __future__ import annotations
 

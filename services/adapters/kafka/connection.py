@@ -5,21 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from domain.model.errors import FieldError, LogTruncated, Unavailable
 
-REQUEST_TIMEOUT_SECONDS = 10.0
-RETRY_BACKOFF_MS = 200
+_RETRY_BACKOFF_MS = 200
+
+
+class Cluster(NamedTuple):
+    """A Kafka cluster, and how long we wait for one answer of it."""
+
+    bootstrap: str
+    timeout_seconds: float
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every client of the library is made with."""
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "request_timeout_ms": int(self.timeout_seconds * 1000),
+            "retry_backoff_ms": _RETRY_BACKOFF_MS,
+        }
 
 
 @contextlib.asynccontextmanager
-async def guarded(bootstrap: str, timeout_seconds: float | None) -> AsyncIterator[None]:
-    """Translate the faults of the client library, and give up after ``timeout_seconds`` (None: never)."""
+async def guarded(cluster: Cluster, extra_seconds: float = 0.0) -> AsyncIterator[None]:
+    """Translate the faults of the client library; give up ``extra_seconds`` after the time of one answer."""
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout(cluster.timeout_seconds + extra_seconds):
             yield
     except OffsetOutOfRangeError as error:
         ((at, offset),) = error.args[0].items()
@@ -28,17 +43,17 @@ async def guarded(bootstrap: str, timeout_seconds: float | None) -> AsyncIterato
         raise FieldError("value", "larger than max.message.bytes of the topic") from error
     except (KafkaError, OSError, TimeoutError) as error:
         detail = str(error) or type(error).__name__
-        raise Unavailable(f"Kafka at {bootstrap} does not answer: {detail}") from error
+        raise Unavailable(f"Kafka at {cluster.bootstrap} does not answer: {detail}") from error
 
 
-async def finish(closing: Coroutine[Any, Any, None]) -> None:
+async def finish(cluster: Cluster, closing: Coroutine[Any, Any, None]) -> None:
     """Await a closing call of the client library, whose failure interests nobody, but not for ever.
 
     It runs as a task of its own, because the library lets the cancellation of its inner tasks escape, which
     would look like a cancellation of ours.
     """
     task = asyncio.ensure_future(closing)
-    await asyncio.wait([task], timeout=REQUEST_TIMEOUT_SECONDS)
+    await asyncio.wait([task], timeout=cluster.timeout_seconds)
     if not task.done():
         task.cancel()
     elif not task.cancelled():

@@ -11,12 +11,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
 
 from domain.model.errors import TopicMismatch, Unavailable
-from services.adapters.kafka.connection import REQUEST_TIMEOUT_SECONDS, RETRY_BACKOFF_MS, guarded
+from services.adapters.kafka.connection import Cluster, guarded
 from services.adapters.kafka.reader import KafkaReader
 from services.adapters.kafka.writer import KafkaWriter
 from services.partitioner import TOPIC_MESSAGE_BYTES_MAX
 from services.ports import Record, TopicPartition, TopicSpec
 
+_LOOK_AGAIN_SECONDS = 0.1
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -27,10 +28,12 @@ class KafkaLog:
     ----------
     bootstrap : str
         ``host:port`` of one or more brokers, joined by commas.
+    timeout_seconds : float
+        How long one answer may take before the call is ``Unavailable``; an append may take two.
     """
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, timeout_seconds: float = 10.0) -> None:
+        self._cluster = Cluster(bootstrap, timeout_seconds)
         # It writes several lines at every retry, ten times a second; what matters comes as ``Unavailable``.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
@@ -42,7 +45,7 @@ class KafkaLog:
             if missing:
                 await _create(admin, missing)
             while any(spec.name not in there for spec in specs):
-                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)  # brokers learn of a topic one after another
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # brokers learn of a topic one after another
                 there = await _partition_counts(admin)
             for spec in specs:
                 if there[spec.name] != spec.partitions:
@@ -57,11 +60,11 @@ class KafkaLog:
 
     async def reader(self) -> KafkaReader:
         """See ``ports.Log``; connects at the first use."""
-        return KafkaReader(self._bootstrap, self.partitions)
+        return KafkaReader(self._cluster, self.partitions)
 
     async def writer(self) -> KafkaWriter:
         """See ``ports.Log``; connects at the first use."""
-        return KafkaWriter(self._bootstrap, self.partitions)
+        return KafkaWriter(self._cluster, self.partitions)
 
     async def last_record(self, at: TopicPartition) -> Record | None:
         """See ``ports.Log``. Cost: one record, unless the end of the partition was compacted away."""
@@ -73,7 +76,7 @@ class KafkaLog:
             reach = 1
             while end > first:
                 start = max(first, end - reach)
-                last = await _last_between(reader, at, start, end)
+                last = await _last_between(reader, at, start, end, self._cluster.timeout_seconds)
                 if last is not None or start == first:
                     return last
                 reach *= 16
@@ -86,12 +89,8 @@ class KafkaLog:
 
     @contextlib.asynccontextmanager
     async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
-        async with guarded(self._bootstrap, 2 * REQUEST_TIMEOUT_SECONDS):
-            admin = AIOKafkaAdminClient(
-                bootstrap_servers=self._bootstrap,
-                request_timeout_ms=int(REQUEST_TIMEOUT_SECONDS * 1000),
-                retry_backoff_ms=RETRY_BACKOFF_MS,
-            )
+        async with guarded(self._cluster, extra_seconds=self._cluster.timeout_seconds):
+            admin = AIOKafkaAdminClient(**self._cluster.options)
             try:
                 await admin.start()
                 yield admin
@@ -139,12 +138,14 @@ def topic_configs(spec: TopicSpec) -> dict[str, str]:
     return configs
 
 
-async def _last_between(reader: KafkaReader, at: TopicPartition, start: int, end: int) -> Record | None:
+async def _last_between(
+    reader: KafkaReader, at: TopicPartition, start: int, end: int, timeout_seconds: float
+) -> Record | None:
     """Return the last record with ``start <= offset < end``."""
     await reader.assign({at: start})
     last: Record | None = None
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + REQUEST_TIMEOUT_SECONDS
+    deadline = loop.time() + timeout_seconds
     while last is None or last.offset < end - 1:
         records = await reader.poll(1_000, timeout_seconds=0.5)
         if records:

@@ -11,7 +11,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from domain.model.errors import BerthError, LogTruncated, Unavailable
-from services.adapters.kafka.connection import REQUEST_TIMEOUT_SECONDS, RETRY_BACKOFF_MS, finish, guarded
+from services.adapters.kafka.connection import Cluster, finish, guarded
 from services.ports import Record, TopicPartition
 
 _PARTITION_FETCH_BYTES = 1 << 20
@@ -26,8 +26,8 @@ class KafkaReader:
     Transactions that were aborted are not read; as on any Kafka topic, offsets may have holes.
     """
 
-    def __init__(self, bootstrap: str, partitions_of: Callable[[str], Awaitable[int]]) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster, partitions_of: Callable[[str], Awaitable[int]]) -> None:
+        self._cluster = cluster
         self._partitions_of = partitions_of
         self._consumer: AIOKafkaConsumer | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -48,7 +48,7 @@ class KafkaReader:
 
     async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
         """See ``ports.LogReader``."""
-        async with self._discarding_on_fault(timeout_seconds + REQUEST_TIMEOUT_SECONDS):
+        async with self._discarding_on_fault(timeout_seconds):
             consumer = await self._connected()
             records = await self._take(consumer, records_max)
             if records or timeout_seconds <= 0:
@@ -122,21 +122,21 @@ class KafkaReader:
 
     async def end_offsets(self) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
-        async with self._discarding_on_fault(REQUEST_TIMEOUT_SECONDS):
+        async with self._discarding_on_fault():
             consumer = await self._connected()
             ends = await consumer.end_offsets([KafkaPartition(*at) for at in self._positions])
             return {TopicPartition(at.topic, at.partition): end for at, end in ends.items()}
 
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
-        async with self._discarding_on_fault(REQUEST_TIMEOUT_SECONDS):
+        async with self._discarding_on_fault():
             consumer = await self._connected()
             firsts = await consumer.beginning_offsets([KafkaPartition(*at) for at in partitions])
             return {TopicPartition(at.topic, at.partition): first for at, first in firsts.items()}
 
     async def position(self, at: TopicPartition) -> int:
         """Return the offset that is read next: past holes of the log too, unlike the last record's."""
-        async with self._discarding_on_fault(REQUEST_TIMEOUT_SECONDS):
+        async with self._discarding_on_fault():
             consumer = await self._connected()
             return int(await consumer.position(KafkaPartition(*at)))
 
@@ -148,13 +148,11 @@ class KafkaReader:
     async def _connected(self) -> AIOKafkaConsumer:
         if self._consumer is None:
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=self._bootstrap,
+                **self._cluster.options,
                 group_id=None,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 isolation_level="read_committed",
-                request_timeout_ms=int(REQUEST_TIMEOUT_SECONDS * 1000),
-                retry_backoff_ms=RETRY_BACKOFF_MS,
                 max_partition_fetch_bytes=_PARTITION_FETCH_BYTES,
                 fetch_max_bytes=_FETCH_BYTES_MAX,
             )
@@ -169,9 +167,9 @@ class KafkaReader:
             consumer.seek(KafkaPartition(*at), offset)
 
     @contextlib.asynccontextmanager
-    async def _discarding_on_fault(self, timeout_seconds: float) -> AsyncIterator[None]:
+    async def _discarding_on_fault(self, extra_seconds: float = 0.0) -> AsyncIterator[None]:
         try:
-            async with guarded(self._bootstrap, timeout_seconds):
+            async with guarded(self._cluster, extra_seconds):
                 yield
         except LogTruncated:
             raise
@@ -182,5 +180,7 @@ class KafkaReader:
     async def _discard(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await finish(consumer.stop())
-            await finish(consumer._client.close())  # which a stop that failed half-way leaves open
+            await finish(self._cluster, consumer.stop())
+            await finish(
+                self._cluster, consumer._client.close()
+            )  # which a stop that failed half-way leaves open

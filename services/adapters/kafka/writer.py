@@ -9,12 +9,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from domain.model.errors import Unavailable
-from services.adapters.kafka.connection import REQUEST_TIMEOUT_SECONDS, RETRY_BACKOFF_MS, finish, guarded
+from services.adapters.kafka.connection import Cluster, finish, guarded
 from services.partitioner import split
 from services.ports import Entry
 
 _BATCH_BYTES_MAX = 512 << 10
-_APPEND_TIMEOUT_SECONDS = 20.0
 
 
 class KafkaWriter:
@@ -24,8 +23,8 @@ class KafkaWriter:
     caller has given up. So a producer that failed, or was left waiting, is thrown away with all it holds.
     """
 
-    def __init__(self, bootstrap: str, partitions_of: Callable[[str], Awaitable[int]]) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster, partitions_of: Callable[[str], Awaitable[int]]) -> None:
+        self._cluster = cluster
         self._partitions_of = partitions_of
         self._counts: dict[str, int] = {}
         self._producer: AIOKafkaProducer | None = None
@@ -38,7 +37,7 @@ class KafkaWriter:
             return
         async with self._turn:
             try:
-                async with guarded(self._bootstrap, _APPEND_TIMEOUT_SECONDS):
+                async with guarded(self._cluster, extra_seconds=self._cluster.timeout_seconds):
                     producer = await self._connected()
                     sends = [self._send(producer, topic, at, group) for at, group in groups.items()]
                     for outcome in await asyncio.gather(*sends, return_exceptions=True):
@@ -79,7 +78,7 @@ class KafkaWriter:
         async with self._turn:
             producer, self._producer = self._producer, None
             if producer is not None:
-                await _stop(producer)
+                await self._stop(producer)
 
     async def _count(self, topic: str) -> int:
         if topic not in self._counts:
@@ -92,12 +91,10 @@ class KafkaWriter:
     async def _connected(self) -> AIOKafkaProducer:
         if self._producer is None:
             self._producer = AIOKafkaProducer(
-                bootstrap_servers=self._bootstrap,
+                **self._cluster.options,
                 enable_idempotence=True,
                 compression_type="lz4",
                 max_batch_size=_BATCH_BYTES_MAX,
-                request_timeout_ms=int(REQUEST_TIMEOUT_SECONDS * 1000),
-                retry_backoff_ms=RETRY_BACKOFF_MS,
             )
             await self._producer.start()
         return self._producer
@@ -107,7 +104,11 @@ class KafkaWriter:
         self._counts = {}
         if producer is not None:
             await _drop_undelivered(producer)
-            await _stop(producer)
+            await self._stop(producer)
+
+    async def _stop(self, producer: AIOKafkaProducer) -> None:
+        await finish(self._cluster, producer.stop())
+        await finish(self._cluster, producer.client.close())  # which a stop that failed leaves open
 
 
 async def _drop_undelivered(producer: AIOKafkaProducer) -> None:
@@ -122,8 +123,3 @@ async def _drop_undelivered(producer: AIOKafkaProducer) -> None:
     accumulator._batches.clear()
     for batch in tuple(accumulator._pending_batches):
         batch.future.cancel()
-
-
-async def _stop(producer: AIOKafkaProducer) -> None:
-    await finish(producer.stop())
-    await finish(producer.client.close())
