@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh machine: make demo, and make test.
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.PHONY: help install demo test check bench serve clean
+
+help:  ## show this
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+$(VENV)/.installed: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --constraint requirements.lock --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install --constraint requirements.lock --editable '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed  ## make the virtual environment .venv with the command berth
+
+demo: install  ## place a real cluster's trace, explain a decision, serve the API (ARGS=--exit: stop then)
+	$(VENV)/bin/berth demo $(ARGS)
+
+test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and Postgres (ARGS: for pytest)
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency rule, tests without servers
+	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m pytest tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
+
+bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers (ARGS: for berth bench)
+	$(VENV)/bin/berth bench e2e $(ARGS)
+
+serve: install  ## worker, relay and API on the embedded default, until Ctrl-C
+	$(VENV)/bin/berth up $(ARGS)
+
+clean:  ## remove the virtual environment and all caches
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

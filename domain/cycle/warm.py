@@ -1,0 +1,35 @@
+"""Compiling the kernels ahead of the first pod, so that no producer waits for a compiler."""
+
+from __future__ import annotations
+
+from domain.cycle.schedule import Scheduler
+from domain.kernels import placing
+from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodSpec, PodTemplate
+from domain.model.profiles import BUILT_IN_PROFILES
+
+
+def warm_up() -> None:
+    """Place a pod on an imaginary node; compiles what is not in the cache on disk yet (some seconds)."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
+    room = {"cpu": 1, "memory": 1, "pods": 1}
+    scheduler.fold(NodeUpserted(NodeSpec(name="n", uid="n", resource_version=1, allocatable=room)))
+    for name in ("a", "b"):
+        pod = PodSpec(
+            uid=name,
+            namespace="n",
+            name=name,
+            resource_version=1,
+            template=PodTemplate(requests={"cpu": 1}),
+            signature=b"warm",
+        )
+        scheduler.fold(PodUpserted(pod))
+    scheduler.cycle()
+    scheduler.fold(PodDeleted("n", "a"))  # makes room, so that the waiting pod is woken and placed
+    scheduler.cycle()
+
+
+def is_compiled() -> bool:
+    """Say whether the kernels have been compiled in this process."""
+    return bool(placing.place.signatures) and bool(placing.could_fit.signatures)
