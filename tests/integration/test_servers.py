@@ -14,9 +14,10 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from domain.model.errors import FieldError
-from ops.kafka import KafkaError, KafkaServer, jars
+from ops.kafka import KafkaServer, KafkaServerError, jars
 from services.adapters.embedded import server as embedded
 from services.adapters.embedded.account import server_account
 from services.adapters.embedded.server import EmbeddedServer, EmbeddedServerError
@@ -163,7 +164,7 @@ def test_a_server_that_does_not_start_says_why(server_dir: Path) -> None:
         with pytest.raises(EmbeddedServerError, match="Address already in use"):
             EmbeddedServer(server_dir, tcp_port=port).start()
         wait_until_gone(server_dir)
-        with pytest.raises(KafkaError, match=f"port {port} .* in use"):
+        with pytest.raises(KafkaServerError, match=f"port {port} .* in use"):
             KafkaServer(server_dir, port).start()
 
 
@@ -214,15 +215,13 @@ async def test_kafka_keeps_its_data_over_a_restart(server_dir: Path) -> None:
 def test_missing_maven_is_named(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_KAFKA_JARS", str(server_dir / "none"))
     monkeypatch.setenv("PATH", str(server_dir))
-    with pytest.raises(KafkaError, match="install Maven"):
+    with pytest.raises(KafkaServerError, match="install Maven"):
         jars()
 
 
 @pytest.mark.real
 async def test_a_topic_that_takes_less_than_a_record_is_named(kafka_bootstrap: str) -> None:
     """Topics that somebody else laid down may have Kafka's default limit of 1 MiB."""
-    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()
     await admin.create_topics(

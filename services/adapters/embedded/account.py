@@ -131,5 +131,8 @@ def server_binaries(account: Account) -> Path:
         for entry in (_COPY, *scratch.rglob("*"), scratch):
             if not entry.is_symlink():
                 entry.chmod(entry.stat().st_mode | (0o555 if entry.is_dir() else 0o444))
-        scratch.rename(target)
+        try:
+            scratch.rename(target)
+        except OSError:  # another process was faster
+            shutil.rmtree(scratch)
     return target / package.name / "pginstall18" / "bin"

@@ -1,0 +1,62 @@
+"""The compose file: open to this machine only, and made of commands and settings that exist."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from services.cli import app
+from services.config import SETTINGS
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def services() -> dict[str, Any]:
+    compose = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
+    found: dict[str, Any] = compose["services"]
+    return found
+
+
+def berth_services() -> dict[str, Any]:
+    return {name: service for name, service in services().items() if service["image"] == "berth"}
+
+
+def test_ports_are_bound_to_loopback_only() -> None:
+    ports = [port for service in services().values() for port in service.get("ports", ())]
+    assert len(ports) == 3
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_every_process_is_a_command_of_berth() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert set(berth_services()) == {"init", "worker", "relay", "api"}
+    for service in berth_services().values():
+        assert service["command"][0] in commands
+
+
+def test_every_setting_exists() -> None:
+    known = {setting.env for setting in SETTINGS}
+    for service in berth_services().values():
+        assert set(service["environment"]) <= known
+
+
+def _has_compose() -> bool:
+    docker = shutil.which("docker")
+    return (
+        docker is not None
+        and subprocess.run([docker, "compose", "version"], capture_output=True).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not _has_compose(), reason="no docker compose client")
+def test_docker_compose_accepts_the_file() -> None:
+    done = subprocess.run(
+        ["docker", "compose", "config", "-q"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
