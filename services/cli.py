@@ -47,16 +47,17 @@ class BerthGroup(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
-            if ctx.params.get("debug") or _is_usage(error):
+            if ctx.params.get("debug"):
                 raise
+            if (said := getattr(error, "format_message", None)) is not None:
+                asked = getattr(getattr(error, "ctx", None), "command_path", "berth")
+                text = " ".join(said().split()).replace("Value error, ", "")
+                if text:  # empty: the help was shown instead
+                    typer.echo(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
+                raise typer.Exit(2) from None
             text = f"{type(error).__name__}: {error}"
             typer.echo(f"error: {text}; this is a fault of berth, `berth --debug …` shows where", err=True)
         raise typer.Exit(1)
-
-
-def _is_usage(error: Exception) -> bool:
-    """Return whether the command line framework has its own way to show this."""
-    return hasattr(error, "exit_code") and hasattr(error, "format_message")
 
 
 def _settings_help() -> str:

@@ -106,7 +106,7 @@ async def _play(store: Store, log: Log, source: Source) -> Outcome:
             if decided != last:
                 last, last_at = decided, time.perf_counter()
             bar.show(min(decided, pods), pods, "placing pods")
-            if await _settled(store, log):
+            if await settled(store, log):
                 break
             await asyncio.sleep(_POLL_SECONDS)
     return Outcome(accepted, duplicates, last - before, last_at - started)
@@ -116,7 +116,7 @@ async def _decided(store: Store) -> int:
     return sum(int(row["seq_next"]) - 1 for row in await store.shards())
 
 
-async def _settled(store: Store, log: Log) -> bool:
+async def settled(store: Store, log: Log) -> bool:
     """Return whether all of the log took effect and every pending group was tried."""
     topics = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
     done = {

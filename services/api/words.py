@@ -87,9 +87,12 @@ def cursor(*parts: object) -> str:
 def parse_cursor(text: str) -> list[str]:
     """Return the parts of a cursor."""
     try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\n")
+        found = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
     except (ValueError, UnicodeDecodeError):
         raise _bad_cursor(text) from None
+    if "\0" in found:  # no text of Postgres holds it
+        raise _bad_cursor(text)
+    return found.split("\n")
 
 
 def parse_position(text: str) -> tuple[int, int]:

@@ -1,0 +1,586 @@
+"""The API against a real ledger that a real worker filled."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import asyncpg
+import httpx
+import pytest
+import pytest_asyncio
+from pydantic import BaseModel
+
+from domain.model import limits
+from services import bootstrap
+from services.api import models
+from services.api.app import create_app
+from services.api.auth import Gate
+from services.api.deps import Deps
+from services.api.keys import key_hash, new_key
+from services.bootstrap import Place
+from services.config import Settings
+from services.demo import settled
+from services.events import Gateway
+from services.metrics import ApiMetrics, process_registry
+from services.ports import NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
+from tests.builders import event, node_manifest, pod_manifest
+from tests.servers import with_database
+
+Client = httpx.AsyncClient
+AT = "2024-05-01T10:00:00Z"
+LATER = "2024-05-01T11:00:00Z"
+
+
+class World(NamedTuple):
+    """A ledger, and clients of the API on it."""
+
+    place: Place
+    client: Client
+
+
+@contextlib.asynccontextmanager
+async def fresh_database(server: str) -> AsyncIterator[Place]:
+    """Make a database of its own on a server."""
+    name = f"api_{uuid.uuid4().hex[:12]}"
+    connection = await asyncpg.connect(server)
+    await connection.execute(f"CREATE DATABASE {name}")
+    try:
+        yield Place(with_database(server, name), None)
+    finally:
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def client_of(place: Place, **how: bool) -> AsyncIterator[Client]:
+    """Open a client of the API; ``how`` as ``bootstrap.open_app``."""
+    told = {"keys_required": False, **how}
+    async with bootstrap.open_app(place, **told) as app:  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with Client(transport=transport, base_url="http://berth") as client:
+            yield client
+
+
+async def work_off(place: Place) -> None:
+    """Run a worker and a relay until all of the log took effect and is published."""
+    settings = Settings(worker_name="test", seed=7)
+    running = [
+        asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),
+        asyncio.create_task(bootstrap.run_relay(place, settings, process_registry())),
+    ]
+    store, log = bootstrap.open_store(place), bootstrap.open_log(place)
+
+    async def published() -> bool:
+        return all(row["decisions_seq"] == row["seq_next"] - 1 for row in await store.shards())
+
+    try:
+        async with asyncio.timeout(120):
+            while not (await settled(store, log) and await published()):
+                for task in running:
+                    assert not task.done(), task.result()
+                await asyncio.sleep(0.05)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await store.aclose()
+        await log.aclose()
+
+
+def trace() -> list[dict[str, Any]]:
+    """Return events that give every kind of answer something to show."""
+    gpu: Any = {"nvidia.com/gpu": 2}
+    taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+    nodes = [
+        node_manifest("n1", cpu="4", memory="16Gi", labels={"zone": "a"}),
+        node_manifest("n2", cpu="8", memory="32Gi", taints=[taint], **gpu),
+        node_manifest("n3", cpu="2", memory="4Gi", unschedulable=True),
+        node_manifest("gone", cpu="2", memory="4Gi", unschedulable=True),
+    ]
+    pods = [pod_manifest(f"web-{i}", cpu="500m", memory="1Gi", labels={"app": "web"}) for i in range(4)]
+    pods += [
+        pod_manifest("small", "kube-system", cpu="100m"),
+        pod_manifest("placed", "kube-system", cpu="1", node_name="n2", labels={"app": "dns"}),
+        pod_manifest("huge-0", cpu="64", memory="1Gi"),
+        pod_manifest("huge-1", cpu="64", memory="1Gi"),
+        pod_manifest("brief", cpu="250m"),
+    ]
+    events = [event("ADDED", thing, AT, f"id-{thing['metadata']['name']}") for thing in nodes + pods]
+    events.append(event("DELETED", node_manifest("gone"), LATER))
+    return [*events, event("DELETED", pod_manifest("brief"), LATER)]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def world(embedded_dsn: str) -> AsyncIterator[World]:
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 2)
+        async with client_of(place) as client:
+            answer = await client.post("/v1/events", json=trace()[:-2])
+            assert answer.status_code == 202, answer.text
+            await work_off(place)
+            assert (await client.post("/v1/events", json={"events": trace()[-2:]})).status_code == 202
+            log = bootstrap.open_log(place)
+            writer = await log.writer()
+            await writer.append(PODS_TOPIC, [Entry(b"default/bad", b'{"type": "ADDED", "object": \xff}')])
+            await writer.append(NODES_TOPIC, [Entry(b"bad", b"not json")])
+            await writer.aclose()
+            await log.aclose()
+            await work_off(place)
+            yield World(place, client)
+
+
+async def answer_of(world: World, target: str, model: type[BaseModel], **params: Any) -> Any:
+    """Return an answer after checking it against its documented shape."""
+    answer = await world.client.get(target, params=params)
+    assert answer.status_code == 200, answer.text
+    model.model_validate(answer.json())
+    return answer.json()
+
+
+async def all_items(world: World, target: str, model: type[BaseModel], **params: Any) -> list[Any]:
+    """Walk all pages of a list."""
+    items: list[Any] = []
+    cursor: str | None = None
+    for _ in range(100):
+        page = {**params, "cursor": cursor} if cursor else params
+        found = await answer_of(world, target, model, **page)
+        items += found["items"]
+        cursor = found["next"]
+        if cursor is None:
+            return items
+    raise AssertionError("the pages do not end")
+
+
+# ------------------------------------------------------------------------------------------ nodes and pods
+
+
+async def test_nodes_show_quantities_as_kubernetes_writes_them(world: World) -> None:
+    found = await answer_of(world, "/v1/nodes", models.NodePage)
+    assert [node["name"] for node in found["items"]] == ["n1", "n2", "n3"]
+    n2 = found["items"][1]
+    assert n2["allocatable"] == {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "2", "pods": "110"}
+    assert n2["requested"] == {"cpu": "1", "pods": "1"}
+    assert n2["free"] == {"cpu": "7", "memory": "32Gi", "nvidia.com/gpu": "2", "pods": "109"}
+    assert n2["taints"] == [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
+    assert found["items"][2]["unschedulable"]
+
+
+async def test_nodes_are_filtered_by_a_part_of_the_name_taken_literally(world: World) -> None:
+    assert len(await all_items(world, "/v1/nodes", models.NodePage, name="1")) == 1
+    assert await all_items(world, "/v1/nodes", models.NodePage, name="%") == []
+
+
+async def test_a_node_shows_the_pods_that_its_requests_are_the_sum_of(world: World) -> None:
+    n1 = await answer_of(world, "/v1/nodes/n1", models.NodeDetail)
+    names = {pod["name"] for pod in n1["pods"]}
+    assert names == {"web-0", "web-1", "web-2", "web-3", "small"}
+    assert n1["requested"] == {"cpu": "2100m", "memory": "4Gi", "pods": "5"}
+    gone = await answer_of(world, "/v1/nodes/gone", models.NodeDetail)
+    assert gone["deleted"]
+    assert gone["pods"] == []
+
+
+async def test_pods_by_namespace_node_and_phase(world: World) -> None:
+    async def names(**params: str) -> set[str]:
+        return {pod["name"] for pod in await all_items(world, "/v1/pods", models.PodPage, **params)}
+
+    everything = {"web-0", "web-1", "web-2", "web-3", "small", "placed", "huge-0", "huge-1"}
+    assert await names() == everything
+    assert await names(namespace="kube-system") == {"small", "placed"}
+    assert await names(node="n2") == {"placed"}
+    assert await names(phase="pending") == {"huge-0", "huge-1"}
+    assert await names(phase="bound", namespace="default") == {"web-0", "web-1", "web-2", "web-3"}
+    assert await names(phase="pending", node="n1") == set()
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        ("/v1/nodes", models.NodePage),
+        ("/v1/pods", models.PodPage),
+        ("/v1/decisions", models.DecisionPage),
+        ("/v1/deadletters", models.DeadLetterPage),
+    ],
+)
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_pages_hold_each_item_once(
+    world: World, target: str, model: type[BaseModel], limit: int
+) -> None:
+    whole = (await answer_of(world, target, model, limit=100))["items"]
+    assert len(whole) > 1
+    assert await all_items(world, target, model, limit=limit) == whole
+
+
+async def test_a_bound_pod(world: World) -> None:
+    pod = await answer_of(world, "/v1/pods/default/web-1", models.PodDetail)
+    assert (pod["phase"], pod["node"], pod["since"]) == ("bound", "n1", "2024-05-01T10:00:00.000Z")
+    assert pod["requests"] == {"cpu": "500m", "memory": "1Gi"}
+    assert pod["labels"] == {"app": "web"}
+    assert [each["outcome"] for each in pod["decisions"]] == ["bound"]
+    assert pod["placements"][0]["to"] is None
+    assert pod["decision"] == pod["decisions"][0]["id"] == pod["placements"][0]["decision"]
+
+
+async def test_a_waiting_pod_shows_its_group(world: World) -> None:
+    pod = await answer_of(world, "/v1/pods/default/huge-0", models.PodDetail)
+    assert (pod["phase"], pod["node"]) == ("pending", None)
+    assert pod["group"]["count"] >= 1
+    assert sum(pod["group"]["reasons"].values()) == 4  # when it was last tried, `gone` was there
+
+
+async def test_a_pod_that_is_gone_keeps_its_history(world: World) -> None:
+    pod = await answer_of(world, "/v1/pods/default/brief", models.PodDetail)
+    assert (pod["phase"], pod["node"]) == ("released", None)
+    assert [each["outcome"] for each in pod["decisions"]] == ["released", "bound"]
+    assert pod["placements"][0]["from"] == "2024-05-01T10:00:00.000Z"
+    assert pod["placements"][0]["to"] == "2024-05-01T11:00:00.000Z"
+
+
+# ----------------------------------------------------------------------------------------------- decisions
+
+
+async def test_decisions_are_in_commit_order_per_shard_and_newest_first_is_the_reverse(world: World) -> None:
+    items = await all_items(world, "/v1/decisions", models.DecisionPage)
+    for shard in (0, 1):
+        seqs = [item["seq"] for item in items if item["shard"] == shard]
+        assert seqs == list(range(1, len(seqs) + 1))
+        of_shard = await all_items(world, "/v1/decisions", models.DecisionPage, shard=shard, limit=2)
+        assert [item["seq"] for item in of_shard] == seqs
+    newest = await all_items(world, "/v1/decisions", models.DecisionPage, order="newest", limit=4)
+    assert newest == items[::-1]
+
+
+async def test_decisions_by_pod_node_outcome_signature_and_time(world: World) -> None:
+    async def names(**params: str) -> list[str]:
+        found = await all_items(world, "/v1/decisions", models.DecisionPage, **params)
+        return sorted(item["pod"]["name"] for item in found)
+
+    assert await names(pod="default/brief") == ["brief", "brief"]
+    assert await names(pod="small", namespace="kube-system") == ["small"]
+    assert await names(pod="default/small") == []
+    assert await names(outcome="adopted") == ["placed"]
+    assert await names(node="n2") == ["placed"]
+    assert await names(since=LATER) == ["brief"]
+    assert "brief" in await names(until=LATER)
+    web = await answer_of(world, "/v1/pods/default/web-0", models.PodDetail)
+    assert await names(signature=web["signature"]) == ["web-0", "web-1", "web-2", "web-3"]
+
+
+async def explanation_of(world: World, pod: str) -> Any:
+    """Return the explanation of a pod's only decision."""
+    items = await all_items(world, "/v1/decisions", models.DecisionPage, pod=pod)
+    return await answer_of(world, f"/v1/decisions/{items[0]['id']}/explanation", models.Explanation)
+
+
+async def test_the_explanation_of_a_placement(world: World) -> None:
+    found = await explanation_of(world, "default/web-0")
+    cycle = found["cycle"]
+    assert (cycle["profile"], cycle["seed"], cycle["nodes"]) == ("default-scheduler", 7, 4)
+    assert cycle["reasons"] == {"untolerated-taint": 1, "node-unschedulable": 2}
+    assert {each["node"] for each in cycle["candidates"]} == {"n1"}
+    for each in cycle["candidates"]:
+        assert sum(each["parts"].values()) == pytest.approx(each["score"])
+    assert "default/web-0 was placed on n1; it asks for 500m cpu, 1Gi memory." in found["summary"]
+    assert "2 are cordoned; 1 have a taint that it does not tolerate" in found["summary"]
+
+
+async def test_the_explanation_of_waiting(world: World) -> None:
+    found = await explanation_of(world, "default/huge-1")
+    assert found["decision"]["outcome"] in ("unschedulable", "unresolvable")
+    assert found["summary"].startswith("default/huge-1 waits: no node")
+    assert "64 cpu" in found["summary"]
+    assert "lack cpu" in found["summary"]
+
+
+async def test_the_explanation_of_an_adopted_pod_needs_no_cycle(world: World) -> None:
+    found = await explanation_of(world, "kube-system/placed")
+    assert found["cycle"] is None
+    assert "was already bound to n2" in found["summary"]
+
+
+# ------------------------------------------------------------------------------ pending, shards, dead letters
+
+
+async def test_pending_groups(world: World) -> None:
+    found = (await answer_of(world, "/v1/pending", models.PendingPage))["items"]
+    assert sum(group["count"] for group in found) == 2
+    for group in found:
+        assert group["requests"] == {"cpu": "64", "memory": "1Gi"}
+        assert set(group["examples"]) <= {"default/huge-0", "default/huge-1"}
+        assert sum(group["reasons"].values()) == 4
+    assert len({group["signature"] for group in found}) == 1
+    shard = found[0]["shard"]
+    of_shard = await answer_of(world, "/v1/pending", models.PendingPage, shard=shard)
+    assert {group["shard"] for group in of_shard["items"]} == {shard}
+
+
+async def test_shards(world: World) -> None:
+    found = (await answer_of(world, "/v1/shards", models.ShardPage))["items"]
+    assert [shard["shard"] for shard in found] == [0, 1]
+    decisions = await all_items(world, "/v1/decisions", models.DecisionPage)
+    assert sum(shard["decisions"] for shard in found) == len(decisions)
+    assert all(shard["published"] == shard["decisions"] for shard in found)
+    topics = {at["topic"] for shard in found for at in shard["offsets"]}
+    assert topics == {"berth.nodes", "berth.pods", "berth.usage", "berth.config"}
+
+
+async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
+    found = await all_items(world, "/v1/deadletters", models.DeadLetterPage)
+    by_key = {letter["key"]: letter for letter in found}
+    assert by_key["bad"]["raw_text"] == "not json"
+    assert by_key["bad"]["code"] == "not-json"
+    broken = by_key["default/bad"]
+    assert broken["raw_text"] is None
+    assert base64.b64decode(broken["raw_base64"]) == b'{"type": "ADDED", "object": \xff}'
+
+
+# ------------------------------------------------------------------------------------------------- ingest
+
+
+async def log_ends(place: Place) -> dict[TopicPartition, int]:
+    """Return how many records each state partition holds."""
+    log = bootstrap.open_log(place)
+    ends = {}
+    for topic in (NODES_TOPIC, PODS_TOPIC):
+        for partition in range(await log.partitions(topic)):
+            last = await log.last_record(TopicPartition(topic, partition))
+            ends[TopicPartition(topic, partition)] = 0 if last is None else last.offset + 1
+    await log.aclose()
+    return ends
+
+
+async def test_an_event_id_is_appended_once(embedded_dsn: str) -> None:
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 1)
+        async with client_of(place) as client:
+            one = event("ADDED", pod_manifest("a"), id="e1")
+            first = await client.post(
+                "/v1/events", json=[one, one, event("ADDED", pod_manifest("b"), id="e2")]
+            )
+            assert first.status_code == 202
+            models.Ingested.model_validate(first.json())
+            assert first.json() == {"accepted": 2, "duplicates": 1, "invalid": 0, "errors": []}
+            again = await client.post("/v1/events", json={"events": [one]})
+            assert again.json()["duplicates"] == 1
+            unnamed = event("ADDED", pod_manifest("c"))
+            for _ in range(2):
+                assert (await client.post("/v1/events", json=[unnamed])).json()["accepted"] == 1
+        assert (await log_ends(place))[TopicPartition(PODS_TOPIC, 0)] == 4
+
+
+async def test_one_invalid_event_holds_all_back_unless_partial(embedded_dsn: str) -> None:
+    bad = event("ADDED", pod_manifest("neg", cpu="-1"), id="bad")
+    kind = event("ADDED", {"kind": "Foo", "metadata": {"name": "x"}})
+    good = event("ADDED", node_manifest("ok"), id="good")
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 1)
+        async with client_of(place) as client:
+            answer = await client.post("/v1/events", json=[good, bad, kind, 7])
+            assert answer.status_code == 422
+            error = answer.json()["error"]
+            models.Error.model_validate(answer.json())
+            assert error["code"] == "invalid-events"
+            assert [each["index"] for each in error["details"]] == [1, 2, 3]
+            assert error["details"][0]["path"] == "object.spec.containers[0].resources.requests.cpu"
+            assert set((await log_ends(place)).values()) == {0}
+            partial = await client.post("/v1/events?partial=true", json=[good, bad, kind])
+            assert partial.status_code == 202
+            assert (partial.json()["accepted"], partial.json()["invalid"]) == (1, 2)
+            assert (await log_ends(place))[TopicPartition(NODES_TOPIC, 0)] == 1
+
+
+async def test_requests_that_are_too_large(world: World) -> None:
+    events = [event("ADDED", pod_manifest("x"))] * (limits.events_per_request_max + 1)
+    many = await world.client.post("/v1/events", json=events)
+    assert many.status_code == 413
+    assert "events_per_request_max" in many.json()["error"]["message"]
+    large = await world.client.post("/v1/events", content=b"[" + b" " * limits.request_bytes_max + b"]")
+    assert large.status_code == 413
+    assert "request_bytes_max" in large.json()["error"]["message"]
+
+
+# ------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "code"),
+    [
+        ("GET", "/v1/nodes/none", 404, "not-found"),
+        ("GET", "/v1/pods/none/none", 404, "not-found"),
+        ("GET", "/v1/decisions/0-999/explanation", 404, "not-found"),
+        ("GET", "/v1/decisions/99999-1/explanation", 404, "not-found"),
+        ("GET", "/v1/decisions/nope/explanation", 422, "invalid-field"),
+        ("GET", "/v1/decisions/0-99999999999999999999/explanation", 422, "invalid-field"),
+        ("GET", "/v2/nodes", 404, "not-found"),
+        ("DELETE", "/v1/nodes", 405, "method-not-allowed"),
+        ("GET", "/v1/pods?limit=0", 422, "invalid-field"),
+        ("GET", "/v1/pods?limit=many", 422, "invalid-field"),
+        ("GET", "/v1/pods?phase=running", 422, "invalid-field"),
+        ("GET", "/v1/pods?cursor=%21%21", 422, "invalid-field"),
+        ("GET", "/v1/pods?cursor=YQBi", 422, "invalid-field"),
+        ("GET", "/v1/decisions?cursor=abc", 422, "invalid-field"),
+        ("GET", "/v1/decisions?since=yesterday", 422, "invalid-field"),
+        ("GET", "/v1/decisions?until=2024-01-01T00:00:00", 422, "invalid-field"),
+        ("GET", "/v1/decisions?signature=xyz", 422, "invalid-field"),
+        ("GET", "/v1/nodes/a%00b", 404, "not-found"),
+        ("POST", "/v1/events", 422, "not-json"),
+    ],
+)
+async def test_every_error_has_the_one_shape(
+    world: World, method: str, target: str, status: int, code: str
+) -> None:
+    answer = await world.client.request(method, target)
+    assert answer.status_code == status, answer.text
+    models.Error.model_validate(answer.json())
+    assert answer.json()["error"]["code"] == code
+
+
+async def test_a_fault_of_ours_has_the_shape_too(world: World) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("secret detail")
+
+    broken: Any = Broken()
+    gate = Gate(broken, keys_required=False, open_to_all=True)
+
+    async def ready() -> dict[str, str]:
+        return {}
+
+    app = create_app(Deps(broken, broken, broken, gate, Gateway(), ApiMetrics(process_registry()), ready))
+    async with Client(
+        transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://berth"
+    ) as client:
+        answer = await client.get("/v1/nodes")
+    assert answer.status_code == 500
+    models.Error.model_validate(answer.json())
+    assert "secret" not in answer.text
+
+
+async def test_without_a_database_the_api_lives_and_says_so() -> None:
+    nowhere = Place("postgresql://nobody@127.0.0.1:1/none", None)
+    async with client_of(nowhere) as client:
+        assert (await client.get("/healthz")).status_code == 200
+        ready = await client.get("/readyz")
+        assert ready.status_code == 503
+        models.Health.model_validate(ready.json())
+        assert ready.json()["checks"]["database"] != "ok"
+        answer = await client.get("/v1/nodes")
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "unavailable"
+        assert answer.headers["retry-after"] == "1"
+
+
+async def test_an_empty_database_is_not_ready(embedded_dsn: str) -> None:
+    async with fresh_database(embedded_dsn) as place, client_of(place) as client:
+        answer = await client.get("/readyz")
+        assert answer.status_code == 503
+        assert "berth init" in answer.json()["checks"]["migrations"]
+        await bootstrap.initialise(place, 1)
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+
+
+# --------------------------------------------------------------------------------------------------- keys
+
+
+async def test_keys_and_roles(embedded_dsn: str) -> None:
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 1)
+        store = bootstrap.open_store(place)
+        keys = {role: new_key() for role in ("producer", "auditor", "admin")}
+        for role, key in keys.items():
+            await store.create_key(key_hash(key), f"the-{role}", role)
+        async with client_of(place) as client:
+
+            async def status(method: str, target: str, key: str | None) -> int:
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
+                body: list[Any] | None = [] if method == "POST" else None
+                answer = await client.request(method, target, headers=headers, json=body)
+                if answer.status_code >= 400:
+                    models.Error.model_validate(answer.json())
+                return answer.status_code
+
+            table = {"producer": (202, 403), "auditor": (403, 200), "admin": (202, 200)}
+            for role, expected in table.items():
+                found = [
+                    await status("POST", "/v1/events", keys[role]),
+                    await status("GET", "/v1/nodes", keys[role]),
+                ]
+                assert tuple(found) == expected, role
+            assert await status("GET", "/v1/nodes", None) == 401
+            assert await status("GET", "/metrics", None) == 401
+            assert await status("GET", "/v1/nodes", "berth_wrong") == 401
+            assert await status("GET", "/healthz", None) == 200
+            assert await store.revoke_key("the-auditor") == 1
+            assert await status("GET", "/v1/nodes", keys["auditor"]) == 401
+        await store.aclose()
+
+
+async def test_beyond_loopback_a_key_is_needed_even_when_there_is_none(world: World) -> None:
+    async with client_of(world.place, keys_required=True) as client:
+        assert (await client.get("/v1/nodes")).status_code == 401
+        assert (await client.post("/v1/events", json=[])).status_code == 401
+        assert (await client.get("/readyz")).status_code == 200
+
+
+# ------------------------------------------------------------------------------------- metrics and contract
+
+
+async def test_metrics(world: World) -> None:
+    await world.client.get("/v1/nodes")
+    text = (await world.client.get("/metrics")).text
+    assert 'berth_api_requests_total{method="GET",route="/v1/nodes",status="200"}' in text
+    assert "berth_ledger_pending_pods 2.0" in text
+    assert 'berth_ledger_decisions_unpublished{shard="1"} 0.0' in text
+
+
+def undocumented(schema: Any, where: str) -> list[str]:
+    """Return the places of a schema that say nothing of themselves."""
+    missing = []
+    for name, field in schema.get("properties", {}).items():
+        if not field.get("description"):
+            missing.append(f"{where}.{name}")
+    return missing
+
+
+async def test_everything_in_the_contract_is_described(world: World) -> None:
+    spec = (await world.client.get("/openapi.json")).json()
+    missing = []
+    for name, schema in spec["components"]["schemas"].items():
+        assert schema.get("description"), name
+        missing += undocumented(schema, name)
+    for path, operations in spec["paths"].items():
+        for method, operation in operations.items():
+            assert operation.get("summary"), (method, path)
+            missing += [
+                f"{method} {path} {parameter['name']}"
+                for parameter in operation.get("parameters", [])
+                if not parameter.get("description")
+            ]
+    assert missing == []
+    body = spec["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["$ref"].rsplit("/", 1)[1] in spec["components"]["schemas"]
+
+
+async def test_the_contract_names_all_routes(world: World) -> None:
+    spec = (await world.client.get("/openapi.json")).json()
+    assert set(spec["paths"]) == {
+        "/v1/events",
+        "/v1/nodes",
+        "/v1/nodes/{name}",
+        "/v1/pods",
+        "/v1/pods/{namespace}/{name}",
+        "/v1/decisions",
+        "/v1/decisions/{id}/explanation",
+        "/v1/pending",
+        "/v1/shards",
+        "/v1/deadletters",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
