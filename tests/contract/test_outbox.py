@@ -1,0 +1,169 @@
+"""What every outbox gives to the relay: committed rows in order, a cursor, and one relay per shard."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+import pytest_asyncio
+
+from domain.model.limits import dead_letter_topic_raw_bytes_max
+from services.ports import CommitBatch, CommitOutcome, Lease, Ledger, Outbox, OutboxItem, Stream
+from tests.contract.ledgers import (
+    BACKENDS,
+    LEASE_SECONDS,
+    SHARDS,
+    Backend,
+    advance,
+    bind,
+    dead_letter,
+    open_backend,
+    start,
+)
+from tests.servers import MakeDatabase
+
+DECISIONS, DEAD_LETTERS = Stream.DECISIONS, Stream.DEAD_LETTERS
+
+
+@pytest_asyncio.fixture(params=BACKENDS)
+async def backend(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[Backend]:
+    """Return each kind of ledger in turn."""
+    async with open_backend(request.param, request, database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def outbox(backend: Backend) -> Outbox:
+    return backend.outbox()
+
+
+@pytest.fixture
+def ledger(backend: Backend) -> Ledger:
+    return backend.ledger()
+
+
+async def _bind(ledger: Ledger, lease: Lease, first: int, count: int) -> None:
+    batch = bind(lease, range(first, first + count), first - 1)
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+
+
+async def test_it_knows_the_number_of_shards(outbox: Outbox) -> None:
+    assert await outbox.shards() == SHARDS
+
+
+async def test_decisions_come_in_order_per_shard(outbox: Outbox, ledger: Ledger) -> None:
+    first, second = await start(ledger, SHARDS)
+    await _bind(ledger, first, 1, 3)
+    await _bind(ledger, second, 1, 1)
+    await _bind(ledger, first, 4, 2)
+    items = await outbox.unpublished(0, DECISIONS, 0, 100)
+    assert items == [OutboxItem(seq, f"ns/p0-{seq}".encode(), f"0-{seq}".encode()) for seq in range(1, 6)]
+    assert [item.seq for item in await outbox.unpublished(0, DECISIONS, 2, 2)] == [3, 4]
+    assert not await outbox.unpublished(0, DECISIONS, 5, 100)
+    assert [item.value for item in await outbox.unpublished(1, DECISIONS, 0, 100)] == [b"1-1"]
+
+
+async def test_dead_letters_are_json_with_the_raw_bytes(outbox: Outbox, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    long = b"\xff" * (dead_letter_topic_raw_bytes_max + 1)
+    letters = [dead_letter(lease, 1), dead_letter(lease, 2, key=None, raw=long, path="spec", code="x")]
+    batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    first, second = await outbox.unpublished(0, DEAD_LETTERS, 0, 10)
+    assert (first.seq, first.key, second.seq, second.key) == (1, b"ns/bad", 2, None)
+    assert orjson.loads(first.value) == {
+        "shard": 0,
+        "seq": 1,
+        "topic": "berth.pods",
+        "partition": 0,
+        "offset": 7,
+        "key": "ns/bad",
+        "code": "invalid-json",
+        "path": "",
+        "message": "it is not JSON",
+        "at": "2023-11-14T22:13:20.000Z",
+        "raw": base64.b64encode(b"{not json").decode(),
+        "raw_bytes": 9,
+        "raw_truncated": False,
+    }
+    cut = orjson.loads(second.value)
+    assert base64.b64decode(cut["raw"]) == long[:-1]
+    assert (cut["raw_truncated"], cut["raw_bytes"]) == (True, len(long))
+
+
+async def test_the_cursor_moves_forward_only_and_per_stream(outbox: Outbox) -> None:
+    epoch = await outbox.acquire(0, "relay", LEASE_SECONDS)
+    assert await outbox.published(0, DECISIONS) == 0
+    assert await outbox.mark_published(0, DECISIONS, epoch, 5)
+    assert await outbox.mark_published(0, DECISIONS, epoch, 3)
+    assert await outbox.published(0, DECISIONS) == 5
+    assert await outbox.published(0, DEAD_LETTERS) == 0
+    assert await outbox.published(1, DECISIONS) == 0
+
+
+async def test_a_relay_with_an_old_epoch_marks_nothing(backend: Backend, outbox: Outbox) -> None:
+    epoch = await outbox.acquire(0, "relay", LEASE_SECONDS)
+    await backend.pass_time(LEASE_SECONDS + 1)
+    other = backend.outbox()
+    assert await other.acquire(0, "other", LEASE_SECONDS) == epoch + 1
+    before = await backend.dump()
+    assert not await outbox.mark_published(0, DECISIONS, epoch, 5)
+    assert not await outbox.renew(0, epoch, LEASE_SECONDS)
+    await outbox.release(0, epoch)
+    assert await backend.dump() == before
+
+
+async def test_each_shard_has_its_own_relay(backend: Backend, outbox: Outbox) -> None:
+    other = backend.outbox()
+    assert await outbox.acquire(0, "a", LEASE_SECONDS) == 1
+    assert await other.acquire(1, "b", LEASE_SECONDS) == 1
+    assert await other.acquire(0, "b", LEASE_SECONDS) == 0
+    assert await outbox.acquire(1, "a", LEASE_SECONDS) == 0
+
+
+async def test_a_relay_that_is_gone_or_gave_up_is_replaced(backend: Backend, outbox: Outbox) -> None:
+    other = backend.outbox()
+    assert await outbox.acquire(0, "a", LEASE_SECONDS) == 1
+    assert await outbox.acquire(1, "a", LEASE_SECONDS) == 1
+    assert await outbox.renew(0, 1, LEASE_SECONDS)
+    await outbox.release(0, 1)
+    assert await other.acquire(0, "b", LEASE_SECONDS) == 2
+    assert await other.acquire(1, "b", LEASE_SECONDS) == 0
+    await outbox.aclose()
+    async with asyncio.timeout(5):
+        while await other.acquire(1, "b", LEASE_SECONDS) != 2:
+            await asyncio.sleep(0.01)
+
+
+async def test_waiting_ends_with_a_commit(outbox: Outbox, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    await outbox.acquire(0, "relay", LEASE_SECONDS)
+    waits = asyncio.create_task(outbox.wait(60))
+    await asyncio.sleep(0.1)
+    assert not waits.done()
+    await _bind(ledger, lease, 1, 1)
+    async with asyncio.timeout(5):
+        await waits
+
+
+async def test_waiting_does_not_miss_what_was_committed_before(outbox: Outbox, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    await outbox.acquire(0, "relay", LEASE_SECONDS)
+    await _bind(ledger, lease, 1, 1)
+    async with asyncio.timeout(5):
+        # Two shards of one relay wait at the same time: none takes the other's wake-up away.
+        await asyncio.gather(outbox.wait(60), outbox.wait(60))
+
+
+async def test_waiting_ends_after_its_time(outbox: Outbox, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    epoch = await outbox.acquire(0, "relay", LEASE_SECONDS)
+    await _bind(ledger, lease, 1, 1)
+    await outbox.mark_published(0, DECISIONS, epoch, 1)
+    started = asyncio.get_running_loop().time()
+    async with asyncio.timeout(5):
+        await outbox.wait(0.15)
+    assert asyncio.get_running_loop().time() - started > 0.1
