@@ -223,7 +223,8 @@ def _rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
         groups.histogram[g, old_code] -= 1
         groups.histogram[g, code] += 1
         groups.code[g, row] = code
-    if score != groups.score[g, row]:
+    # An equal score is played again too: the row may be another node now, with another tie value.
+    if score > -np.inf or groups.score[g, row] > -np.inf:
         groups.score[g, row] = score
         _lift(columns, groups, g, row)
 

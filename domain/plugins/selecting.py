@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from domain.model.pods import NodeSelectorTerm, Requirement
+from domain.plugins.integers import integer
 from domain.state.table import ABSENT, NodeTable
 
 _NAME_FIELD = "metadata.name"
@@ -79,21 +80,14 @@ def _among(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np
 
 def _compare(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
     """Gt and Lt: both sides are integers, or the node does not match."""
-    bound = _integer(requirement.values[0]) if requirement.values else None
+    bound = integer(requirement.values[0]) if requirement.values else None
     matched = np.zeros(len(values), dtype=np.bool_)
     if bound is None:
         return matched
     for value in np.unique(values):
         if value == ABSENT:
             continue
-        number = _integer(table.value_text(int(value)))
+        number = integer(table.value_text(int(value)))
         if number is not None and (number > bound if requirement.operator == "Gt" else number < bound):
             matched |= values == value
     return matched
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None

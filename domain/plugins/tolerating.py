@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from domain.model.nodes import Taint
 from domain.model.pods import Toleration
+from domain.plugins.integers import integer
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -24,9 +25,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "Equal" | "":
             return bool(toleration.key) and toleration.value == taint.value
         case "Lt" | "Gt":
-            try:
-                theirs, ours = int(taint.value), int(toleration.value)
-            except ValueError:
+            theirs, ours = integer(taint.value), integer(toleration.value)
+            if theirs is None or ours is None:
                 return False
             return theirs < ours if toleration.operator == "Lt" else theirs > ours
         case _:
