@@ -42,6 +42,7 @@ def nodes_batch(lease: Lease) -> CommitBatch:
             id=i + 1,
             name=f"openb-node-{i:04}",
             version_expected=0,
+            version=1,
             requested={},
             spec=NodeSpec(
                 name=f"openb-node-{i:04}",
@@ -73,7 +74,13 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
             OffsetAdvance(lease.shard, "berth.pods", 0, lease.epoch, first - 1, first - 1 + DECISIONS),
         ],
         nodes=[
-            NodeWrite(id=i + 1, name=f"openb-node-{i:04}", version_expected=number + 1, requested=requested)
+            NodeWrite(
+                id=i + 1,
+                name=f"openb-node-{i:04}",
+                version_expected=number + 1,
+                version=number + 2,
+                requested=requested,
+            )
             for i in range(NODES)
         ],
         templates={signature: PodTemplate(requests={"cpu": 4000}) for signature in signatures},

@@ -174,7 +174,10 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a node: compare ``version_expected`` (0: the row is new), set, and count up by one.
+    """A change of a node: compare ``version_expected`` (0: the row is new), then set all, also ``version``.
+
+    The version counts changes (of the spec, and pods that come and go), so that each decision of a batch can
+    name the version that it led to.
 
     ``spec`` is None when only ``requested`` changes; ``deleted`` says whether the node is gone after this
     write (its row keeps the version chain, and a spec that comes with the deletion is kept for its resource
@@ -184,6 +187,7 @@ class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     name: str
     version_expected: int
+    version: int
     requested: dict[str, int]
     spec: NodeSpec | None = None
     deleted: bool = False

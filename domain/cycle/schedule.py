@@ -32,10 +32,11 @@ assert reasons_per_cycle_max == kernel.REASONS
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """A pod and the node that was the best for it."""
+    """A pod and the node that was the best for it; ``node_version`` is the node's with the pod on it."""
 
     pod: PodSpec
     node: str
+    node_version: int
     score: float
     attempt: int
 
@@ -131,7 +132,7 @@ class Scheduler:
         programs: dict[bytes, Program] = {}
         sequence: list[int] = []
         end = start
-        for key, group in candidates[start:]:
+        for _, group in candidates[start:]:
             program = programs.get(group.signature)
             if program is None:
                 if len(programs) == slots_max:
@@ -179,6 +180,7 @@ class Scheduler:
         attempt_of = {signature: base + i for i, signature in enumerate(programs)}
         result.attempts.extend(attempts)
         keys: list[str] = []
+        versions: dict[str, int] = {}
         for (key, group), row, score in zip(
             candidates, placed.row.tolist(), placed.score.tolist(), strict=True
         ):
@@ -187,7 +189,9 @@ class Scheduler:
             pod = pods[key].spec
             if row >= 0:
                 result.attempts[attempt].bound_count += 1
-                result.placements.append(Placement(pod, table.names[row], score, attempt))
+                node = table.names[row]
+                version = versions[node] = versions.get(node, self.state.nodes[node].version) + 1
+                result.placements.append(Placement(pod, node, version, score, attempt))
                 keys.append(key)
             elif self.queue.is_fresh(key):
                 result.failures.append(Failure(pod, attempt))
@@ -229,13 +233,19 @@ def _exclusions(programs: Sequence[Program], slots: int) -> kernel.Exclusions:
     holding = [
         p for p in programs if p.plan.occupancy is not None and p.plan.occupancy[1].concerns(p.template)
     ]
+    # Also a group whose own profile does not ask may hold what another group's profile asks for.
     excluded: dict[int, list[int]] = {}
-    for one in holding:
-        assert one.plan.occupancy is not None
-        occupancy = one.plan.occupancy[1]
-        excluded[one.slot] = [o.slot for o in holding if occupancy.excludes(one.template, o.template)]
+    for one in programs if holding else ():
+        others = [o.slot for o in holding if _refuses(o, one)]
+        if others:
+            excluded[one.slot] = others
     lengths = np.zeros(slots + 1, dtype=np.int32)
     for slot, others in excluded.items():
         lengths[slot + 1] = len(others)
     flat = [other for slot in sorted(excluded) for other in excluded[slot]]
     return kernel.Exclusions(np.cumsum(lengths).astype(np.int32), np.array(flat, dtype=np.int32))
+
+
+def _refuses(program: Program, holder: Program) -> bool:
+    assert program.plan.occupancy is not None
+    return program.plan.occupancy[1].excludes(holder.template, program.template)

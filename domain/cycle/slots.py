@@ -91,7 +91,9 @@ class GroupSlots:
         shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in _ROW_FIELDS.items()}
         shapes["tree"] = ((2 * width,), np.int32)
         shapes |= _SLOT_FIELDS
-        arrays: dict[str, np.ndarray] = {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()}
+        arrays: dict[str, np.ndarray] = {
+            name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
+        }
         old = getattr(self, "groups", None)
         kept = 0
         if old is not None and old.tree.shape[1] == 2 * width:

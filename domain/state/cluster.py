@@ -36,13 +36,18 @@ _SKIPPED: tuple[Change, ...] = (Skipped(),)
 
 
 class NodeEntry:
-    """A node that is known: its place in the ledger, its last spec, and the pods that count on it."""
+    """A node that is known: its place in the ledger, its last spec, and the pods that count on it.
 
-    __slots__ = ("deleted", "ordinal", "pods", "resource_version", "spec", "version")
+    ``version`` counts every change of the node and of what is placed on it; ``version_drained`` is what it
+    was when the committer last took over.
+    """
+
+    __slots__ = ("deleted", "ordinal", "pods", "resource_version", "spec", "version", "version_drained")
 
     def __init__(self) -> None:
         self.ordinal = 0  # given with the first spec, so that it is the same after a restart
         self.version = 0
+        self.version_drained = 0
         self.spec: NodeSpec | None = None
         self.deleted = True
         self.resource_version: int | None = None
@@ -114,6 +119,7 @@ class ClusterState:
         entry.spec = spec
         entry.resource_version = _newest(spec.resource_version, entry.resource_version)
         self._show(entry)
+        entry.version += 1
         self.dirty_nodes[spec.name] = True
         return (NodeChanged(spec.name),)
 
@@ -143,6 +149,7 @@ class ClusterState:
             self.improved_rows.discard(last)
             if row != last:
                 self.improved_rows.add(row)
+        entry.version += 1
         self.dirty_nodes[event.name] = True
         return (NodeChanged(event.name),)
 
@@ -234,6 +241,7 @@ class ClusterState:
         known = self.nodes.get(node)
         if known is None:
             known = self.nodes[node] = NodeEntry()
+        known.version += 1
         known.pods[entry.spec.key] = entry
         self._hold_ports(node, entry.spec.template, 1)
         if not known.deleted:
@@ -247,6 +255,7 @@ class ClusterState:
         node = entry.node
         entry.node = ""
         known = self.nodes[node]
+        known.version += 1
         del known.pods[entry.spec.key]
         self._hold_ports(node, entry.spec.template, -1)
         if not known.deleted:
@@ -286,7 +295,9 @@ class ClusterState:
             entry = self.pods[key]
             assert entry.node == "", "a pod is placed once"
             node = entry.node = names[row]
-            self.nodes[node].pods[key] = entry
+            known = self.nodes[node]
+            known.version += 1
+            known.pods[key] = entry
             self.dirty_nodes.setdefault(node, False)
             if entry.spec.template.host_ports:
                 self._hold_ports(node, entry.spec.template, 1)
@@ -308,7 +319,7 @@ class ClusterState:
         entry = self.nodes[name] = NodeEntry()
         entry.ordinal = ordinal
         self._next_ordinal = max(self._next_ordinal, ordinal + 1)
-        entry.version = version
+        entry.version_drained = version
         entry.spec = spec
         entry.resource_version = spec.resource_version
         if not deleted:
@@ -323,11 +334,19 @@ class ClusterState:
             self._place(entry, node, adopted=adopted)
         return entry
 
-    def drain_dirty(self) -> list[tuple[str, NodeEntry, bool]]:
-        """Return the nodes changed since the last drain (name, entry, spec changed), versions counted up."""
-        drained = [(name, self.nodes[name], spec) for name, spec in sorted(self.dirty_nodes.items())]
-        for _, entry, _ in drained:
-            entry.version += 1
+    def restored(self) -> None:
+        """Note that all of the ledger was put back: nothing is dirty, versions are the ledger's."""
+        self.dirty_nodes.clear()
+        for entry in self.nodes.values():
+            entry.version = entry.version_drained
+
+    def drain_dirty(self) -> list[tuple[str, NodeEntry, int, bool]]:
+        """Return the nodes changed since the last drain: name, entry, version then, spec changed too."""
+        drained = []
+        for name, spec_changed in sorted(self.dirty_nodes.items()):
+            entry = self.nodes[name]
+            drained.append((name, entry, entry.version_drained, spec_changed))
+            entry.version_drained = entry.version
         self.dirty_nodes.clear()
         return drained
 

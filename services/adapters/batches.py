@@ -75,6 +75,8 @@ def _check_nodes(batch: CommitBatch) -> None:
     for write in batch.nodes:
         if not write.version_expected and write.spec is None:
             raise ValueError(f"node {write.name} is new and comes without a spec")
+        if write.version <= write.version_expected:
+            raise ValueError(f"node {write.name} does not get a newer version")
 
 
 def _spans(

@@ -42,14 +42,6 @@ class Counters:
         self.reasons_known: dict[tuple[int, bytes], dict[str, int]] = {}  # by shard and signature
 
 
-class _Draft(msgspec.Struct, gc=False):
-    """A decision whose record is not encoded yet."""
-
-    decision: Decision
-    pod: PodSpec
-    reasons: dict[str, int] | None
-
-
 class BatchBuilder:
     """Collects what one batch changes. ``now_ms`` is log time: that of the event being folded."""
 
@@ -57,7 +49,7 @@ class BatchBuilder:
         self._scheduler = scheduler
         self._counters = counters
         self._epochs = counters.epochs
-        self._drafts: list[_Draft] = []
+        self._decisions: list[tuple[Decision, bytes]] = []
         self._opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
         self._versioned: dict[str, int] = {}
@@ -145,7 +137,8 @@ class BatchBuilder:
             self._end_wait(change.waited)
         if change.previous_node:
             self._end_placement(pod)
-        decision = self._decide(pod, shard, Outcome.ADOPTED, change.node, self.now_ms)
+        version = self._version_of(change.node)
+        decision = self._decide(pod, shard, Outcome.ADOPTED, change.node, self.now_ms, node_version=version)
         self._open(pod, decision, adopted=True)
 
     def _release(self, change: PodReleased, shard: int) -> None:
@@ -154,7 +147,15 @@ class BatchBuilder:
             self._end_placement(pod)
         else:
             self._end_wait(pod)
-        self._decide(pod, shard, Outcome.RELEASED, change.node or None, self.now_ms, reason=change.reason)
+        self._decide(
+            pod,
+            shard,
+            Outcome.RELEASED,
+            change.node or None,
+            self.now_ms,
+            node_version=self._version_of(change.node),
+            reason=change.reason,
+        )
         if change.resource_version is not None:
             self._tombstones[pod.key] = PodTombstone(
                 namespace=pod.namespace,
@@ -185,6 +186,7 @@ class BatchBuilder:
                 Outcome.BOUND,
                 placement.node,
                 at_ms,
+                node_version=placement.node_version,
                 score=placement.score,
                 cycle_seq=cycle_seq,
             )
@@ -266,6 +268,7 @@ class BatchBuilder:
         node: str | None,
         at_ms: int,
         *,
+        node_version: int | None = None,
         reason: str = "",
         reasons: dict[str, int] | None = None,
         score: float | None = None,
@@ -290,9 +293,20 @@ class BatchBuilder:
             score=score,
             cycle_seq=cycle_seq,
         )
-        self._drafts.append(_Draft(decision, pod, reasons))
         self._need_template(pod)
+        fragment = self._counters.fragments.get(pod.signature)
+        if fragment is None:
+            fragment = template_fragment(pod.template, pod.signature)
+            self._counters.fragments[pod.signature] = fragment
+        self._decisions.append(
+            (decision, encode_decision(decision, fragment, pod.labels, node_version, reasons))
+        )
         return decision
+
+    def _version_of(self, node: str) -> int | None:
+        """Version of a node after the change that is being noted; None while the node itself is unknown."""
+        entry = self._scheduler.state.nodes.get(node)
+        return None if entry is None or entry.spec is None else entry.version
 
     def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
         assert decision.node is not None
@@ -318,10 +332,10 @@ class BatchBuilder:
     # ------------------------------------------------------------------------------------------- result
 
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
-        """Return the batch; node versions count up here."""
+        """Return the batch."""
         nodes = self._node_writes()
         pending = [self._pending_row(key) for key in self._waiting]
-        shards = {advance.shard for advance in offsets} | {d.decision.shard for d in self._drafts}
+        shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self._decisions}
         return CommitBatch(
             offsets=offsets,
             nodes=nodes,
@@ -329,7 +343,7 @@ class BatchBuilder:
             placements_closed=self._closed,
             placements_opened=list(self._opened.values()),
             placements_versioned=self._versioned,
-            decisions=[(draft.decision, self._encode(draft)) for draft in self._drafts],
+            decisions=self._decisions,
             cycles=self._cycles,
             pending_removed=self._pending_removed,
             pending_added=pending,
@@ -344,7 +358,7 @@ class BatchBuilder:
     def _node_writes(self) -> list[NodeWrite]:
         state = self._scheduler.state
         writes = []
-        for name, entry, spec_changed in state.drain_dirty():
+        for name, entry, version, spec_changed in state.drain_dirty():
             spec = entry.spec
             assert spec is not None
             if spec_changed and entry.deleted:
@@ -354,7 +368,8 @@ class BatchBuilder:
                 NodeWrite(
                     id=entry.ordinal,
                     name=name,
-                    version_expected=entry.version - 1,
+                    version_expected=version,
+                    version=entry.version,
                     requested=state.requested_of(name),
                     spec=spec if spec_changed else None,
                     deleted=entry.deleted,
@@ -378,16 +393,6 @@ class BatchBuilder:
             arrival=entry.arrival,
             since_ms=entry.since_ms,
         )
-
-    def _encode(self, draft: _Draft) -> bytes:
-        signature = draft.decision.signature
-        fragment = self._counters.fragments.get(signature)
-        if fragment is None:
-            fragment = template_fragment(draft.pod.template, signature)
-            self._counters.fragments[signature] = fragment
-        node = self._scheduler.state.nodes.get(draft.decision.node or "")
-        version = node.version if node is not None and node.version else None
-        return encode_decision(draft.decision, fragment, draft.pod.labels, version, draft.reasons)
 
 
 def _in_words(attempt: Attempt) -> str:

@@ -72,7 +72,7 @@ class Planner:
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name)):
             key = f"{gone.namespace}/{gone.name}"
             self.scheduler.state.tombstones[key] = Tombstone(gone.uid, gone.resource_version)
-        self.scheduler.state.dirty_nodes.clear()
+        self.scheduler.state.restored()
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return where each partition goes on."""

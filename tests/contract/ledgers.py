@@ -174,6 +174,7 @@ def new_node(number: int, **more: Any) -> NodeWrite:
             "id": number,
             "name": name,
             "version_expected": 0,
+            "version": 1,
             "requested": {},
             "spec": node_spec(name),
             **more,
@@ -183,7 +184,9 @@ def new_node(number: int, **more: Any) -> NodeWrite:
 
 def load_node(number: int, version: int, **requested: int) -> NodeWrite:
     """Return the write that changes what is requested of a node."""
-    return NodeWrite(id=number, name=f"n{number}", version_expected=version, requested=requested)
+    return NodeWrite(
+        id=number, name=f"n{number}", version_expected=version, version=version + 1, requested=requested
+    )
 
 
 def decision(lease: Lease, seq: int, pod: str, node: str | None = None, **more: Any) -> Decision:

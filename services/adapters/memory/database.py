@@ -170,7 +170,7 @@ class MemoryDatabase:
             raise LedgerMismatch("cycles_pkey: a cycle would be written twice")
 
     def _write_node(self, write: NodeWrite) -> None:
-        version = write.version_expected + 1
+        version = write.version
         if write.spec is not None:
             self.node_specs[write.id, version] = write.spec
         self.nodes[write.id] = NodeRow(

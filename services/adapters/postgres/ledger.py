@@ -188,6 +188,7 @@ def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> list[lis
     return [
         [write.id for write in writes],
         [write.version_expected for write in writes],
+        [write.version for write in writes],
         [ids.text(write.requested) for write in writes],
         [None if write.spec is None else ids.text(write.spec.allocatable) for write in writes],
         [write.deleted for write in writes],

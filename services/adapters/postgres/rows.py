@@ -80,12 +80,12 @@ def node_row(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
     """Return a new node's row: NODE_COLUMNS."""
     assert write.spec is not None
     offered = ids.vector(write.spec.allocatable)
-    return (write.id, write.name, 1, 1, write.deleted, offered, ids.vector(write.requested))
+    return (write.id, write.name, write.version, write.version, write.deleted, offered, ids.vector(write.requested))
 
 
 def node_spec_row(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
     """Return an entry of a node's history: NODE_SPEC_COLUMNS."""
-    return (write.id, write.version_expected + 1, json_text(write.spec), write.deleted, at_ms)
+    return (write.id, write.version, json_text(write.spec), write.deleted, at_ms)
 
 
 def placement_row(p: PlacementOpened) -> tuple[Any, ...]:

@@ -46,19 +46,19 @@ INSERT_RESOURCES = "INSERT INTO resources (id, name) SELECT * FROM unnest($1::sm
 # out, and the caller sees it by the count. ``allocatable`` is null where the spec does not change.
 UPDATE_NODES = """
 WITH locked AS (
-    SELECT n.id, w.requested, w.allocatable, w.deleted
-    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bool[])
-        AS w (id, version, requested, allocatable, deleted)
+    SELECT n.id, w.version, w.requested, w.allocatable, w.deleted
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bool[])
+        AS w (id, expected, version, requested, allocatable, deleted)
     JOIN nodes n USING (id)
-    WHERE n.version = w.version
+    WHERE n.version = w.expected
     ORDER BY n.id
     FOR UPDATE OF n SKIP LOCKED
 )
 UPDATE nodes n SET
-    version = n.version + 1,
+    version = l.version,
     requested = l.requested::bigint[],
     allocatable = coalesce(l.allocatable::bigint[], n.allocatable),
-    spec_version = CASE WHEN l.allocatable IS NULL THEN n.spec_version ELSE n.version + 1 END,
+    spec_version = CASE WHEN l.allocatable IS NULL THEN n.spec_version ELSE l.version END,
     deleted = l.deleted
 FROM locked l
 WHERE n.id = l.id
