@@ -68,7 +68,6 @@ def encode_decision(
     if reasons is not None:
         record["reasons"] = reasons
     record["score"] = decision.score
-    record["cycle"] = decision.cycle_seq or None
     record["template"] = orjson.Fragment(fragment)
     record["labels"] = labels
     record["node_version"] = node_version

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from domain.cycle.slots import Program
@@ -56,6 +58,12 @@ class Attempt:
         attempt.reasons = attempt.reasons_at_failure = dict.fromkeys(held_by, nodes_count)
         attempt.unresolvable = True
         attempt.unresolvable_count = nodes_count
+        return attempt
+
+    def again(self, pods_count: int) -> Attempt:
+        """Return the same verdict for further pods: they are told what was found when it was found."""
+        attempt = copy.copy(self)
+        attempt.pods_count, attempt.bound_count = pods_count, 0
         return attempt
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 
 import numpy as np
 
+from domain.cycle.explanation import Attempt
 from domain.kernels import placing as kernel
 from domain.model.pods import PodSpec, PodTemplate
 from domain.plugins.registry import ProfilePlan
@@ -20,9 +21,12 @@ from domain.state.snapshot import Snapshot
 
 
 class WaitingGroup:
-    """The waiting pods of one signature: ``pods`` maps pod key to arrival, in order of arrival."""
+    """The waiting pods of one signature: ``pods`` maps pod key to arrival, in order of arrival.
 
-    __slots__ = ("held_by", "parked", "plan", "pods", "signature", "template")
+    ``attempt`` is the one that parked the group.
+    """
+
+    __slots__ = ("attempt", "held_by", "parked", "plan", "pods", "signature", "template")
 
     def __init__(self, signature: bytes, template: PodTemplate, plan: ProfilePlan | None) -> None:
         self.signature = signature
@@ -30,6 +34,7 @@ class WaitingGroup:
         self.plan = plan
         self.pods: dict[str, int] = {}
         self.parked = False
+        self.attempt: Attempt | None = None
         self.held_by = self._hold()
 
     def _hold(self) -> tuple[str, ...]:
@@ -51,15 +56,16 @@ class Queue:
         self._woken: dict[bytes, None] = {}
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
-        """Let a pod wait; a pod that is not fresh was tried before and is not tried until its group wakes."""
+        """Let a pod wait; one that is not fresh was tried before a restart, and is tried again after it."""
         group = self.groups.get(pod.signature)
         if group is None:
             plan = self._plans.get(pod.template.profile)
             group = self.groups[pod.signature] = WaitingGroup(pod.signature, pod.template, plan)
-            group.parked = not fresh
         group.pods[pod.key] = arrival
         if fresh:
             self._fresh[pod.key] = pod.signature
+        elif not group.held_by:
+            self._woken[pod.signature] = None
 
     def remove(self, pod: PodSpec) -> None:
         """Forget a pod that waits no longer."""
@@ -79,9 +85,10 @@ class Queue:
         for key in keys:
             self._fresh.pop(key, None)
 
-    def park(self, signature: bytes) -> None:
+    def park(self, signature: bytes, attempt: Attempt) -> None:
         """Let a group wait for room."""
         self.groups[signature].parked = True
+        self.groups[signature].attempt = attempt
         self._woken.pop(signature, None)
 
     def wake(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
@@ -115,11 +122,15 @@ class Queue:
         """Whether any pod is worth an attempt."""
         return bool(self._fresh or self._woken)
 
-    def held(self) -> Iterator[tuple[WaitingGroup, list[str]]]:
-        """Yield the groups that must not be tried, each with its fresh pods; they count as tried then."""
+    def refused(self) -> Iterator[tuple[WaitingGroup, list[str]]]:
+        """Yield parked and held groups, each with its fresh pods, which count as tried then.
+
+        What parked the group holds for them too: since then, room was only taken away.
+        """
         by_group: dict[bytes, list[str]] = {}
         for key, signature in self._fresh.items():
-            if self.groups[signature].held_by:
+            group = self.groups[signature]
+            if group.parked or group.held_by:
                 by_group.setdefault(signature, []).append(key)
         for signature, keys in by_group.items():
             self.tried(keys)

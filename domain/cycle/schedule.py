@@ -35,25 +35,26 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
     """A pod and the node that was the best for it; ``node_version`` is the node's with the pod on it."""
 
     pod: PodSpec
+    arrival: int
+    attempt: int
     node: str
     node_version: int
     score: float
-    attempt: int
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
     """A pod that found no node at its first attempt, and from now on waits."""
 
     pod: PodSpec
+    arrival: int
     attempt: int
 
 
 class CycleResult(msgspec.Struct, frozen=True):
-    """What a cycle decided: ``placements`` in the order in which they were made."""
+    """What a cycle decided, in the order (priority, arrival) of the pods."""
 
     attempts: list[Attempt]
-    placements: list[Placement]
-    failures: list[Failure]
+    verdicts: list[Placement | Failure]
 
 
 class Scheduler:
@@ -106,16 +107,17 @@ class Scheduler:
 
     def cycle(self) -> CycleResult:
         """Try every fresh pod, and the woken ones up to a bound; count what was placed."""
-        result = CycleResult([], [], [])
-        for group, keys in self.queue.held():
-            self._fail_held(group, keys, result)
+        result = CycleResult([], [])
         self.sync()
         self.queue.wake(self._snapshot, self.state.improved_rows)
         self.state.improved_rows.clear()
+        for group, keys in self.queue.refused():
+            self._refuse(group, keys, result)
         candidates = self.queue.candidates(woken_pods_per_batch_max)
         start, slots_max = 0, self._slots.slots_max
         while start < len(candidates):
             start = self._place(candidates, start, slots_max, result)
+        result.verdicts.sort(key=lambda v: (-v.pod.template.priority, v.arrival))
         return result
 
     def sync(self) -> None:
@@ -132,7 +134,13 @@ class Scheduler:
         programs: dict[bytes, Program] = {}
         sequence: list[int] = []
         end = start
-        for _, group in candidates[start:]:
+        tried: list[tuple[str, WaitingGroup]] = []
+        for key, group in candidates[start:]:
+            if group.parked:  # by a cut before this one
+                self._refuse(group, [key] if self.queue.is_fresh(key) else [], result)
+                self.queue.tried([key])
+                end += 1
+                continue
             program = programs.get(group.signature)
             if program is None:
                 if len(programs) == slots_max:
@@ -141,6 +149,7 @@ class Scheduler:
                 program = self._slots.program(group.signature, group.template, group.plan)
                 programs[group.signature] = program
             sequence.append(program.slot)
+            tried.append((key, group))
             end += 1
         self._reserve_columns()
         if not self._snapshot.reserve(len(sequence)):
@@ -154,7 +163,7 @@ class Scheduler:
             np.array(sequence, dtype=np.int32),
             placed,
         )
-        self._take_over(candidates[start:end], programs, placed, result)
+        self._take_over(tried, programs, placed, result)
         return end
 
     def _reserve_columns(self) -> None:
@@ -186,15 +195,15 @@ class Scheduler:
         ):
             attempt = attempt_of[group.signature]
             result.attempts[attempt].pods_count += 1
-            pod = pods[key].spec
+            pod, arrival = pods[key].spec, pods[key].arrival
             if row >= 0:
                 result.attempts[attempt].bound_count += 1
                 node = table.names[row]
                 version = versions[node] = versions.get(node, self.state.nodes[node].version) + 1
-                result.placements.append(Placement(pod, node, version, score, attempt))
+                result.verdicts.append(Placement(pod, arrival, attempt, node, version, score))
                 keys.append(key)
             elif self.queue.is_fresh(key):
-                result.failures.append(Failure(pod, attempt))
+                result.verdicts.append(Failure(pod, arrival, attempt))
         self.queue.tried(key for key, _ in candidates)
         rows = placed.row[placed.row >= 0]
         self.state.apply(Assumed(keys, rows))
@@ -203,15 +212,20 @@ class Scheduler:
             self.queue.remove(pods[key].spec)
         for signature, program in programs.items():
             if signature in self.queue.groups and placed.exhausted[placed.attempt_of[program.slot]]:
-                self.queue.park(signature)
+                self.queue.park(signature, result.attempts[attempt_of[signature]])
 
-    def _fail_held(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
-        attempt = Attempt.held(group.signature, group.template.profile, group.held_by, self.state.table.count)
-        attempt.generation = self.state.table.last_generation
-        attempt.pods_count = len(keys)
-        result.attempts.append(attempt)
-        self.queue.park(group.signature)
-        result.failures.extend(Failure(self.state.pods[k].spec, len(result.attempts) - 1) for k in keys)
+    def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
+        """Let fresh pods wait without an attempt of their own."""
+        if group.held_by:
+            nodes_count = self.state.table.count
+            held = Attempt.held(group.signature, group.template.profile, group.held_by, nodes_count)
+            held.generation = self._snapshot.generation
+            self.queue.park(group.signature, held)
+        assert group.attempt is not None
+        result.attempts.append(group.attempt.again(len(keys)))
+        for key in keys:
+            entry = self.state.pods[key]
+            result.verdicts.append(Failure(entry.spec, entry.arrival, len(result.attempts) - 1))
 
 
 def _room_for(pods: int, attempts: int, slots: int) -> kernel.Placed:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from domain.cycle.explanation import Attempt
-from domain.cycle.schedule import CycleResult, Scheduler
+from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
 from domain.model.decisions import Cycle, Decision, Outcome
 from domain.model.limits import dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec, PodTemplate
@@ -58,7 +58,7 @@ class BatchBuilder:
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._cycles: list[Cycle] = []
-        self._pending_groups: list[PendingGroup] = []
+        self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
         self.now_ms = 0
 
@@ -169,45 +169,48 @@ class BatchBuilder:
     # -------------------------------------------------------------------------------------------- cycle
 
     def decide(self, result: CycleResult) -> None:
-        """Note what a cycle decided: first the placements in their order, then the pods that wait."""
+        """Note what a cycle decided."""
         cycle_seqs: dict[tuple[int, int], int] = {}
         pods = self._scheduler.state.pods
-        for placement in result.placements:
-            pod = placement.pod
-            entry = pods[pod.key]
-            at_ms = entry.since_ms if pod.key in self._waiting else self.now_ms
-            self._end_wait(pod)
-            cycle_seq = cycle_seqs.setdefault(
-                (placement.attempt, entry.shard), self._counters.seq[entry.shard]
-            )
-            decision = self._decide(
-                pod,
-                entry.shard,
-                Outcome.BOUND,
-                placement.node,
-                at_ms,
-                node_version=placement.node_version,
-                score=placement.score,
-                cycle_seq=cycle_seq,
-            )
-            self._open(pod, decision, adopted=False)
-        for failure in result.failures:
-            entry = pods[failure.pod.key]
-            attempt = result.attempts[failure.attempt]
-            cycle_seq = cycle_seqs.setdefault((failure.attempt, entry.shard), self._counters.seq[entry.shard])
-            self._decide(
-                failure.pod,
-                entry.shard,
-                Outcome.UNSCHEDULABLE,
-                None,
-                entry.since_ms,
-                reason=_in_words(attempt),
-                reasons=attempt.reasons_at_failure,
-                cycle_seq=cycle_seq,
-            )
+        for verdict in result.verdicts:
+            shard = pods[verdict.pod.key].shard
+            cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._counters.seq[shard])
+            if isinstance(verdict, Placement):
+                self._bind(verdict, shard, cycle_seq)
+            else:
+                self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
         for (index, shard), seq in cycle_seqs.items():
             self._cycles.append(self._cycle(result.attempts[index], shard, seq))
         self._note_pending(result, cycle_seqs)
+
+    def _bind(self, placement: Placement, shard: int, cycle_seq: int) -> None:
+        pod = placement.pod
+        # A pod that came in this batch is decided at its own time, one that was woken at the batch's.
+        at_ms = self._scheduler.state.pods[pod.key].since_ms if pod.key in self._waiting else self.now_ms
+        self._end_wait(pod)
+        decision = self._decide(
+            pod,
+            shard,
+            Outcome.BOUND,
+            placement.node,
+            at_ms,
+            node_version=placement.node_version,
+            score=placement.score,
+            cycle_seq=cycle_seq,
+        )
+        self._open(pod, decision, adopted=False)
+
+    def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
+        self._decide(
+            failure.pod,
+            shard,
+            Outcome.UNSCHEDULABLE,
+            None,
+            self._scheduler.state.pods[failure.pod.key].since_ms,
+            reason=_in_words(attempt),
+            reasons=attempt.reasons_at_failure,
+            cycle_seq=cycle_seq,
+        )
 
     def _cycle(self, attempt: Attempt, shard: int, seq: int) -> Cycle:
         return Cycle(
@@ -232,10 +235,10 @@ class BatchBuilder:
         groups = self._scheduler.queue.groups
         known = self._counters.reasons_known
         failed_on: dict[int, set[int]] = {}
-        for failure in result.failures:
-            failed_on.setdefault(failure.attempt, set()).add(
-                self._scheduler.state.pods[failure.pod.key].shard
-            )
+        for verdict in result.verdicts:
+            if isinstance(verdict, Failure):
+                shard = self._scheduler.state.pods[verdict.pod.key].shard
+                failed_on.setdefault(verdict.attempt, set()).add(shard)
         for index, attempt in enumerate(result.attempts):
             group = groups.get(attempt.signature)
             if group is None or not attempt.reasons_at_failure:
@@ -247,15 +250,13 @@ class BatchBuilder:
                 if known.get((shard, attempt.signature)) == attempt.reasons_at_failure:
                     continue
                 known[shard, attempt.signature] = attempt.reasons_at_failure
-                self._pending_groups.append(
-                    PendingGroup(
-                        shard=shard,
-                        signature=attempt.signature,
-                        reasons=attempt.reasons_at_failure,
-                        unresolvable=attempt.unresolvable,
-                        cycle_seq=cycle_seqs.get((index, shard), 0),
-                        at_ms=self.now_ms,
-                    )
+                self._pending_groups[shard, attempt.signature] = PendingGroup(
+                    shard=shard,
+                    signature=attempt.signature,
+                    reasons=attempt.reasons_at_failure,
+                    unresolvable=attempt.unresolvable,
+                    cycle_seq=cycle_seqs.get((index, shard), 0),
+                    at_ms=self.now_ms,
                 )
         for key in [key for key in known if key[1] not in groups]:
             del known[key]
@@ -347,7 +348,7 @@ class BatchBuilder:
             cycles=self._cycles,
             pending_removed=self._pending_removed,
             pending_added=pending,
-            pending_groups=self._pending_groups,
+            pending_groups=list(self._pending_groups.values()),
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,
             seq_next={shard: self._counters.seq[shard] for shard in shards},

@@ -331,7 +331,7 @@ def test_a_decision_is_written_with_its_keys_in_order() -> None:
         b'{"id":"2-17","shard":2,"epoch":3,"seq":17,'
         b'"pod":{"namespace":"shop","name":"p","uid":"u","resource_version":"42"},'
         b'"outcome":"bound","node":"n-1","decided_at":"2023-11-14T22:13:20.007Z","profile":"default-scheduler",'
-        b'"reason":"","score":61.25,"cycle":16,'
+        b'"reason":"","score":61.25,'
         b'"template":{"signature":"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f","requests":{"cpu":100,"memory":5}},'
         b'"labels":{"a":"b"},"node_version":9}'
     )
@@ -349,9 +349,9 @@ def test_a_decision_without_a_node_says_so() -> None:
     )
     written = json.loads(encode_decision(waiting, FRAGMENT, {}, None, {"insufficient:cpu": 3}))
     assert written["pod"]["resource_version"] is None
-    assert [written[key] for key in ("outcome", "node", "score", "cycle", "node_version")] == [
+    assert [written[key] for key in ("outcome", "node", "score", "node_version")] == [
         "unschedulable",
-        *[None] * 4,
+        *[None] * 3,
     ]
     assert (written["reason"], written["reasons"]) == ("x", {"insufficient:cpu": 3})
     assert list(written)[10] == "reasons"
