@@ -87,7 +87,8 @@ def show(
 
         return [
             {
-                **row,
+                "name": row["name"],
+                "role": row["role"],
                 "created_at": stamp(row["created_at"]),
                 "revoked_at": stamp(row["revoked_at"]),
             }

@@ -1,0 +1,212 @@
+"""`berth up` and `berth demo` as a user runs them: processes of their own, on the embedded default."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from services.config import SETTINGS
+
+BERTH = (sys.executable, "-m", "services.cli")
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Return an environment in which only BERTH_DIR is set of all settings."""
+    names = {setting.env for setting in SETTINGS}
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    return kept | {"BERTH_DIR": str(directory)}
+
+
+def berth(directory: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*BERTH, *arguments],
+        env=environment(directory),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def listed(directory: Path, *arguments: str) -> Any:
+    """Return what ``get … -o json`` prints."""
+    done = berth(directory, "get", *arguments, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def up(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run ``berth up`` until the block ends; it must then stop cleanly within seconds."""
+    process = subprocess.Popen(
+        [*BERTH, "up", "--port", "0"], env=environment(directory), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("berth is up: http://127.0.0.1:"), line
+        yield process
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def eventually(check: Any) -> None:
+    """Wait until a check holds."""
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+MANIFESTS = """\
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}
+---
+kind: List
+items:
+- {kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}
+- {kind: Pod, metadata: {name: huge}, spec: {containers: [{name: c, resources: {requests: {cpu: 50}}}]}}
+"""
+
+
+def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
+    with up(server_dir):
+        sent = berth(server_dir, "apply", "-f", "-", stdin=MANIFESTS)
+        assert (sent.returncode, sent.stderr) == (0, "3 events sent\n")
+        eventually(lambda: len(listed(server_dir, "decisions")) == 2)
+        pods = {pod["name"]: pod for pod in listed(server_dir, "pods")}
+        assert (pods["web"]["node"], pods["huge"]["node"]) == ("n1", None)
+        assert pods["web"]["uid"] == "default/web"
+        (group,) = listed(server_dir, "pending")
+        assert (group["count"], group["reasons"]) == (1, {"insufficient:cpu": 1})
+        table = berth(server_dir, "get", "nodes").stdout.splitlines()
+        assert table[1].split("\t")[:4] == ["n1", "ready", "500m/4", "0/8Gi"]
+        assert yaml.safe_load(berth(server_dir, "get", "nodes", "-o", "yaml").stdout)[0]["name"] == "n1"
+        assert "default/web was placed on n1" in berth(server_dir, "explain", "pod", "web").stdout
+        story = json.loads(berth(server_dir, "explain", "pod", "default/huge", "-o", "json").stdout)
+        assert "lack cpu" in story["explanation"]["summary"]
+        assert berth(server_dir, "delete", "pod", "default/web").returncode == 0
+        eventually(lambda: [pod["name"] for pod in listed(server_dir, "pods")] == ["huge"])
+        missing = berth(server_dir, "explain", "pod", "default/none")
+        assert (missing.returncode, missing.stdout) == (1, "")
+        assert missing.stderr.startswith("error: pod default/none is not known")
+    assert not (server_dir / "api.json").exists()
+    # Nothing runs any more: the same question is answered from the ledger itself, with the same shape.
+    assert [pod["name"] for pod in listed(server_dir, "pods")] == ["huge"]
+    with up(server_dir):
+        eventually(lambda: listed(server_dir, "shards")[0]["epoch"] == 2)
+        assert len(listed(server_dir, "decisions")) == 3
+
+
+def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:
+    with up(server_dir):
+        url = json.loads((server_dir / "api.json").read_text())["url"]
+        event = {"type": "ADDED", "object": {"kind": "Pod", "metadata": {"name": "x"}, "spec": None}}
+        body = json.dumps([event]).encode()
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/events", body))
+        assert refused.value.code == 422
+        assert json.load(refused.value)["error"]["details"][0]["path"] == "object.spec"
+        assert listed(server_dir, "deadletters") == []
+
+
+def test_a_port_that_is_taken_by_another_is_an_error_in_one_line(server_dir: Path) -> None:
+    with up(server_dir):
+        port = json.loads((server_dir / "api.json").read_text())["url"].rsplit(":", 1)[1]
+        second = server_dir / "second"
+        done = berth(second, "up", "--port", port)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: cannot listen on 127.0.0.1:{port}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_init_says_what_it_did_and_does_nothing_twice(server_dir: Path) -> None:
+    first = berth(server_dir, "init", "--shards", "3")
+    assert first.returncode == 0, first.stderr
+    assert "3 shards laid down" in first.stdout
+    assert "topic berth.pods created, partitions: 3" in first.stdout
+    again = berth(server_dir, "init", "--shards", "3")
+    assert again.stdout == "nothing to do: everything is there\n"
+    assert berth(server_dir, "init").stdout == again.stdout
+    other = berth(server_dir, "init", "--shards", "4")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert "3 shards" in other.stderr
+    assert len(listed(server_dir, "shards")) == 3
+
+
+def test_keys_are_shown_once(server_dir: Path) -> None:
+    made = berth(server_dir, "api-key", "create", "ci", "--role", "auditor")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.strip()
+    assert key.startswith("berth_")
+    shown = json.loads(berth(server_dir, "api-key", "list", "-o", "json").stdout)
+    assert [(each["name"], each["role"], each["revoked_at"]) for each in shown] == [("ci", "auditor", None)]
+    assert key not in json.dumps(shown)
+    assert berth(server_dir, "api-key", "revoke", "ci").returncode == 0
+    assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1
+
+
+def test_whoever_stops_reading_early_sees_no_complaint(server_dir: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{' '.join(BERTH)} trace openb | head -1 | wc -l; exit ${{PIPESTATUS[0]}}"],
+        env=environment(server_dir),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("1", "")
+
+
+def test_the_demo_places_the_trace_and_goes_on_from_its_state(server_dir: Path) -> None:
+    first = berth(server_dir, "demo", "--exit", "--port", "0")
+    assert first.returncode == 0, first.stderr
+    rows = dict(line.split("\t")[:2] for line in first.stdout.splitlines()[:7])
+    placed = int(rows["pods placed"].replace(",", ""))
+    pending = int(rows["pods pending"].replace(",", ""))
+    assert placed + pending == 8152
+    assert placed > 7000
+    assert int(rows["decisions"].replace(",", "")) >= 8152
+    assert "was placed on" in first.stdout
+    again = berth(server_dir, "demo", "--exit", "--port", "0")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("9,675 of the trace's events were here already")
+    assert f"pods placed\t{placed:,}" in again.stdout
+
+
+def test_ctrl_c_stops_the_demo_cleanly(server_dir: Path) -> None:
+    process = subprocess.Popen(
+        [*BERTH, "demo", "--port", "0"], env=environment(server_dir), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("Serving on http://127.0.0.1:"):
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

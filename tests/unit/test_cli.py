@@ -1,0 +1,370 @@
+"""The command line without a server: its help, its settings, how it reads input, how it says no."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from services.cli import app
+from services.commands import documents, output
+from services.commands.get import FILTERS, Kind, split_pod
+from services.commands.options import CommandError
+from services.config import SETTINGS, SettingError, Settings
+
+runner = CliRunner()
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Return all commands with their full names."""
+    pending: list[tuple[str, Any]] = [("berth", typer.main.get_command(app))]
+    while pending:
+        name, command = pending.pop()
+        yield name, command
+        pending += [(f"{name} {sub}", found) for sub, found in getattr(command, "commands", {}).items()]
+
+
+def berth(*arguments: str, **environment: str) -> Any:
+    """Run a command in this process with nothing but this environment."""
+    nothing = {setting.env: "" for setting in SETTINGS}
+    return runner.invoke(app, list(arguments), env={**nothing, **environment})
+
+
+# --------------------------------------------------------------------------------------------- documented
+
+
+@pytest.mark.parametrize("name", sorted(dict(commands())))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    command = dict(commands())[name]
+    assert command.help, name
+    missing = [param.name for param in command.params if not getattr(param, "help", None)]
+    assert missing == [], name
+
+
+def test_the_commands_are_those_that_are_promised() -> None:
+    promised = "up demo worker relay api init apply delete get explain trace serve-dev"
+    root = typer.main.get_command(app)
+    assert set(promised.split()) <= set(getattr(root, "commands", {}))
+
+
+def test_every_command_is_in_a_group_of_the_help() -> None:
+    root = typer.main.get_command(app)
+    for name, command in getattr(root, "commands", {}).items():
+        assert getattr(command, "rich_help_panel", None), name
+
+
+def test_every_setting_is_described_once() -> None:
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    assert {setting.field for setting in SETTINGS} == fields
+    assert len({setting.env for setting in SETTINGS}) == len(SETTINGS)
+    assert all(setting.help.endswith(".") and setting.env.startswith("BERTH_") for setting in SETTINGS)
+
+
+def test_the_help_shows_every_setting() -> None:
+    shown = berth("--help").output
+    assert [setting.env for setting in SETTINGS if setting.env not in shown] == []
+
+
+def test_options_that_stand_for_a_setting_name_its_variable() -> None:
+    known = {setting.env for setting in SETTINGS}
+    used = {
+        param.envvar
+        for _, command in commands()
+        for param in command.params
+        if getattr(param, "envvar", None)
+    }
+    assert used <= known
+    assert used == known, "every setting has a flag somewhere"
+
+
+def test_every_kind_has_columns_and_filters() -> None:
+    assert set(output.COLUMNS) == {kind.value for kind in Kind}
+    assert set(FILTERS) == set(Kind)
+
+
+def test_start_up_imports_nothing_heavy() -> None:
+    heavy = ["numba", "numpy", "fastapi", "sqlalchemy", "asyncpg", "aiokafka", "uvicorn", "alembic", "yaml"]
+    code = f"import sys, services.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ----------------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("BERTH_SHARDS", "0", "from 1 to 1024"),
+        ("BERTH_SHARDS", "two", "from 1 to 1024"),
+        ("BERTH_SEED", "-1", "from 0"),
+        ("BERTH_API_PORT", "65536", "from 0 to 65535"),
+        ("BERTH_POSTGRES_DSN", "localhost", "postgresql://"),
+        ("BERTH_KAFKA_BOOTSTRAP", "localhost", "host:port"),
+        ("BERTH_API_URL", "localhost:8080", "http://"),
+        ("BERTH_LOG_LEVEL", "loud", "debug, info, warning, error"),
+    ],
+)
+def test_a_bad_setting_is_named_with_what_is_allowed(variable: str, value: str, allowed: str) -> None:
+    with pytest.raises(SettingError, match=variable) as error:
+        Settings.from_env({variable: value})
+    assert allowed in str(error.value)
+    assert value in str(error.value)
+
+
+def test_flags_win_over_variables_over_defaults() -> None:
+    assert Settings.from_env({}).seed == 0
+    assert Settings.from_env({"BERTH_SEED": "5", "BERTH_SHARDS": ""}).seed == 5
+    assert Settings.from_env({"BERTH_SEED": "5"}, seed="6").seed == 6
+    assert Settings.from_env({"BERTH_SHARDS": ""}).shards is None
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().seed = 1  # type: ignore[misc]
+
+
+# ------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nope",),
+        ("get",),
+        ("get", "nodes", "--limit", "x"),
+        ("get", "nods"),
+        ("get", "shards", "--node", "n1"),
+        ("explain", "pod", "a/b/c"),
+        ("apply",),
+        ("delete",),
+        ("delete", "pod"),
+        ("delete", "pod", "a/b", "-f", "x.yaml"),
+        ("trace", "azure"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_2(arguments: tuple[str, ...]) -> None:
+    done = berth(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert "--help" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("get", "nodes"), ("explain", "pod", "a/b"), ("delete", "node", "n")])
+def test_an_api_that_is_not_there_is_one_line_and_exit_1(arguments: tuple[str, ...]) -> None:
+    done = berth(*arguments, "--api", "http://127.0.0.1:9")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: the API at http://127.0.0.1:9 does not answer")
+    assert "BERTH_API_URL" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_database_that_is_not_there_is_one_line_and_exit_1() -> None:
+    done = berth("get", "nodes", "--postgres-dsn", "postgresql://nobody@127.0.0.1:9/none")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: the ledger does not answer")
+    assert done.stderr.count("\n") == 1
+
+
+def test_debug_shows_where() -> None:
+    done = berth("--debug", "get", "nodes", "--api", "http://127.0.0.1:9")
+    assert isinstance(done.exception, CommandError)
+
+
+def test_a_bad_setting_is_exit_1() -> None:
+    done = berth("init", BERTH_SHARDS="zero")
+    assert done.exit_code == 1
+    assert done.stderr == "error: BERTH_SHARDS is 'zero': a whole number from 1 to 1024 is allowed\n"
+
+
+@pytest.mark.parametrize(("text", "expected"), [("web", ("default", "web")), ("a/b", ("a", "b"))])
+def test_pod_names(text: str, expected: tuple[str, str]) -> None:
+    assert split_pod(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "/", "a/", "/b", "a/b/c"])
+def test_names_that_are_no_pod(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        split_pod(text)
+
+
+# -------------------------------------------------------------------------------------------------- input
+
+NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4"}},
+}
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p1"},
+    "spec": {"containers": [{"name": "c"}]},
+}
+WATCH = {"type": "MODIFIED", "object": POD, "id": "x"}
+YAML_POD = (
+    "kind: Pod\nmetadata: {name: p1, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: []}\n"
+)
+
+
+def read(path: Path, text: str, event_type: str = "ADDED") -> list[tuple[str, str]]:
+    """Return type and name of each event of a file."""
+    path.write_text(text)
+    return [
+        (found.event["type"], found.event["object"]["metadata"]["name"])
+        for found in documents.read_file(str(path), event_type)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("one.json", json.dumps(NODE), [("ADDED", "n1")]),
+        ("pretty.json", json.dumps(NODE, indent=2), [("ADDED", "n1")]),
+        (
+            "two.json",
+            json.dumps(NODE, indent=2) + "\n" + json.dumps(POD, indent=2),
+            [("ADDED", "n1"), ("ADDED", "p1")],
+        ),
+        ("list.json", json.dumps([NODE, WATCH]), [("ADDED", "n1"), ("MODIFIED", "p1")]),
+        ("kind.json", json.dumps({"kind": "List", "items": [NODE, POD]}), [("ADDED", "n1"), ("ADDED", "p1")]),
+        ("pods.json", json.dumps({"kind": "PodList", "items": [POD]}), [("ADDED", "p1")]),
+        (
+            "lines.jsonl",
+            f"{json.dumps(WATCH)}\n\n{json.dumps(NODE)}\n",
+            [("MODIFIED", "p1"), ("ADDED", "n1")],
+        ),
+        ("many.yaml", f"{YAML_POD}---\n---\n{YAML_POD}", [("ADDED", "p1"), ("ADDED", "p1")]),
+        ("flow.yaml", json.dumps(NODE), [("ADDED", "n1")]),
+        ("sniffed", YAML_POD, [("ADDED", "p1")]),
+        ("sniffed-too", json.dumps(NODE), [("ADDED", "n1")]),
+        ("empty.yaml", "# nothing\n", []),
+    ],
+)
+def test_files_of_every_form(tmp_path: Path, name: str, text: str, expected: list[Any]) -> None:
+    assert read(tmp_path / name, text) == expected
+
+
+def test_deleting_a_file_deletes_whatever_it_holds(tmp_path: Path) -> None:
+    text = json.dumps([NODE, WATCH])
+    assert read(tmp_path / "x.json", text, "DELETED") == [("DELETED", "n1"), ("DELETED", "p1")]
+
+
+def test_times_that_yaml_parsed_are_text_again(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(YAML_POD)
+    (found,) = documents.read_file(str(tmp_path / "x.yaml"), "ADDED")
+    assert found.event["object"]["metadata"]["creationTimestamp"] == "2024-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("x.yaml", "a: [1\n", "x.yaml, line 2: not YAML"),
+        ("x.json", json.dumps(NODE) + '\n{"a": }', "x.json, line 2: not JSON"),
+        ("x.yaml", "kind: Pod\n---\nhello\n", "x.yaml, document 2: neither a manifest"),
+        ("x.json", json.dumps([NODE, [3]]), "x.json, document 1, item 2, item 1: neither a manifest"),
+        ("x.json", "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_files_that_do_not_read_say_where(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(CommandError) as error:
+        read(tmp_path / name, text)
+    assert said in str(error.value)
+
+
+def test_a_stream_of_lines_comes_in_chunks() -> None:
+    lines = b"".join(json.dumps(WATCH).encode() + b"\n" for _ in range(2 * documents.CHUNK + 5))
+    sizes = [len(chunk) for chunk in documents.read_stream(io.BytesIO(lines), "ADDED")]
+    assert sizes == [documents.CHUNK, documents.CHUNK, 5]
+
+
+@pytest.mark.parametrize("text", [YAML_POD, json.dumps(NODE, indent=2), json.dumps([NODE])])
+def test_a_stream_of_any_other_form_is_read_whole(text: str) -> None:
+    (chunk,) = documents.read_stream(io.BytesIO(text.encode()), "ADDED")
+    assert len(chunk) == 1
+
+
+def test_a_bad_line_of_a_stream_is_named() -> None:
+    stream = io.BytesIO(json.dumps(WATCH).encode() + b"\n{nope}\n")
+    with pytest.raises(CommandError, match="stdin, line 2: not JSON"):
+        list(documents.read_stream(stream, "ADDED"))
+
+
+BAD = """\
+kind: Node
+metadata: {name: fine}
+status: {allocatable: {cpu: 4}}
+---
+kind: Pod
+metadata: {name: neg}
+spec: {containers: [{name: c, resources: {requests: {cpu: -1}}}]}
+---
+kind: Foo
+metadata: {name: y}
+"""
+
+
+def test_nothing_of_a_bad_file_is_sent_and_all_that_is_wrong_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD)
+    done = berth("apply", "-f", str(file), "--dir", str(tmp_path / "state"))
+    assert done.exit_code == 1
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(
+        f"error: {file}, document 2 (Pod neg): spec.containers[0].resources.requests.cpu: "
+    )
+    assert lines[1].startswith(f"{file}, document 3 (Foo y): kind: ")
+    assert lines[2] == "nothing was sent; correct the input and apply it again"
+    assert not (tmp_path / "state").exists(), "no server was started for it"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    done = berth("apply", "-f", str(tmp_path / "none.yaml"))
+    assert done.exit_code == 1
+    assert "No such file" in done.stderr
+
+
+# ------------------------------------------------------------------------------------------------- output
+
+
+def test_in_a_pipe_a_table_is_one_line_each_with_tabs(capsys: pytest.CaptureFixture[str]) -> None:
+    item = {
+        "id": "0-1",
+        "topic": "berth.pods",
+        "offset": 3,
+        "code": "not-json",
+        "path": "",
+        "message": "two\nlines\tand a tab",
+        "raw_text": "x" * 1000,
+        "raw_base64": "",
+    }
+    output.print_items("deadletters", [item], output.Format.TABLE)
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split("\t") == ["ID", "TOPIC", "OFFSET", "CODE", "PATH", "MESSAGE", "RAW"]
+    expected = ["0-1", "berth.pods", "3", "not-json", "-", r"two\nlines\tand a tab", "x" * 1000]
+    assert line.split("\t") == expected
+
+
+def test_the_trace_is_json_lines() -> None:
+    done = berth("trace", "openb")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(events) == 9675
+    assert events[0]["object"]["kind"] == "Node"
+
+
+def test_a_trace_that_is_not_there_says_what_is(tmp_path: Path) -> None:
+    done = berth("trace", "openb", str(tmp_path))
+    assert done.exit_code == 1
+    assert "openb_node_list_all_node.csv is not in" in done.stderr
