@@ -1,0 +1,169 @@
+"""The workload table holds what it says, and the statistics are what their names promise."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.bench.e2e import Report
+from services.bench.engine import EngineReport, EngineRun, measure
+from services.bench.offering import offer
+from services.bench.statistics import Sightings, percentile, spread
+from services.bench.workloads import (
+    WORKLOADS,
+    Material,
+    Workload,
+    WorkloadError,
+    batches,
+    material,
+    resized,
+)
+from services.codec import Decoder
+from services.commands.bench import WorkloadName
+from services.ports import NODES_TOPIC, PODS_TOPIC, Entry, Record
+
+PAGE = Path(__file__).parents[2] / "benchmarks" / "README.md"
+SMALL = {"openb": {"nodes": 100, "pods": 100}, "plain-500": {"nodes": 5, "pods": 20}}
+
+
+def decoded(topic: str, entries: list[Entry]) -> list[Any]:
+    decoder = Decoder(BUILT_IN_PROFILES)
+    results = [decoder.decode(Record(topic, 0, i, key, value, 0)) for i, (key, value) in enumerate(entries)]
+    assert [result.rejected for result in results if result.rejected is not None] == []
+    return [result.event for result in results]
+
+
+def pods_of(entries: list[Entry]) -> list[Any]:
+    return [event.pod for event in decoded(PODS_TOPIC, entries)]
+
+
+def small(name: str) -> Workload:
+    size = SMALL.get(name, {"nodes": 10, "pods": 200})
+    return resized(WORKLOADS[name], **size)
+
+
+def test_the_command_offers_the_whole_table() -> None:
+    assert [name.value for name in WorkloadName] == list(WORKLOADS)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_has_the_size_that_its_row_says(name: str) -> None:
+    workload = small(name)
+    made = material(workload)
+    assert (len(made.nodes), len(made.before), len(made.pods)) == (
+        workload.nodes,
+        workload.pods_before,
+        workload.pods,
+    )
+    nodes, pods = decoded(NODES_TOPIC, made.nodes), pods_of(made.before + made.pods)
+    assert len({event.node.name for event in nodes}) == workload.nodes
+    assert len({pod.uid for pod in pods}) == len({pod.key for pod in pods}) == len(pods)
+    if workload.groups:
+        assert len({pod.signature for pod in pods_of(made.pods)}) == workload.groups
+
+
+@pytest.mark.parametrize("name", [name for name, row in WORKLOADS.items() if row.groups])
+def test_a_workload_of_the_table_fits_its_nodes(name: str) -> None:
+    """Else the measurement would be of pods that wait."""
+    workload = WORKLOADS[name]
+    room = decoded(NODES_TOPIC, material(resized(workload, nodes=1, pods=1)).nodes)[0].node.allocatable
+    sizes = [pod.template.requests for pod in pods_of(material(resized(workload, nodes=1)).pods)]
+    largest = {key: max(size[key] for size in sizes) for key in ("cpu", "memory")}
+    per_node = math.ceil((workload.pods + workload.pods_before) / workload.nodes)
+    assert per_node <= room["pods"]
+    assert all(per_node * value <= room[key] for key, value in largest.items())
+
+
+def test_the_trace_is_whole_unless_it_is_cut() -> None:
+    openb = WORKLOADS["openb"]
+    whole, cut = material(openb), material(resized(openb, nodes=10, pods=20))
+    assert (len(whole.nodes), len(whole.pods)) == (openb.nodes, openb.pods)
+    assert cut == Material(whole.nodes[:10], [], whole.pods[:20])
+
+
+@pytest.mark.parametrize("size", [{"nodes": 1_524}, {"pods": 8_153}, {"groups": 3}])
+def test_the_trace_cannot_be_made_larger_or_regrouped(size: dict[str, int]) -> None:
+    with pytest.raises(WorkloadError, match="1523 nodes and 8152 pods"):
+        resized(WORKLOADS["openb"], **size)
+
+
+def test_other_sizes_keep_what_a_workload_is_about() -> None:
+    assert resized(WORKLOADS["distinct"], pods=30_000).groups == 30_000
+    assert resized(WORKLOADS["groups-1000"], pods=200_000).groups == 1_000
+    assert resized(WORKLOADS["groups-1000"], pods=10).groups == 10
+    assert resized(WORKLOADS["plain-500"], pods=9, groups=3).groups == 3
+
+
+def test_batches_keep_all_in_order() -> None:
+    entries = [Entry(None, bytes([i])) for i in range(5)]
+    assert [len(batch) for batch in batches(entries, 2)] == [2, 2, 1]
+    assert [entry for batch in batches(entries, 2) for entry in batch] == entries
+
+
+def test_a_percentile_is_the_nearest_rank() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert [percentile(values, share) for share in (0.5, 0.99, 1.0)] == [50, 99, 100]
+    assert percentile([7.0], 0.99) == 7
+
+
+def test_several_runs_show_as_median_and_extremes() -> None:
+    assert spread([1234.5]) == "1,234"
+    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0..3.0)"
+
+
+def test_a_decision_is_durable_when_a_poll_first_saw_it() -> None:
+    seen = Sightings()
+    assert seen.see(10.0, {0: 5, 1: 1})
+    assert not seen.see(11.0, {0: 5, 1: 1})
+    assert seen.see(12.0, {0: 8, 1: 1})
+    assert seen.see(14.0, {0: 9, 1: 2})
+    assert seen.durable_at(0, [5, 7, 8, 9]).tolist() == [12.0, 12.0, 14.0, math.inf]
+    assert seen.durable_at(1, [1]).tolist() == [14.0]
+    assert seen.gaps == [1.0, 1.0, 2.0]
+
+
+class SlowWriter:
+    """Takes records, and shows in which portions."""
+
+    def __init__(self) -> None:
+        self.taken: list[Entry] = []
+
+    async def append(self, topic: str, entries: Any, partition: int | None = None) -> None:
+        self.taken.extend(entries)
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("rate", [None, 20_000.0])
+async def test_everything_is_offered_once_and_in_order(rate: float | None) -> None:
+    entries = [Entry(None, str(i).encode()) for i in range(2_500)]
+    writer = SlowWriter()
+    offered = await offer(writer, PODS_TOPIC, entries, rate)
+    assert writer.taken == entries
+    assert len(offered.produced_at) == len(entries)
+    assert (offered.produced_at[1:] >= offered.produced_at[:-1]).all()
+    assert offered.started <= offered.produced_at[0]
+    if rate is not None:
+        assert offered.produced_at[-1] - offered.started == pytest.approx(2_499 / rate)
+        assert offered.ended >= offered.produced_at[-1], "nothing is offered before it is due"
+
+
+def test_the_engine_places_every_pod_of_a_workload() -> None:
+    run = measure(["plain-500"])
+    plain, scan = run.workloads
+    assert (plain.workload, plain.placed, plain.groups) == ("plain-500", 1_000, 1)
+    assert (scan.nodes, scan.placed, scan.groups, scan.pods_per_cycle) == (20_000, 20, 20, 1)
+    assert plain.cycle_us_per_pod > 0
+    assert msgspec.json.decode(msgspec.json.encode(run), type=EngineRun) == run
+
+
+@pytest.mark.parametrize("report", [Report, EngineRun, EngineReport])
+def test_every_key_is_explained(report: type[msgspec.Struct]) -> None:
+    page = PAGE.read_text()
+    assert [key for key in report.__struct_fields__ if f"| `{key}` |" not in page] == []
