@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from services.commands.get import explained
 from services.commands.source import PAGE, AppSource, Source, fetch, fetch_all, send_events
 from services.commands.story import print_story
 from services.config import Settings
-from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Log, TopicPartition
+from services.ports import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
 from services.processes import Running, serve_up
 from services.traces import openb
 
@@ -101,12 +101,13 @@ async def _play(store: Store, log: Log, source: Source) -> Outcome:
             bar.show(at + PAGE, len(events), "publishing events")
         pods = len([event for event in events if event["object"]["kind"] == "Pod"])
         last, last_at = before, started
+        ends = await log_ends(log)
         while True:
             decided = await _decided(store)
             if decided != last:
                 last, last_at = decided, time.perf_counter()
             bar.show(min(decided, pods), pods, "placing pods")
-            if await settled(store, log):
+            if await settled(store, ends):
                 break
             await asyncio.sleep(_POLL_SECONDS)
     return Outcome(accepted, duplicates, last - before, last_at - started)
@@ -116,20 +117,24 @@ async def _decided(store: Store) -> int:
     return sum(int(row["seq_next"]) - 1 for row in await store.shards())
 
 
-async def settled(store: Store, log: Log) -> bool:
-    """Return whether all of the log took effect and every pending group was tried."""
-    topics = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+async def log_ends(log: Log) -> dict[TopicPartition, int]:
+    """Return the offset after the last record of each partition of nodes and pods."""
+    ends = {}
+    for topic in (NODES_TOPIC, PODS_TOPIC):
+        for partition in range(await log.partitions(topic)):
+            last = await log.last_record(TopicPartition(topic, partition))
+            ends[TopicPartition(topic, partition)] = 0 if last is None else last.offset + 1
+    return ends
+
+
+async def settled(store: Store, ends: Mapping[TopicPartition, int]) -> bool:
+    """Return whether everything before these offsets took effect and every pending group was tried."""
     done = {
         TopicPartition(row["topic"], row["partition"]): int(row["next_offset"])
         for row in await store.offsets()
-        if row["topic"] in topics
     }
-    for topic in (NODES_TOPIC, PODS_TOPIC):
-        for partition in range(await log.partitions(topic)):
-            at = TopicPartition(topic, partition)
-            last = await log.last_record(at)
-            if last is not None and done.get(at, 0) <= last.offset:
-                return False
+    if any(done.get(at, 0) < end for at, end in ends.items()):
+        return False
     return all(row["reasons"] is not None for row in await store.pending(None))
 
 

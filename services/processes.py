@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, Unavailable
 from services import bootstrap
 from services.bootstrap import Place
 from services.commands.source import remove_address, write_address
@@ -130,10 +130,23 @@ async def _observed(
             ) from None
     try:
         async with bootstrap.place(settings) as at:
+            await _check_laid_down(at)
             await supervise(run(at, settings, registry))
     finally:
         if stop is not None:
             stop()
+
+
+async def _check_laid_down(at: Place) -> None:
+    """Refuse an empty database at once; one that does not answer yet is worth waiting for."""
+    store = bootstrap.open_store(at)
+    try:
+        if not await store.shards():
+            raise ServeError("the database has no shards; run `berth init`")
+    except Unavailable as error:
+        _log.warning("%s", error)
+    finally:
+        await store.aclose()
 
 
 async def serve_worker(settings: Settings) -> None:

@@ -24,7 +24,7 @@ from services.api.deps import Deps
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.config import Settings
-from services.demo import settled
+from services.demo import log_ends, settled
 from services.events import Gateway
 from services.metrics import ApiMetrics, process_registry
 from services.ports import NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
@@ -73,14 +73,15 @@ async def work_off(place: Place) -> None:
         asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),
         asyncio.create_task(bootstrap.run_relay(place, settings, process_registry())),
     ]
-    store, log = bootstrap.open_store(place), bootstrap.open_log(place)
+    store = bootstrap.open_store(place)
+    ends = await ends_of(place)
 
     async def published() -> bool:
         return all(row["decisions_seq"] == row["seq_next"] - 1 for row in await store.shards())
 
     try:
         async with asyncio.timeout(120):
-            while not (await settled(store, log) and await published()):
+            while not (await settled(store, ends) and await published()):
                 for task in running:
                     assert not task.done(), task.result()
                 await asyncio.sleep(0.05)
@@ -89,7 +90,6 @@ async def work_off(place: Place) -> None:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await store.aclose()
-        await log.aclose()
 
 
 def trace() -> list[dict[str, Any]]:
@@ -342,16 +342,13 @@ async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
 # ------------------------------------------------------------------------------------------------- ingest
 
 
-async def log_ends(place: Place) -> dict[TopicPartition, int]:
+async def ends_of(place: Place) -> dict[TopicPartition, int]:
     """Return how many records each state partition holds."""
     log = bootstrap.open_log(place)
-    ends = {}
-    for topic in (NODES_TOPIC, PODS_TOPIC):
-        for partition in range(await log.partitions(topic)):
-            last = await log.last_record(TopicPartition(topic, partition))
-            ends[TopicPartition(topic, partition)] = 0 if last is None else last.offset + 1
-    await log.aclose()
-    return ends
+    try:
+        return await log_ends(log)
+    finally:
+        await log.aclose()
 
 
 async def test_an_event_id_is_appended_once(embedded_dsn: str) -> None:
@@ -370,7 +367,7 @@ async def test_an_event_id_is_appended_once(embedded_dsn: str) -> None:
             unnamed = event("ADDED", pod_manifest("c"))
             for _ in range(2):
                 assert (await client.post("/v1/events", json=[unnamed])).json()["accepted"] == 1
-        assert (await log_ends(place))[TopicPartition(PODS_TOPIC, 0)] == 4
+        assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
 
 
 async def test_one_invalid_event_holds_all_back_unless_partial(embedded_dsn: str) -> None:
@@ -387,11 +384,11 @@ async def test_one_invalid_event_holds_all_back_unless_partial(embedded_dsn: str
             assert error["code"] == "invalid-events"
             assert [each["index"] for each in error["details"]] == [1, 2, 3]
             assert error["details"][0]["path"] == "object.spec.containers[0].resources.requests.cpu"
-            assert set((await log_ends(place)).values()) == {0}
+            assert set((await ends_of(place)).values()) == {0}
             partial = await client.post("/v1/events?partial=true", json=[good, bad, kind])
             assert partial.status_code == 202
             assert (partial.json()["accepted"], partial.json()["invalid"]) == (1, 2)
-            assert (await log_ends(place))[TopicPartition(NODES_TOPIC, 0)] == 1
+            assert (await ends_of(place))[TopicPartition(NODES_TOPIC, 0)] == 1
 
 
 async def test_requests_that_are_too_large(world: World) -> None:
@@ -480,6 +477,9 @@ async def test_an_empty_database_is_not_ready(embedded_dsn: str) -> None:
         answer = await client.get("/readyz")
         assert answer.status_code == 503
         assert "berth init" in answer.json()["checks"]["migrations"]
+        answer = await client.get("/v1/nodes")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not-ready")
+        assert "berth init" in answer.json()["error"]["message"]
         await bootstrap.initialise(place, 1)
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["status"]) == (200, "ok")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -10,12 +11,22 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from domain.model.errors import Unavailable
+from domain.model.errors import BerthError, Unavailable
 from services.adapters.postgres import schema as t
+from services.adapters.postgres.connections import UNANSWERED, answering, connect
 from services.api.store import DecisionFilter, PodFilter, Row
 
 EXAMPLES_MAX = 3
 _DECISION_COLUMNS = [column for column in t.decisions.c if column.name != "payload"] + [t.decisions.c.payload]
+
+
+class NotLaidDown(BerthError):
+    """The database has none of the tables."""
+
+    code = "not-ready"
+
+    def __init__(self) -> None:
+        super().__init__("the database is empty; run `berth init`")
 
 
 class PostgresStore:
@@ -28,11 +39,11 @@ class PostgresStore:
     """
 
     def __init__(self, dsn: str) -> None:
-        async def connect() -> Any:
-            return await asyncpg.connect(dsn, timeout=10, command_timeout=60)
+        async def creator() -> Any:
+            return await connect(dsn, "berth-api")
 
         self._engine: AsyncEngine = create_async_engine(
-            "postgresql+asyncpg://", async_creator=connect, pool_size=4, max_overflow=4, pool_pre_ping=True
+            "postgresql+asyncpg://", async_creator=creator, pool_size=4, max_overflow=4, pool_pre_ping=True
         )
 
     async def aclose(self) -> None:
@@ -40,23 +51,19 @@ class PostgresStore:
         await self._engine.dispose()
 
     async def _rows(self, statement: sa.Executable) -> Sequence[Row]:
-        try:
+        with _faults(), answering():
             async with self._engine.connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 return [dict(row) for row in (await connection.execute(statement)).mappings()]
-        except _LOST as error:
-            raise Unavailable(f"the ledger does not answer: {error}") from error
 
     async def _row(self, statement: sa.Executable) -> Row | None:
         rows = await self._rows(statement)
         return rows[0] if rows else None
 
     async def _write(self, statement: sa.Executable) -> int:
-        try:
+        with _faults(), answering():
             async with self._engine.begin() as connection:
                 return int((await connection.execute(statement)).rowcount)
-        except _LOST as error:
-            raise Unavailable(f"the ledger does not answer: {error}") from error
 
     # ------------------------------------------------------------------------------------------ health
 
@@ -298,13 +305,18 @@ class PostgresStore:
         return await self._write(statement.values(revoked_at=sa.func.now()))
 
 
-_LOST: tuple[type[BaseException], ...] = (
-    OSError,
-    TimeoutError,
-    sa.exc.DBAPIError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-)
+@contextlib.contextmanager
+def _faults() -> Iterator[None]:
+    """Say what a fault of the database means to whoever asked; all else passes."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        cause = error.orig.__cause__ if error.orig is not None else None
+        if isinstance(cause, asyncpg.UndefinedTableError):
+            raise NotLaidDown from error
+        if error.connection_invalidated or isinstance(cause, UNANSWERED):
+            raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
+        raise
 
 
 def _texts(values: Sequence[str]) -> sa.Subquery:
