@@ -1,0 +1,245 @@
+"""The invariants of the ledger that SQL alone can check: each a named query for the rows that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from services.adapters.postgres.connections import BULK, fresh
+
+ROWS_MAX = 100
+
+
+class Invariant(NamedTuple):
+    """What must hold, and the query that returns what does not. A ``warning`` may be the world's doing."""
+
+    name: str
+    says: str
+    query: str
+    warning: bool = False
+
+
+class Violation(NamedTuple):
+    """An invariant that does not hold, with the first ``ROWS_MAX`` offending rows."""
+
+    name: str
+    says: str
+    warning: bool
+    rows: Sequence[Mapping[str, Any]]
+
+
+# What each open placement holds of its node: its template's requests, and one of ``pods``.
+_HELD = """
+    SELECT o.node, r.key AS resource, sum(o.pods * r.value::bigint)::bigint AS held
+    FROM (
+        SELECT node, signature, count(*) AS pods FROM placements
+        WHERE released_at_ms IS NULL GROUP BY node, signature
+    ) AS o
+    JOIN templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_each_text(t.spec->'requests' || '{"pods": 1}') AS r
+    GROUP BY o.node, r.key
+"""
+
+_VECTORS = """
+    SELECT n.name AS node, r.name AS resource, v.requested, coalesce(n.allocatable[r.id], 0) AS allocatable
+    FROM nodes n
+    CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (requested, id)
+    JOIN resources r ON r.id = v.id
+    WHERE v.requested > 0 AND NOT n.deleted
+"""
+
+# Replays opening and closing in commit order (within a transaction: closing first, then by seq) and looks at
+# the sum after each placement that berth decided, against the node's spec at that moment.
+_OVERCOMMITTED = """
+WITH moves AS (
+    SELECT node, signature, recorded_at AS at, 1 AS change, seq, shard, pod_uid, adopted FROM placements
+    UNION ALL
+    SELECT node, signature, released_recorded_at, -1, 0, shard, pod_uid, true FROM placements
+    WHERE released_at_ms IS NOT NULL
+), sums AS (
+    SELECT m.*, r.key AS resource, sum(m.change * r.value::bigint) OVER (
+        PARTITION BY m.node, r.key ORDER BY m.at, m.change, m.seq, m.shard ROWS UNBOUNDED PRECEDING
+    ) AS held
+    FROM moves m
+    JOIN templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_each_text(t.spec->'requests' || '{"pods": 1}') AS r
+    WHERE r.value::bigint > 0
+)
+SELECT s.node, s.resource, s.held, offered.amount AS allocatable, s.pod_uid, s.shard, s.seq
+FROM sums s
+JOIN nodes n ON n.name = s.node
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>s.resource)::bigint, 0) END
+        AS amount
+    FROM node_specs h WHERE h.node_id = n.id AND h.recorded_at <= s.at ORDER BY h.version DESC LIMIT 1
+) AS offered
+WHERE NOT s.adopted AND s.held > offered.amount
+"""
+
+INVARIANTS: tuple[Invariant, ...] = (
+    Invariant(
+        "one-placement-per-pod",
+        "no pod has two placements at the same time",
+        """
+        SELECT * FROM (
+            SELECT pod_uid, shard, seq, node, recorded_at, lead(recorded_at) OVER pod AS next_recorded_at,
+                released_recorded_at, released_at_ms IS NULL AS open
+            FROM placements WINDOW pod AS (PARTITION BY pod_uid ORDER BY recorded_at, shard, seq)
+        ) AS spans
+        WHERE next_recorded_at IS NOT NULL AND (open OR released_recorded_at > next_recorded_at)
+        """,
+    ),
+    Invariant(
+        "requested-is-the-sum",
+        "what a node says is requested is the sum over its open placements",
+        f"""
+        WITH held AS ({_HELD}), told AS (
+            SELECT n.name AS node, r.name AS resource, v.requested
+            FROM nodes n
+            CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (requested, id)
+            LEFT JOIN resources r ON r.id = v.id
+        )
+        SELECT node, resource, coalesce(held, 0) AS held, coalesce(requested, 0) AS requested
+        FROM held FULL JOIN told USING (node, resource)
+        WHERE coalesce(held, 0) <> coalesce(requested, 0) AND node IN (SELECT name FROM nodes)
+        """,
+    ),
+    Invariant(
+        "never-over-allocatable",
+        "no placement that berth decided took its node over what it offered",
+        _OVERCOMMITTED,
+    ),
+    Invariant(
+        "over-allocatable",
+        "nodes hold no more than they offer; adopted pods and nodes that shrank may bring it about",
+        f"SELECT * FROM ({_VECTORS}) AS v WHERE requested > allocatable",
+        warning=True,
+    ),
+    Invariant(
+        "decisions-without-hole",
+        "the decisions of a shard are numbered from 1 to seq_next - 1",
+        """
+        SELECT s.shard, s.seq_next, count(d.seq) AS count, min(d.seq) AS first, max(d.seq) AS last
+        FROM shards s LEFT JOIN decisions d USING (shard) GROUP BY s.shard, s.seq_next
+        HAVING count(d.seq) <> s.seq_next - 1 OR min(d.seq) <> 1 OR max(d.seq) <> s.seq_next - 1
+        """,
+    ),
+    Invariant(
+        "dead-letters-without-hole",
+        "the dead letters of a shard are numbered from 1 to dead_seq_next - 1",
+        """
+        SELECT s.shard, s.dead_seq_next, count(x.seq) AS count, min(x.seq) AS first, max(x.seq) AS last
+        FROM shards s LEFT JOIN dead_letters x USING (shard) GROUP BY s.shard, s.dead_seq_next
+        HAVING count(x.seq) <> s.dead_seq_next - 1 OR min(x.seq) <> 1 OR max(x.seq) <> s.dead_seq_next - 1
+        """,
+    ),
+    Invariant(
+        "placement-has-decision",
+        "every placement was opened by the decision with its number",
+        """
+        SELECT p.shard, p.seq, p.pod_uid, p.node, p.adopted, d.outcome, d.node AS decided_node
+        FROM placements p LEFT JOIN decisions d USING (shard, seq)
+        WHERE (d.pod_uid, d.node) IS DISTINCT FROM (p.pod_uid, p.node)
+            OR (d.outcome = 'adopted') IS DISTINCT FROM p.adopted
+        """,
+    ),
+    Invariant(
+        "placed-or-pending",
+        "no pod is placed and waits at the same time",
+        """
+        SELECT p.pod_uid, p.node, w.shard, w.arrival
+        FROM placements p JOIN pending w USING (pod_uid) WHERE p.released_at_ms IS NULL
+        """,
+    ),
+    Invariant(
+        "groups-have-pods",
+        "every pending group has a pod that waits",
+        """
+        SELECT g.shard, g.signature FROM pending_groups g
+        WHERE NOT EXISTS (SELECT FROM pending p WHERE (p.shard, p.signature) = (g.shard, g.signature))
+        """,
+    ),
+    Invariant(
+        "templates-are-known",
+        "every open placement and every pending pod has its template",
+        """
+        SELECT DISTINCT u.signature FROM (
+            SELECT signature FROM placements WHERE released_at_ms IS NULL
+            UNION ALL SELECT signature FROM pending
+        ) AS u LEFT JOIN templates t USING (signature) WHERE t.signature IS NULL
+        """,
+    ),
+    Invariant(
+        "offsets-under-epoch",
+        "no offset row is ahead of its shard's epoch",
+        """
+        SELECT o.shard, o.topic, o.partition, o.epoch, s.epoch AS shard_epoch
+        FROM shard_offsets o LEFT JOIN shards s USING (shard) WHERE s.shard IS NULL OR o.epoch > s.epoch
+        """,
+    ),
+    Invariant(
+        "epochs-in-order",
+        "a decision never carries an older epoch than the one before it, nor a newer one than its shard",
+        """
+        SELECT d.shard, d.seq, d.epoch, d.epoch_before, s.epoch AS shard_epoch
+        FROM (
+            SELECT shard, seq, epoch, lag(epoch) OVER (PARTITION BY shard ORDER BY seq) AS epoch_before
+            FROM decisions
+        ) AS d JOIN shards s USING (shard)
+        WHERE d.epoch < d.epoch_before OR d.epoch > s.epoch
+        """,
+    ),
+    Invariant(
+        "published-was-committed",
+        "the relay's cursors are not ahead of the ledger",
+        """
+        SELECT r.shard, r.decisions_seq, s.seq_next, r.dead_letters_seq, s.dead_seq_next
+        FROM relay_cursor r LEFT JOIN shards s USING (shard)
+        WHERE s.shard IS NULL OR r.decisions_seq >= s.seq_next OR r.dead_letters_seq >= s.dead_seq_next
+        """,
+    ),
+    Invariant(
+        "node-versions-chain",
+        "a node's current spec is the last of its history, and none is newer than the node",
+        """
+        SELECT n.id, n.name, n.version, n.spec_version, h.last
+        FROM nodes n FULL JOIN (
+            SELECT node_id, max(version) AS last FROM node_specs GROUP BY node_id
+        ) AS h ON h.node_id = n.id
+        WHERE h.last IS DISTINCT FROM n.spec_version OR h.last > n.version
+        """,
+    ),
+    Invariant(
+        "allocatable-is-the-spec",
+        "what a node offers, and whether it is gone, is as in its current spec",
+        """
+        SELECT n.id, n.name, n.deleted, h.deleted AS spec_deleted, r.name AS resource
+        FROM nodes n
+        JOIN node_specs h ON h.node_id = n.id AND h.version = n.spec_version
+        CROSS JOIN resources r
+        WHERE n.deleted <> h.deleted
+            OR coalesce(n.allocatable[r.id], 0) <> coalesce((h.spec->'allocatable'->>r.name)::bigint, 0)
+        """,
+    ),
+)
+
+
+async def check(dsn: str) -> list[Violation]:
+    """Return what does not hold, in one snapshot of the ledger; warnings too.
+
+    Raises
+    ------
+    Unavailable
+        The server does not answer.
+    """
+    violations = []
+    async with (
+        fresh(dsn, "berth-invariants", BULK) as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        for invariant in INVARIANTS:
+            found = await connection.fetch(f"SELECT * FROM ({invariant.query}) AS broken LIMIT {ROWS_MAX}")
+            if found:
+                rows = [dict(row) for row in found]
+                violations.append(Violation(invariant.name, invariant.says, invariant.warning, rows))
+    return violations
