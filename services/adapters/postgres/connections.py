@@ -28,7 +28,7 @@ class Limits(NamedTuple):
 
 _COMMON = {
     "statement_timeout": "10s",
-    "lock_timeout": "5s",
+    "lock_timeout": "2s",
     # A worker that was paused in the middle of a transaction must not keep its shards' rows locked.
     "idle_in_transaction_session_timeout": "10s",
     "jit": "off",  # compiling costs more than any of our statements

@@ -80,7 +80,15 @@ def node_row(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
     """Return a new node's row: NODE_COLUMNS."""
     assert write.spec is not None
     offered = ids.vector(write.spec.allocatable)
-    return (write.id, write.name, write.version, write.version, write.deleted, offered, ids.vector(write.requested))
+    return (
+        write.id,
+        write.name,
+        write.version,
+        write.version,
+        write.deleted,
+        offered,
+        ids.vector(write.requested),
+    )
 
 
 def node_spec_row(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:

@@ -1,0 +1,206 @@
+"""Each check of the ledger turns red when its invariant is broken by hand, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from domain.model.decisions import Outcome
+from domain.model.pods import PodTemplate
+from services.adapters.postgres.invariants import INVARIANTS, check
+from services.adapters.postgres.migrate import init_shards
+from services.ports import CommitBatch, CommitOutcome, Lease, Ledger, PlacementClosed
+from tests.contract.ledgers import (
+    AT_MS,
+    SHARDS,
+    SIGNATURE,
+    PostgresBackend,
+    advance,
+    bind,
+    decision,
+    everything,
+    load_node,
+    new_node,
+    node_spec,
+    opened,
+    record,
+    start,
+)
+from tests.servers import MakeDatabase
+
+# What an operator would have to do by hand to break each invariant, on the ledger that ``backend`` fills.
+BROKEN = {
+    "one-placement-per-pod": (
+        "DROP INDEX placements_open",
+        "UPDATE placements SET released_at_ms = NULL, released_recorded_at = NULL WHERE seq = 4",
+    ),
+    "requested-is-the-sum": ("UPDATE nodes SET requested[1] = requested[1] + 1 WHERE id = 1",),
+    "decisions-without-hole": ("DELETE FROM decisions WHERE seq = 3",),
+    "dead-letters-without-hole": ("DELETE FROM dead_letters",),
+    "placement-has-decision": ("UPDATE decisions SET node = 'n2' WHERE seq = 1",),
+    "placed-or-pending": ("UPDATE pending SET pod_uid = 'uid-placed'",),
+    "groups-have-pods": ("DELETE FROM pending",),
+    "templates-are-known": ("DELETE FROM templates WHERE signature = 'another-16-bytes'",),
+    "offsets-under-epoch": ("UPDATE shard_offsets SET epoch = 9",),
+    "epochs-in-order": ("UPDATE decisions SET epoch = 0 WHERE seq = 5",),
+    "published-was-committed": ("UPDATE relay_cursor SET decisions_seq = 100 WHERE shard = 0",),
+    "node-versions-chain": ("UPDATE nodes SET spec_version = 7 WHERE id = 2",),
+    "allocatable-is-the-spec": ("UPDATE nodes SET deleted = true WHERE id = 2",),
+    "never-over-allocatable": (
+        "UPDATE node_specs SET spec = jsonb_set(spec, '{allocatable,cpu}', '50') WHERE node_id = 1",
+        "UPDATE nodes SET allocatable[1] = 50 WHERE id = 1",
+    ),
+    "over-allocatable": (
+        "UPDATE node_specs SET spec = jsonb_set(spec, '{allocatable,cpu}', '50'), recorded_at = now()"
+        " WHERE node_id = 1",
+        "UPDATE nodes SET allocatable[1] = 50 WHERE id = 1",
+    ),
+}
+"""Some break another one with it: a node made smaller in the past is over its allocatable now, too."""
+
+ALSO_BREAKS = {
+    "never-over-allocatable": {"over-allocatable"},
+    "one-placement-per-pod": {"requested-is-the-sum"},
+}
+
+
+async def _commit(ledger: Ledger, batch: CommitBatch) -> None:
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+
+
+@pytest_asyncio.fixture
+async def empty(database: MakeDatabase, embedded_dsn: str) -> AsyncIterator[PostgresBackend]:
+    """Return an empty ledger."""
+    backend = PostgresBackend(await database(embedded_dsn))
+    await init_shards(backend.dsn, SHARDS)
+    yield backend
+    await backend.aclose()
+
+
+@pytest_asyncio.fixture
+async def backend(empty: PostgresBackend) -> PostgresBackend:
+    """Return a ledger with something in every table: one pod moved from a node to another."""
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    spec = node_spec("n1", allocatable={"cpu": 8000, "pods": 110, "nvidia.com/gpu": 4})
+    first = everything(lease)
+    changes = {"requested": {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}}
+    nodes = [new_node(1, spec=spec, **changes), new_node(2, spec=spec, **changes)]
+    await _commit(ledger, msgspec.structs.replace(first, nodes=nodes))
+    loads = [load_node(1, 1, **{"cpu": 200, "nvidia.com/gpu": 4, "pods": 2})]
+    await _commit(ledger, bind(lease, [4], 5, nodes=loads))
+    moved = decision(lease, 5, "p0-4", "n2")
+    await _commit(
+        ledger,
+        CommitBatch(
+            offsets=[advance(lease, 6, 7)],
+            nodes=[
+                load_node(1, 2, **changes["requested"]),
+                load_node(2, 1, **{"cpu": 200, "nvidia.com/gpu": 4, "pods": 2}),
+            ],
+            decisions=[record(moved)],
+            placements_closed=[PlacementClosed(moved.pod_uid, AT_MS)],
+            placements_opened=[opened(moved)],
+            seq_next={0: 6},
+        ),
+    )
+    return empty
+
+
+async def test_a_sound_ledger_has_no_violations(backend: PostgresBackend) -> None:
+    assert await check(backend.dsn) == []
+
+
+async def test_an_empty_ledger_has_no_violations(empty: PostgresBackend) -> None:
+    assert await check(empty.dsn) == []
+
+
+def test_every_invariant_has_a_broken_ledger() -> None:
+    assert set(BROKEN) == {invariant.name for invariant in INVARIANTS}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_ledger_turns_its_check_red(backend: PostgresBackend, name: str) -> None:
+    for statement in BROKEN[name]:
+        await backend.execute(statement)
+    violations = await check(backend.dsn)
+    assert {violation.name for violation in violations} == {name} | ALSO_BREAKS.get(name, set())
+    assert all(violation.rows for violation in violations)
+
+
+async def _fill(ledger: Ledger, lease: Lease, **more: Any) -> None:
+    """Fill node n1 with two pods of 100m of its 200m."""
+    spec = node_spec("n1", allocatable={"cpu": 200, "pods": 9})
+    node = new_node(1, spec=spec, requested={"cpu": 200, "pods": 2})
+    await _commit(ledger, bind(lease, [1, 2], 0, nodes=[node], **more))
+
+
+async def test_a_decision_that_overcommits_is_found_even_when_it_is_over(empty: PostgresBackend) -> None:
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await _fill(ledger, lease)
+    await _commit(ledger, bind(lease, [3], 2, nodes=[load_node(1, 1, cpu=300, pods=3)]))
+    assert {violation.name for violation in await check(empty.dsn)} == {
+        "never-over-allocatable",
+        "over-allocatable",
+    }
+    gone = decision(lease, 4, "p0-1", outcome=Outcome.RELEASED)
+    batch = CommitBatch(
+        offsets=[advance(lease, 3, 4)],
+        nodes=[load_node(1, 2, cpu=200, pods=2)],
+        placements_closed=[PlacementClosed("uid-p0-1", AT_MS)],
+        decisions=[record(gone)],
+        seq_next={0: 5},
+    )
+    await _commit(ledger, batch)
+    (violation,) = await check(empty.dsn)
+    assert violation.name == "never-over-allocatable"
+    (row,) = violation.rows
+    assert (row["pod_uid"], row["held"], row["allocatable"]) == ("uid-p0-3", 300, 200)
+
+
+async def test_adopted_pods_and_shrunk_nodes_are_warnings(empty: PostgresBackend) -> None:
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await _fill(ledger, lease)
+    adopted = decision(lease, 3, "foreign", "n1", outcome=Outcome.ADOPTED)
+    batch = bind(
+        lease,
+        [3],
+        2,
+        nodes=[load_node(1, 1, cpu=300, pods=3)],
+        decisions=[record(adopted)],
+        placements_opened=[opened(adopted, adopted=True)],
+    )
+    await _commit(ledger, batch)
+    (violation,) = await check(empty.dsn)
+    assert (violation.name, violation.warning) == ("over-allocatable", True)
+    spec = node_spec("n1", allocatable={"cpu": 100, "pods": 9})
+    shrunk = msgspec.structs.replace(load_node(1, 2, cpu=300, pods=3), spec=spec)
+    await _commit(
+        ledger, bind(lease, [4], 3, decisions=[], placements_opened=[], seq_next={}, nodes=[shrunk])
+    )
+    (violation,) = await check(empty.dsn)
+    assert (violation.name, violation.warning) == ("over-allocatable", True)
+
+
+async def test_a_pod_that_asks_for_nothing_may_join_a_full_node(empty: PostgresBackend) -> None:
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await _fill(ledger, lease, templates={SIGNATURE: PodTemplate(requests={"cpu": 100})})
+    light = decision(lease, 3, "light", "n1", signature=b"asks-for-nothing")
+    batch = bind(
+        lease,
+        [3],
+        2,
+        nodes=[load_node(1, 1, cpu=200, pods=3)],
+        decisions=[record(light)],
+        placements_opened=[opened(light)],
+        templates={b"asks-for-nothing": PodTemplate()},
+    )
+    await _commit(ledger, batch)
+    assert await check(empty.dsn) == []

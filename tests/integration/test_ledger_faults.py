@@ -1,0 +1,280 @@
+"""The ledger on Postgres when something is cut, locked, cancelled or away: never half, never for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from domain.model.errors import Unavailable
+from ops.kafka import free_port
+from services.adapters.postgres.invariants import check
+from services.adapters.postgres.ledger import PostgresLedger
+from services.adapters.postgres.outbox import PostgresOutbox
+from services.ports import (
+    PODS_TOPIC,
+    CommitBatch,
+    CommitOutcome,
+    Lease,
+    OffsetAdvance,
+    Resolution,
+    Stream,
+    TopicPartition,
+)
+from tests.contract.ledgers import (
+    LEASE_SECONDS,
+    SHARDS,
+    PostgresBackend,
+    bind,
+    load_node,
+    new_node,
+    open_backend,
+    start,
+)
+from tests.servers import MakeDatabase
+
+LOCK_OFFSETS = "SELECT FROM shard_offsets FOR UPDATE"
+
+
+@pytest_asyncio.fixture
+async def backend(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[PostgresBackend]:
+    """Return a ledger on the embedded server."""
+    async with open_backend("embedded", request, database) as opened:
+        assert isinstance(opened, PostgresBackend)
+        yield opened
+
+
+@pytest.fixture
+def ledger(backend: PostgresBackend) -> PostgresLedger:
+    return backend.ledger()
+
+
+@contextlib.asynccontextmanager
+async def _other(backend: PostgresBackend) -> AsyncIterator[Any]:
+    """Give a connection of somebody else, with a transaction that is rolled back at the end."""
+    connection = await asyncpg.connect(backend.dsn)
+    try:
+        await connection.execute("BEGIN")
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def _cut(backend: PostgresBackend, name: str) -> None:
+    """End the sessions of this name from the server's side, and wait until they are gone."""
+    of = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1"
+    connection = await asyncpg.connect(backend.dsn)
+    try:
+        assert await connection.fetchval(f"SELECT count(pg_terminate_backend(pid)) {of}", name) > 0
+        while await connection.fetchval(f"SELECT count(*) {of}", name):
+            await asyncio.sleep(0.01)
+    finally:
+        await connection.close()
+
+
+async def _until_waiting(backend: PostgresBackend) -> None:
+    """Return when some session waits for a lock."""
+    query = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+    """
+    connection = await asyncpg.connect(backend.dsn)
+    try:
+        async with asyncio.timeout(5):
+            while not await connection.fetchval(query):
+                await asyncio.sleep(0.01)
+    finally:
+        await connection.close()
+
+
+async def _settle(ledger: PostgresLedger, batch: CommitBatch) -> Resolution:
+    """Ask what became of the batch until there is an answer."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(Unavailable):
+                return await ledger.resolve(batch)
+
+
+def _big(lease: Lease, number: int) -> CommitBatch:
+    size, nodes = 300, range(1, 201)
+    first = number * size + 1
+    writes = [load_node(n, number, cpu=number) if number else new_node(n) for n in nodes]
+    return bind(lease, range(first, first + size), first - 1, nodes=writes)
+
+
+async def test_a_cancelled_commit_is_whole_or_nothing(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    assert await ledger.commit(_big(lease, 0)) is CommitOutcome.COMMITTED
+    longest = (clock() - started) * 1.2
+    rounds = 24
+    found = []
+    for number in range(1, rounds + 1):
+        batch = _big(lease, number)
+        committing = asyncio.create_task(ledger.commit(batch))
+        await asyncio.sleep(longest * number / rounds)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+        found.append(await _settle(ledger, batch))
+        if found[-1] is Resolution.NOT_COMMITTED:
+            assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+        state = await ledger.load([lease])
+        assert state.seq_next[0] == batch.seq_next[0] == len(state.placements) + 1
+        assert {node.version for node in state.nodes} == {number + 1}
+    assert Resolution.NOT_COMMITTED in found
+    assert Resolution.FENCED not in found
+    made_up = {"requested-is-the-sum", "never-over-allocatable"}  # these batches never did the sums
+    assert {violation.name for violation in await check(backend.dsn)} <= made_up
+
+
+async def test_a_session_that_the_server_ends_leaves_nothing(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    batch = bind(lease, [1], 0)
+    async with _other(backend) as other:
+        await other.execute(LOCK_OFFSETS)
+        committing = asyncio.create_task(ledger.commit(batch))
+        await _until_waiting(backend)
+        await _cut(backend, "berth-commit")
+        with pytest.raises(Unavailable):
+            await committing
+    assert await ledger.resolve(batch) is Resolution.NOT_COMMITTED
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+
+
+async def test_after_an_idle_session_was_ended_the_next_commit_gets_through(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0)) is CommitOutcome.COMMITTED
+    await _cut(backend, "berth-commit")
+    batch = bind(lease, [2], 1)
+    with contextlib.suppress(Unavailable):
+        await ledger.commit(batch)
+    if await ledger.resolve(batch) is Resolution.NOT_COMMITTED:
+        assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.resolve(batch) is Resolution.COMMITTED
+
+
+@pytest.mark.parametrize(
+    ("end", "resolution"), [("COMMIT", Resolution.COMMITTED), ("ROLLBACK", Resolution.NOT_COMMITTED)]
+)
+async def test_resolve_waits_for_a_transaction_in_flight(
+    backend: PostgresBackend, ledger: PostgresLedger, end: str, resolution: Resolution
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    batch = bind(lease, [1], 0, decisions=[], placements_opened=[], seq_next={})
+    async with _other(backend) as other:
+        await other.execute("UPDATE shard_offsets SET next_offset = 1 WHERE shard = 0")
+        resolving = asyncio.create_task(ledger.resolve(batch))
+        await _until_waiting(backend)
+        assert not resolving.done()
+        await other.execute(end)
+        assert await resolving is resolution
+
+
+async def test_nothing_waits_for_ever(backend: PostgresBackend, ledger: PostgresLedger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    batch = bind(lease, [1], 0)
+    await backend.pass_time(LEASE_SECONDS + 1)
+    async with _other(backend) as other:
+        await other.execute(LOCK_OFFSETS)
+        waits = [ledger.commit(batch), ledger.resolve(batch), backend.ledger().acquire("x", LEASE_SECONDS)]
+        async with asyncio.timeout(9):
+            ends = await asyncio.gather(*waits, return_exceptions=True)
+    assert [type(end) for end in ends] == [Unavailable] * 3
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+
+
+async def test_a_node_that_somebody_is_changing_has_moved(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert (
+        await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) is CommitOutcome.COMMITTED
+    )
+    batch = bind(lease, [2], 1, nodes=[load_node(1, 1), load_node(2, 1)])
+    async with _other(backend) as other:
+        await other.execute("SELECT FROM nodes WHERE id = 2 FOR UPDATE")
+        async with asyncio.timeout(2):
+            assert await ledger.commit(batch) is CommitOutcome.MOVED
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+
+
+async def test_a_new_node_that_somebody_adds_at_the_same_time_has_moved(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    async with _other(backend) as other:
+        await other.execute(
+            "INSERT INTO nodes (id, name, version, spec_version, allocatable, requested)"
+            " VALUES (7, 'n1', 1, 1, '{}', '{}')"
+        )
+        committing = asyncio.create_task(ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])))
+        await _until_waiting(backend)
+        await other.execute("COMMIT")
+        assert await committing is CommitOutcome.MOVED
+    assert not (await ledger.load([lease])).placements
+
+
+async def test_two_workers_may_meet_new_resources_at_the_same_time(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    first, second = await start(ledger, SHARDS)
+    names = [f"example.com/r{i}" for i in range(8)]
+    batches = [
+        bind(first, [1], 0, nodes=[new_node(1, requested=dict.fromkeys(names, 1))]),
+        bind(second, [1], 0, nodes=[new_node(2, requested=dict.fromkeys(reversed(names), 2))]),
+    ]
+    ledgers = [ledger, backend.ledger()]
+    outcomes = await asyncio.gather(*(one.commit(batch) for one, batch in zip(ledgers, batches, strict=True)))
+    assert outcomes == [CommitOutcome.COMMITTED] * 2
+    nodes = (await ledger.load([first])).nodes
+    assert [node.requested for node in nodes] == [dict.fromkeys(names, 1), dict.fromkeys(names, 2)]
+
+
+async def test_a_lost_lease_connection_is_replaced_by_the_next_renewal(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    leases = await start(ledger, SHARDS)
+    await _cut(backend, "berth-lease")
+    with contextlib.suppress(Unavailable):
+        await ledger.renew(leases, LEASE_SECONDS)
+    assert await ledger.renew(leases, LEASE_SECONDS)
+    assert not await backend.ledger().acquire("other", LEASE_SECONDS)
+
+
+async def test_a_server_that_is_away_is_unavailable() -> None:
+    dsn = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    ledger, outbox = PostgresLedger(dsn), PostgresOutbox(dsn)
+    lease = Lease(0, 1)
+    batch = CommitBatch(offsets=[OffsetAdvance(0, PODS_TOPIC, 0, 1, 0, 1)])
+    calls = [
+        ledger.acquire("a", 1),
+        ledger.renew([lease], 1),
+        ledger.release([lease]),
+        ledger.load([lease]),
+        ledger.ensure_offsets(lease, {TopicPartition("t", 0): 0}),
+        ledger.commit(batch),
+        ledger.resolve(batch),
+        outbox.shards(),
+        outbox.acquire(0, "a", 1),
+        outbox.unpublished(0, Stream.DECISIONS, 0, 1),
+        outbox.mark_published(0, Stream.DECISIONS, 1, 1),
+        outbox.wait(1),
+        check(dsn),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable):
+            await call
+    await ledger.aclose()
+    await outbox.aclose()

@@ -1,0 +1,142 @@
+"""The migrations make exactly the schema that the code is written against, once, whoever runs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from services.adapters.postgres.connections import engine
+from services.adapters.postgres.migrate import (
+    ShardsMismatch,
+    alembic_config,
+    current_revision,
+    init_shards,
+    upgrade,
+)
+from services.adapters.postgres.schema import metadata
+from tests.servers import MakeDatabase
+
+SERVERS = ["embedded_dsn", pytest.param("postgres_dsn", marks=pytest.mark.real)]
+
+
+@pytest_asyncio.fixture(params=SERVERS)
+async def dsn(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[str]:
+    """Return a database with nothing in it."""
+    dsn = await database(request.getfixturevalue(request.param))
+    await _fetch(dsn, "DROP SCHEMA public CASCADE")
+    await _fetch(dsn, "CREATE SCHEMA public")
+    yield dsn
+
+
+async def _fetch(dsn: str, query: str) -> list[Any]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return list(await connection.fetch(query))
+    finally:
+        await connection.close()
+
+
+async def _catalogue(dsn: str) -> list[Any]:
+    """Return the identity and the storage of every relation: changes when one is made again or rewritten."""
+    of = "FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    return await _fetch(dsn, f"SELECT oid, relname, relfilenode, reloptions {of} ORDER BY oid")
+
+
+async def _difference(dsn: str) -> list[Any]:
+    def compare(connection: sa.Connection) -> list[Any]:
+        options = {"compare_type": True, "compare_server_default": True}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
+
+    database = engine(dsn)
+    try:
+        async with database.connect() as connection:
+            return await connection.run_sync(compare)
+    finally:
+        await database.dispose()
+
+
+async def test_an_empty_database_has_no_revision(dsn: str) -> None:
+    assert await current_revision(dsn) is None
+
+
+async def test_the_migrations_make_the_schema(dsn: str) -> None:
+    await upgrade(dsn)
+    assert await current_revision(dsn) == ScriptDirectory.from_config(alembic_config()).get_current_head()
+    assert await _difference(dsn) == []
+    options = {row["relname"]: row["reloptions"] for row in await _catalogue(dsn)}
+    assert options["nodes"] == ["fillfactor=60"]
+
+
+async def test_the_comparison_sees_a_difference(dsn: str) -> None:
+    await upgrade(dsn)
+    await _fetch(dsn, "ALTER TABLE pending ALTER COLUMN arrival TYPE int")
+    await _fetch(dsn, "DROP INDEX decisions_pod")
+    kinds = {entry[0] if isinstance(entry, tuple) else entry[0][0] for entry in await _difference(dsn)}
+    assert kinds == {"modify_type", "add_index"}
+
+
+async def test_upgrading_again_changes_nothing(dsn: str) -> None:
+    await upgrade(dsn)
+    before = await _catalogue(dsn)
+    await upgrade(dsn)
+    assert await _catalogue(dsn) == before
+
+
+async def test_processes_may_upgrade_at_the_same_time(dsn: str) -> None:
+    await asyncio.gather(*(upgrade(dsn) for _ in range(4)))
+    assert await _difference(dsn) == []
+
+
+async def test_an_upgrade_that_fails_leaves_nothing(dsn: str) -> None:
+    await _fetch(dsn, "CREATE TABLE log_records ()")  # in the way of the last table
+    before = await _catalogue(dsn)
+    with pytest.raises(sa.exc.ProgrammingError, match="log_records"):
+        await upgrade(dsn)
+    assert await _catalogue(dsn) == before
+
+
+async def test_a_downgrade_leaves_nothing_but_alembics_own_table(dsn: str) -> None:
+    def down(connection: sa.Connection) -> None:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+
+    await upgrade(dsn)
+    database = engine(dsn)
+    async with database.begin() as connection:
+        await connection.run_sync(down)
+    await database.dispose()
+    assert {row["relname"] for row in await _catalogue(dsn)} == {"alembic_version", "alembic_version_pkc"}
+    await upgrade(dsn)
+    assert await _difference(dsn) == []
+
+
+async def test_shards_are_laid_down_once(dsn: str) -> None:
+    await upgrade(dsn)
+    await asyncio.gather(*(init_shards(dsn, 3) for _ in range(4)))
+    await _fetch(dsn, "UPDATE shards SET epoch = 5")
+    await init_shards(dsn, 3)
+    rows = await _fetch(dsn, "SELECT shard, epoch, seq_next FROM shards ORDER BY shard")
+    assert [tuple(row) for row in rows] == [(0, 5, 1), (1, 5, 1), (2, 5, 1)]
+    cursors = await _fetch(dsn, "SELECT shard, decisions_seq FROM relay_cursor ORDER BY shard")
+    assert [tuple(row) for row in cursors] == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_another_number_of_shards_is_an_error(dsn: str) -> None:
+    await upgrade(dsn)
+    await init_shards(dsn, 2)
+    with pytest.raises(ShardsMismatch, match="laid out for 2 shards, not 3"):
+        await init_shards(dsn, 3)
+    with pytest.raises(ValueError, match="at least 1"):
+        await init_shards(dsn, 0)
+    assert len(await _fetch(dsn, "SELECT FROM shards")) == 2

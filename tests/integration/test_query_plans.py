@@ -1,0 +1,153 @@
+"""The hot statements keep to their indexes, on full tables and on plans made while they were empty."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import orjson
+import pytest
+import pytest_asyncio
+
+from services.adapters.postgres import sql
+from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
+from services.adapters.postgres.migrate import init_shards
+from tests.servers import MakeDatabase
+
+ROWS = 20_000
+SOME = 500
+
+FILL = f"""
+INSERT INTO nodes SELECT i, 'n' || i, 1, 1, false, '{{8}}', '{{0}}' FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO placements (shard, seq, pod_uid, namespace, name, signature, node, adopted, bound_at_ms,
+    released_at_ms)
+SELECT i % 4, i / 4 + 1, 'uid' || i, 'ns', 'p' || i, '\\x00', 'n' || i, false, 1,
+    CASE WHEN i % 10 = 0 THEN 2 END
+FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO pending (pod_uid, namespace, name, signature, shard, arrival, since_ms)
+SELECT 'uid' || i, 'ns', 'p' || i, decode(lpad(to_hex(i % 100), 2, '0'), 'hex'), i % 4, i, 1
+FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO pending_groups
+SELECT i % 4, decode(lpad(to_hex(i % 100), 2, '0'), 'hex'), '{{}}', false, 1, 1
+FROM generate_series(0, 99) AS i;
+INSERT INTO decisions (shard, seq, epoch, pod_uid, namespace, name, outcome, signature, cycle_seq,
+    decided_at_ms, payload)
+SELECT i % 4, i / 4 + 1, 1, 'uid' || i, 'ns', 'p' || i, 'bound', '\\x00', 0, 1, 'payload'
+FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, raw, code, path, message, at_ms)
+SELECT i % 4, i / 4 + 1, 't', 0, 1, '', '', '', '', 1 FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO shard_offsets SELECT i % 4, 't', i, 1, 0 FROM generate_series(0, 99) AS i;
+"""
+
+_SHARDS = [0, 1, 2, 3]
+_IDS = list(range(1, SOME + 1))
+_UIDS = [f"uid{i}" for i in _IDS]
+_BYTES = [i.to_bytes(1, "big") for i in range(100)]
+
+HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
+    "advance offsets": (
+        sql.ADVANCE_OFFSETS,
+        (_SHARDS, ["t"] * 4, _SHARDS, [1] * 4, [0] * 4, [1] * 4),
+        {"shard_offsets_pkey"},
+    ),
+    "advance shards": (
+        sql.ADVANCE_SHARDS,
+        (_SHARDS, [0] * 4, [1] * 4, [2] * 4, [1] * 4, [1] * 4, 5),
+        {"shards_pkey"},
+    ),
+    "update nodes": (
+        sql.UPDATE_NODES,
+        (_IDS, [1] * SOME, [2] * SOME, ["{1}"] * SOME, [None] * SOME, [False] * SOME),
+        {"nodes_pkey"},
+    ),
+    "nodes known": (sql.NODES_KNOWN, ([-1], ["none"]), {"nodes_pkey", "nodes_name_key"}),
+    "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME), {"placements_open"}),
+    "version placements": (sql.VERSION_PLACEMENTS, (_UIDS, [3] * SOME), {"placements_open"}),
+    "remove pending": (sql.REMOVE_PENDING, (_UIDS,), {"pending_pkey"}),
+    "remove empty groups": (
+        sql.REMOVE_EMPTY_GROUPS,
+        ([i % 4 for i in range(100)], _BYTES),
+        {"pending_groups_pkey", "pending_group"},
+    ),
+    "resolve offsets": (
+        sql.READ_OFFSETS,
+        (_SHARDS, ["t"] * 4, _SHARDS),
+        {"shard_offsets_pkey"},
+    ),
+}
+
+OUTBOX_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
+    "decisions to publish": (sql.DECISIONS_AFTER, (1, ROWS // 8, 100), {"decisions_pkey"}),
+    "dead letters to publish": (sql.DEAD_LETTERS_AFTER, (1, ROWS // 8, 100), {"dead_letters_pkey"}),
+}
+
+
+@pytest_asyncio.fixture
+async def dsn(database: MakeDatabase, embedded_dsn: str) -> AsyncIterator[str]:
+    """Return a ledger with four shards and nothing else."""
+    dsn = await database(embedded_dsn)
+    await init_shards(dsn, 4)
+    yield dsn
+
+
+async def _fill(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(FILL)
+    await connection.close()
+
+
+def _scans(plan: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """Return the indexes that a plan uses, and the tables that it reads whole."""
+    indexes, whole = set(), set()
+    if "Index Name" in plan:
+        indexes.add(plan["Index Name"])
+    if plan["Node Type"] == "Seq Scan":
+        whole.add(plan["Relation Name"])
+    for part in plan.get("Plans", ()):
+        inner_indexes, inner_whole = _scans(part)
+        indexes |= inner_indexes
+        whole |= inner_whole
+    return indexes, whole
+
+
+async def _plan(connection: Any, statement: str, values: tuple[Any, ...]) -> dict[str, Any]:
+    """Explain as prepared: the generic plan, which is what a long-lived connection runs."""
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
+    (text,) = await connection.fetchrow(f"EXPLAIN (FORMAT JSON) {statement}", *values)
+    return dict(orjson.loads(text)[0]["Plan"])
+
+
+async def _keeps_its_index(
+    connection: Any, statement: str, values: tuple[Any, ...], expected: set[str]
+) -> None:
+    indexes, whole = _scans(await _plan(connection, statement, values))
+    assert (indexes, whole) == (expected, set())
+
+
+@pytest.mark.parametrize("analysed", [True, False])
+async def test_hot_statements_use_their_indexes_on_full_tables(dsn: str, analysed: bool) -> None:
+    await _fill(dsn)
+    if analysed:
+        async with fresh(dsn, "analyse") as connection:
+            await connection.execute("ANALYZE")
+    for cases, limits in ((HOT_STATEMENTS, HOT), (OUTBOX_STATEMENTS, COMMON)):
+        async with fresh(dsn, "plans", limits) as connection:
+            for statement, values, expected in cases.values():
+                await _keeps_its_index(connection, statement, values, expected)
+
+
+@pytest.mark.parametrize("case", HOT_STATEMENTS)
+async def test_plans_made_on_empty_tables_are_the_same(dsn: str, case: str) -> None:
+    statement, values, expected = HOT_STATEMENTS[case]
+    async with fresh(dsn, "plans", HOT) as connection:
+        await _keeps_its_index(connection, statement, values, expected)
+
+
+async def test_the_test_sees_a_scan(dsn: str) -> None:
+    """Without the settings of the hot path, an empty table is scanned: the settings are what keeps it off."""
+    statement, values, _ = HOT_STATEMENTS["update nodes"]
+    scanning = Limits({**COMMON.settings, "enable_indexscan": "off", "enable_bitmapscan": "off"}, 15)
+    async with fresh(dsn, "plans", scanning) as connection:
+        _, whole = _scans(await _plan(connection, statement, values))
+    assert whole == {"nodes"}
