@@ -32,6 +32,7 @@ from domain.state.pods import PodEntry, Tombstone
 from domain.state.resources import ResourceIndex, ResourceVector
 from domain.state.table import NodeTable
 
+_CANONICAL = msgspec.json.Encoder(order="deterministic")
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 
 
@@ -366,13 +367,14 @@ class ClusterState:
 
     def digest(self) -> str:
         """Return a hash of everything that decides what happens next; equal states have equal digests."""
+        text = _CANONICAL.encode  # equal mappings may differ in the order in which they were written
         lines = [
-            f"n {name} {e.ordinal} {e.version} {e.deleted} {e.resource_version} {e.spec} "
+            f"n {name} {e.ordinal} {e.version} {e.deleted} {e.resource_version} {text(e.spec)!r} "
             f"{sorted(self.requested_of(name).items())}"
             for name, e in sorted(self.nodes.items())
             if e.spec is not None
         ]
-        lines += [f"p {key} {e.spec} {e.node} {e.adopted}" for key, e in sorted(self.pods.items())]
+        lines += [f"p {key} {text(e.spec)!r} {e.node} {e.adopted}" for key, e in sorted(self.pods.items())]
         lines += [f"t {key} {t.uid} {t.resource_version}" for key, t in sorted(self.tombstones.items())]
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 

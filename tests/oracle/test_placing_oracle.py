@@ -1,0 +1,214 @@
+"""Does the scheduler decide, node for node and reason for reason, what the plain oracle decides?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from domain.cycle import slots as slots_module
+from domain.cycle.explanation import Attempt
+from domain.cycle.schedule import CycleResult, Placement, Scheduler
+from domain.cycle.slots import GroupSlots
+from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.state import snapshot as snapshot_module
+from tests.oracle.placing import Look, Oracle
+from tests.oracle.scenarios import Scenario, World, scenarios
+
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to shrink hundreds
+settings.register_profile(
+    "oracle", deadline=None, max_examples=150, phases=NO_SHRINKING, suppress_health_check=list(HealthCheck)
+)
+Facts = tuple[dict[str, int], int, list[tuple[str, float, dict[str, float]]], dict[str, int], bool]
+oracle_settings = settings.get_profile("oracle")
+
+
+class Pair:
+    """A scheduler and the oracle, fed with the same events."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.scheduler = Scheduler(world.profiles, seed=world.scenario.seed)
+        self.oracle = Oracle(world.profiles, seed=world.scenario.seed)
+        self._parked: dict[bytes, Facts] = {}
+
+    def feed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.scheduler.fold(event)
+            match event:
+                case NodeUpserted():
+                    self.oracle.put_node(event.node)
+                case NodeDeleted():
+                    self.oracle.drop_node(event.name)
+                case PodUpserted():
+                    self.oracle.put_pod(event.pod)
+                case PodDeleted():
+                    self.oracle.drop_pod(f"{event.namespace}/{event.name}")
+
+    def cycle(self) -> CycleResult:
+        result = self.scheduler.cycle()
+        assert_same(result, self.oracle.cycle(), self._parked)
+        return result
+
+    def run(self, between: Callable[[], None] = lambda: None) -> None:
+        """Play the whole scenario: nodes, then in every cycle some pods and some changes."""
+        world, scenario = self.world, self.world.scenario
+        self.feed(world.first_nodes())
+        for i in range(scenario.cycles):
+            share = scenario.pods // scenario.cycles + (i == 0) * (scenario.pods % scenario.cycles)
+            self.feed(world.new_pods(share))
+            self.feed(world.changes(0 if i == 0 else scenario.changes))
+            self.cycle()
+            between()
+        for name, entry in self.scheduler.state.nodes.items():
+            on_it = {key for key, pod in self.oracle.pods.items() if pod.node == name}
+            assert set(entry.pods) == on_it
+
+
+def assert_same(result: CycleResult, looks: Sequence[Look], parked: dict[bytes, Facts]) -> None:
+    """The oracle tries every waiting pod, the scheduler only those that an attempt could help.
+
+    ``parked`` remembers what parked each group: later pods of it are told that, without an attempt.
+    """
+    assert [
+        (v.pod.key, v.node, v.score) if isinstance(v, Placement) else v.pod.key for v in result.verdicts
+    ] == [
+        (look.pod.key, look.node, look.score) if look.node else look.pod.key
+        for look in looks
+        if look.node or look.first
+    ]
+    of_group: dict[bytes, list[Look]] = {}
+    for look in looks:
+        of_group.setdefault(look.pod.signature, []).append(look)
+    for signature in parked.keys() - of_group.keys():
+        del parked[signature]
+    assert {attempt.signature for attempt in result.attempts} <= of_group.keys()
+    for verdict in result.verdicts:
+        assert result.attempts[verdict.attempt].signature == verdict.pod.signature
+    for signature, group in of_group.items():
+        attempts = [attempt for attempt in result.attempts if attempt.signature == signature]
+        assert_same_group(attempts, group, parked)
+
+
+def assert_same_group(attempts: Sequence[Attempt], looks: Sequence[Look], parked: dict[bytes, Facts]) -> None:
+    rest = list(looks)
+    assert sum(attempt.pods_count for attempt in attempts) <= len(looks)
+    for attempt in attempts:
+        facts = facts_of(attempt)
+        if attempt.bound_count or facts != parked.get(attempt.signature):
+            assert facts == expected_facts(rest[: attempt.pods_count])
+            assert attempt.bound_count == sum(1 for look in rest[: attempt.pods_count] if look.node)
+            del rest[: attempt.pods_count]
+        if attempt.reasons_at_failure:
+            parked[attempt.signature] = facts
+    assert not [look for look in rest if look.node]
+    assert not [look for look in looks if (look.node or look.first) and not attempts]
+
+
+def facts_of(attempt: Attempt) -> Facts:
+    return (
+        attempt.reasons,
+        attempt.unresolvable_count,
+        [(candidate.node, candidate.score, candidate.parts) for candidate in attempt.candidates],
+        attempt.reasons_at_failure,
+        attempt.unresolvable,
+    )
+
+
+def expected_facts(looks: Sequence[Look]) -> Facts:
+    first = looks[0]
+    without = next((look for look in looks if not look.node), None)
+    hopeless = without is not None and without.hopeless
+    at_failure = without.reasons if without else {}
+    return (first.reasons, first.unresolvable_count, first.candidates, at_failure, hopeless)
+
+
+@settings(oracle_settings)
+@given(scenario=scenarios())
+def test_scheduler_equals_oracle(scenario: Scenario) -> None:
+    Pair(World(scenario)).run()
+
+
+@settings(oracle_settings, max_examples=60)
+@given(scenario=scenarios(groups_max=30))
+def test_few_slots_and_a_short_change_log_change_nothing(scenario: Scenario) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots_module, "_SLOTS_MIN", 2)
+        patch.setattr(snapshot_module, "_LOG_LENGTH", 256)
+        pair = Pair(World(scenario))
+        scheduler = pair.scheduler
+        scheduler._slots = GroupSlots(scheduler.state, scheduler._snapshot, bytes_max=1)
+        assert scheduler._slots.slots_max == 2
+        pair.run()
+
+
+@settings(oracle_settings, max_examples=60)
+@given(scenario=scenarios(), restarts=st.lists(st.booleans(), min_size=6, max_size=6))
+def test_a_restart_changes_nothing(scenario: Scenario, restarts: list[bool]) -> None:
+    pair = Pair(World(scenario))
+    again = iter(restarts)
+
+    def between() -> None:
+        if next(again):
+            pair.scheduler = restarted(pair.scheduler, pair.world)
+
+    pair.run(between)
+
+
+@settings(oracle_settings, max_examples=60)
+@given(scenario=scenarios(), cuts=st.lists(st.integers(1, 40), min_size=1, max_size=12))
+def test_batches_may_be_cut_anywhere(scenario: Scenario, cuts: list[int]) -> None:
+    world = World(replace(scenario, priorities=False))
+    at_once, in_parts = (Scheduler(world.profiles, seed=scenario.seed) for _ in range(2))
+    events = world.new_pods(scenario.pods)
+    pods = [event for event in events if isinstance(event, PodUpserted) and not event.pod.node_name]
+    first = world.first_nodes() + [event for event in events if event not in pods]
+    for event in first + pods:
+        at_once.fold(event)
+    expected = at_once.cycle()
+    for event in first:
+        in_parts.fold(event)
+    parts: list[CycleResult] = []
+    for cut in itertools.cycle(cuts):
+        for event in pods[:cut]:
+            in_parts.fold(event)
+        del pods[:cut]
+        parts.append(in_parts.cycle())
+        if not pods:
+            break
+    assert [told for part in parts for told in what_pods_are_told(part)] == what_pods_are_told(expected)
+
+
+def what_pods_are_told(result: CycleResult) -> list[tuple[str, str, float, dict[str, int]]]:
+    return [
+        (verdict.pod.key, verdict.node, verdict.score, {})
+        if isinstance(verdict, Placement)
+        else (verdict.pod.key, "", 0.0, result.attempts[verdict.attempt].reasons_at_failure)
+        for verdict in result.verdicts
+    ]
+
+
+def restarted(old: Scheduler, world: World) -> Scheduler:
+    """Return a scheduler made from what the ledger would hold of another one's state."""
+    new, state = Scheduler(world.profiles, seed=world.scenario.seed), old.state
+    known = [(name, entry) for name, entry in state.nodes.items() if entry.spec is not None]
+    for name, entry in sorted(known, key=lambda item: item[1].ordinal):
+        assert entry.spec is not None
+        spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
+        new.state.restore_node(
+            name=name, ordinal=entry.ordinal, version=entry.version, spec=spec, deleted=entry.deleted
+        )
+    placed = sorted((key, pod) for key, pod in state.pods.items() if pod.node)
+    for _, pod in placed:
+        spec_of_pod = msgspec.structs.replace(pod.spec, node_name=pod.node if pod.adopted else "")
+        new.restore_pod(spec_of_pod, node=pod.node, adopted=pod.adopted)
+    for pod in sorted((pod for pod in state.pods.values() if not pod.node), key=lambda pod: pod.arrival):
+        new.restore_pod(pod.spec)
+    new.state.tombstones.update(state.tombstones)
+    new.state.restored()
+    return new

@@ -1,0 +1,211 @@
+"""Does the fold give the same cluster whatever is repeated, comes late, or comes in another order?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.state.cluster import Assumed, ClusterState
+from domain.state.snapshot import Snapshot
+from domain.state.table import ABSENT
+from tests.oracle.scenarios import Scenario, World
+
+fold_settings = settings(deadline=None, max_examples=60)
+
+
+def make_scenario(seed: int, nodes: int, pods: int) -> Scenario:
+    return Scenario(seed=seed, nodes=nodes, pods=pods, groups=6, resources=8, cycles=1)
+
+
+histories = st.builds(make_scenario, st.integers(0, 1 << 32), st.integers(1, 20), st.integers(0, 40))
+
+
+def history(scenario: Scenario) -> list[Event]:
+    """Return everything that happens to a cluster, in order."""
+    world = World(scenario)
+    events = world.first_nodes()
+    while scenario.pods > len(events) - scenario.nodes:
+        events += world.new_pods(3) + world.changes(2)
+    return events + world.changes(10)
+
+
+def fold(events: Sequence[Event], state: ClusterState | None = None) -> ClusterState:
+    state = state or ClusterState(seed=1)
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def key_of(event: Event) -> tuple[str, str]:
+    match event:
+        case NodeUpserted():
+            return ("node", event.node.name)
+        case NodeDeleted():
+            return ("node", event.name)
+        case PodUpserted():
+            return ("pod", event.pod.key)
+        case PodDeleted():
+            return ("pod", f"{event.namespace}/{event.name}")
+
+
+def audit(state: ClusterState) -> None:
+    """Recompute from scratch what the columns say, and compare."""
+    table = state.table
+    assert sorted(table.rows.values()) == list(range(table.count)) == list(range(len(table.names)))
+    assert {name for name, entry in state.nodes.items() if not entry.deleted} == set(table.rows)
+    on_node: dict[str, list[str]] = {}
+    for key, pod in state.pods.items():
+        assert pod.spec.key == key
+        if pod.node:
+            on_node.setdefault(pod.node, []).append(key)
+    for name, entry in state.nodes.items():
+        assert sorted(entry.pods) == sorted(on_node.get(name, []))
+        specs = [pod.spec for pod in entry.pods.values()]
+        expected: Counter[str] = Counter(pods=len(specs))
+        ports: Counter[object] = Counter()
+        for spec in specs:
+            expected.update(spec.template.requests)
+            ports.update(spec.template.host_ports)
+        assert state.requested_of(name) == {k: v for k, v in expected.items() if v}
+        assert state.ports_held.get(name, {}) == dict(ports)
+    for name, row in table.rows.items():
+        audit_row(state, name, row)
+
+
+def audit_row(state: ClusterState, name: str, row: int) -> None:
+    table, spec = state.table, state.nodes[name].spec
+    assert spec is not None
+    assert (table.names[row], table.specs[row]) == (name, spec)
+    offered = {n: int(table.allocatable[c, row]) for c, n in state.resources.visible()}
+    assert {n: v for n, v in offered.items() if v} == {n: v for n, v in spec.allocatable.items() if v}
+    assert table.allocatable[4:6, row].tolist() == table.allocatable[0:2, row].tolist()
+    scoring = [
+        sum(p.spec.template.scoring_cpu_milli for p in state.nodes[name].pods.values()),
+        sum(p.spec.template.scoring_memory_bytes for p in state.nodes[name].pods.values()),
+    ]
+    assert table.requested[4:6, row].tolist() == scoring
+    labels = {}
+    for label in ("zone", "rank", "disk"):
+        column = table.label_column(label)
+        if column is not None and column[row] != ABSENT:
+            labels[label] = table.value_text(int(column[row]))
+    assert labels == spec.labels
+    assert table.taint_sets[table.taint_set[row]] == spec.taints
+    assert bool(table.unschedulable[row]) == spec.unschedulable
+    assert int(table.ordinal[row]) == state.nodes[name].ordinal
+    lone = ClusterState(seed=1)
+    lone.apply(NodeUpserted(spec))
+    assert table.tie[row] == lone.table.tie[0]
+
+
+@fold_settings
+@given(histories)
+def test_columns_are_the_sum_of_what_exists(scenario: Scenario) -> None:
+    random, state = Random(scenario.seed), ClusterState(seed=1)
+    for event in history(scenario):
+        state.apply(event)
+        assume_something(state, random)
+        audit(state)
+
+
+@fold_settings
+@given(histories, st.integers(0, 100), st.integers(0, 100))
+def test_any_stretch_may_be_delivered_again(scenario: Scenario, start: int, length: int) -> None:
+    events = history(scenario)
+    once = fold(events)
+    assume_something(once, Random(start))
+    digest = once.digest()
+    assert fold(events[start : start + length], once).digest() == digest
+    assert fold(events, once).digest() == digest
+
+
+@fold_settings
+@given(histories, st.integers(0, 100))
+def test_repeats_on_the_way_change_nothing(scenario: Scenario, seed: int) -> None:
+    random, events = Random(seed), history(scenario)
+    repeated: list[Event] = []
+    for i, event in enumerate(events):
+        repeated += [event, *random.sample(events[: i + 1], random.randrange(min(3, i + 1)))]
+    assert fold(repeated).digest() == fold(events).digest()
+
+
+@fold_settings
+@given(histories, st.integers(0, 100))
+def test_order_matters_only_within_a_key(scenario: Scenario, seed: int) -> None:
+    """Nodes keep their order of arrival among themselves: it is what their ordinals record."""
+    events = history(scenario)
+    nodes = [event for event in events if key_of(event)[0] == "node"]
+    lanes: dict[tuple[str, str], list[Event]] = {("node", ""): nodes}
+    for event in events:
+        if key_of(event)[0] == "pod":
+            lanes.setdefault(key_of(event), []).append(event)
+    random, mixed = Random(seed), []
+    heads = [lane for lane in lanes.values() if lane]
+    while heads:
+        lane = random.choice(heads)
+        mixed.append(lane.pop(0))
+        heads = [lane for lane in heads if lane]
+    state = fold(mixed)
+    audit(state)
+    assert state.digest() == fold(events).digest()
+
+
+@fold_settings
+@given(histories, st.integers(0, 100), st.booleans())
+def test_a_snapshot_that_syncs_now_and_then_equals_the_table(
+    scenario: Scenario, seed: int, sleepy: bool
+) -> None:
+    random, state = Random(seed), ClusterState(seed=1)
+    snapshot = Snapshot(state.table)
+    events = history(scenario)
+    for event in events * (30 if sleepy else 1):
+        state.apply(event)
+        if sleepy:
+            for row in range(state.table.count):
+                state.table.touch(row)
+        if random.random() < (0.01 if sleepy else 0.4):
+            snapshot.sync()
+            assert_same_columns(snapshot, state)
+        assume_something(state, random)
+    snapshot.sync()
+    assert_same_columns(snapshot, state)
+
+
+def assume_something(state: ClusterState, random: Random) -> None:
+    waiting = [key for key, pod in state.pods.items() if not pod.node]
+    if waiting and state.table.count and random.random() < 0.2:
+        keys = random.sample(waiting, min(len(waiting), 3))
+        rows = [random.randrange(state.table.count) for _ in keys]
+        state.apply(Assumed(keys, np.array(rows)))
+
+
+def assert_same_columns(snapshot: Snapshot, state: ClusterState) -> None:
+    table, columns, count = state.table, snapshot.columns, state.table.count
+    assert columns.rows_count[0] == count
+    height = table.allocatable.shape[0]
+    assert np.array_equal(columns.allocatable[:height, :count], table.allocatable[:, :count])
+    assert np.array_equal(columns.requested[:height, :count], table.requested[:, :count])
+    assert np.array_equal(columns.tie[:count], table.tie[:count])
+
+
+@fold_settings
+@given(st.lists(st.integers(0, 39), max_size=1_500), st.integers(0, 1_500))
+def test_changed_rows_are_those_with_a_newer_generation(touched: list[int], known: int) -> None:
+    state = ClusterState(seed=1)
+    table = state.table
+    for i in range(40):
+        state.apply(World(make_scenario(i, 40, 0)).first_nodes()[i])
+    for row in touched:
+        table.touch(row)
+    known = min(known, table.last_generation)
+    newer = np.flatnonzero(table.generation[: table.count] > known)
+    changed = table.changed_since(known)
+    assert set(newer.tolist()) <= set(changed.tolist())
+    if known >= table._journal_first_generation - 1:
+        assert changed.tolist() == newer.tolist()
