@@ -161,10 +161,11 @@ async def _report(
         ("decisions/s", rate),
         ("API", running.url),
     ]
+    where = running.directory if settings.postgres_dsn is None else "BERTH_POSTGRES_DSN"
     if outcome.duplicates:
         typer.echo(
             f"{outcome.duplicates:,} of the trace's events were here already and had no effect again; "
-            f"{outcome.accepted:,} were new. State is in {running.directory}."
+            f"{outcome.accepted:,} were new. State is in {where}."
         )
     _table(rows)
     example = await _interesting(source, [pod for pod in placed if not pod["adopted"]])

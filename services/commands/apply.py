@@ -47,9 +47,7 @@ def apply(
     """
     if not files:
         raise typer.BadParameter("name a file with -f FILE, or -f - for standard input")
-    settings = options.settings(
-        dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka
-    )
+    settings = options.reach(directory, api, api_key, dsn, kafka)
     options.run(_send(settings, _chunks(files, "ADDED")))
 
 
@@ -66,9 +64,7 @@ def delete(
     """Delete a pod or a node by name, or all objects of a file."""
     if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
         raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, or `-f FILE`")
-    settings = options.settings(
-        dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka
-    )
+    settings = options.reach(directory, api, api_key, dsn, kafka)
     if kind is None or name is None:
         options.run(_send(settings, _chunks(files or [], "DELETED")))
         return

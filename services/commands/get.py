@@ -80,9 +80,7 @@ def get(
     kafka: options.Kafka = None,
 ) -> None:
     """List nodes, pods, decisions, pending groups, shards or dead letters."""
-    settings = options.settings(
-        dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka
-    )
+    settings = options.reach(directory, api, api_key, dsn, kafka)
     parameters = _parameters(
         kind,
         {
@@ -134,9 +132,7 @@ def explain(
     kafka: options.Kafka = None,
 ) -> None:
     """Say why a pod is where it is, or why it waits."""
-    settings = options.settings(
-        dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka
-    )
+    settings = options.reach(directory, api, api_key, dsn, kafka)
     namespace, pod = split_pod(name)
 
     async def work() -> dict[str, Any]:

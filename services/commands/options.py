@@ -52,6 +52,13 @@ def settings(**flags: str | None) -> Settings:
     return found
 
 
+def reach(
+    directory: str | None, api: str | None, api_key: str | None, dsn: str | None, kafka: str | None
+) -> Settings:
+    """Return the settings of a command that asks or tells berth something."""
+    return settings(dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka)
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine."""
     return asyncio.run(work)
