@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from services.api.store import Store
+
+
+_SWITCH_SECONDS = 0.0005
 
 
 class Place(NamedTuple):
@@ -158,10 +163,24 @@ async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry)
 
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(name=settings.worker_name, seed=settings.seed, profiles=BUILT_IN_PROFILES)
+    # The commit's many small answers must not wait long for the thread that plans.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
+        await asyncio.to_thread(_compile)
         await Worker(log, ledger, told, WorkerMetrics(registry)).run()
     finally:
         await _close(log, ledger)
+
+
+def _compile() -> None:
+    """Compile the kernels before the shards are taken; say so where it takes a while."""
+    from domain.cycle.warm import warm_up
+    from domain.kernels import placing
+
+    cached = any(Path(placing.__file__).parent.glob("__pycache__/*.nbi")) or "NUMBA_CACHE_DIR" in os.environ
+    if not cached:
+        print("compiling the placing kernels, once per installation: about 10 s", file=sys.stderr, flush=True)
+    warm_up()
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:

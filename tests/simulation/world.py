@@ -56,7 +56,7 @@ class World:
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
         self.clock = VirtualClock(self.loop)
-        self.shards = 1
+        self.shards = self.rng.choice((1, 1, 3))
         self.database = WatchedDatabase(self.shards)
         self.log = MemoryLog(self.clock)
         self.auditor = self.database.auditor = Auditor(self.log, self.database)
