@@ -130,7 +130,7 @@ class Scheduler:
     def _place(
         self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, slots_max: int, result: CycleResult
     ) -> int:
-        """Place candidates from ``start`` on, as many as the cached groups allow; return where to go on."""
+        """Place candidates from ``start`` on, as many as slots and change log hold; return where to go on."""
         programs: dict[bytes, Program] = {}
         sequence: list[int] = []
         end = start
@@ -141,6 +141,8 @@ class Scheduler:
                 self.queue.tried([key])
                 end += 1
                 continue
+            if len(sequence) == self._snapshot.changes_max:
+                break
             program = programs.get(group.signature)
             if program is None:
                 if len(programs) == slots_max:

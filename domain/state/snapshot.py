@@ -42,6 +42,11 @@ class Snapshot:
         """Number of rows that caches must have: a power of two."""
         return len(self.columns.tie)
 
+    @property
+    def changes_max(self) -> int:
+        """Number of changes that the log can hold."""
+        return len(self.changes.rows)
+
     def sync(self) -> bool:
         """Copy what changed; return False when the change log was started anew (all caches are stale)."""
         table, kept = self._table, True
@@ -65,7 +70,8 @@ class Snapshot:
 
     def reserve(self, rows: int) -> bool:
         """Make room in the change log; return False when it was started anew."""
-        if int(self.changes.length[0]) + rows <= _LOG_LENGTH:
+        assert rows <= self.changes_max
+        if int(self.changes.length[0]) + rows <= self.changes_max:
             return True
         self.changes.length[0] = 0
         return False

@@ -139,7 +139,7 @@ def test_scheduler_equals_oracle(scenario: Scenario) -> None:
 def test_few_slots_and_a_short_change_log_change_nothing(scenario: Scenario) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "_SLOTS_MIN", 2)
-        patch.setattr(snapshot_module, "_LOG_LENGTH", 256)
+        patch.setattr(snapshot_module, "_LOG_LENGTH", 64)
         pair = Pair(World(scenario))
         scheduler = pair.scheduler
         scheduler._slots = GroupSlots(scheduler.state, scheduler._snapshot, bytes_max=1)
