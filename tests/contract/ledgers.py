@@ -1,17 +1,14 @@
-"""The ledgers under test, each behind the same few handles, and small batches to write to them."""
+"""The ledgers under test, each behind the same few handles."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 import asyncpg
 import pytest
 
-from domain.model.decisions import Candidate, Cycle, Decision, Outcome
-from domain.model.nodes import NodeSpec, Taint
-from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
@@ -22,23 +19,16 @@ from services.adapters.postgres.schema import metadata
 from services.ports import (
     PODS_TOPIC,
     CommitBatch,
-    DeadLetter,
+    CommitOutcome,
     Lease,
     Ledger,
-    NodeWrite,
-    OffsetAdvance,
     Outbox,
-    PendingGroup,
-    PendingPod,
-    PlacementOpened,
-    PodTombstone,
     TopicPartition,
 )
+from tests.contract.batches import AT_MS
 from tests.servers import MakeDatabase
 
 LEASE_SECONDS = 30.0
-AT_MS = 1_700_000_000_000
-SIGNATURE = b"0123456789abcdef"
 
 
 class Backend(Protocol):
@@ -152,205 +142,12 @@ async def start(ledger: Ledger, shards: int, owner: str = "worker") -> list[Leas
     return leases
 
 
-# ------------------------------------------------------------------------------------------------- batches
+async def refuses(backend: Backend, ledger: Ledger, batch: CommitBatch, outcome: CommitOutcome) -> None:
+    """Assert that the batch gets this outcome and leaves every table as it was."""
+    before = await backend.dump()
+    assert await ledger.commit(batch) is outcome
+    assert await backend.dump() == before
 
-
-def advance(lease: Lease, lo: int, hi: int) -> OffsetAdvance:
-    """Return a move of the shard's offset of its pods."""
-    return OffsetAdvance(lease.shard, PODS_TOPIC, lease.shard, lease.epoch, lo, hi)
-
-
-def node_spec(name: str, **more: Any) -> NodeSpec:
-    """Return a node of 8 cores."""
-    offered = {"cpu": 8000, "memory": 1 << 35, "pods": 110}
-    return NodeSpec(**{"name": name, "uid": name, "resource_version": 1, "allocatable": offered, **more})
-
-
-def new_node(number: int, **more: Any) -> NodeWrite:
-    """Return the write that adds node ``n<number>``."""
-    name = f"n{number}"
-    return NodeWrite(
-        **{
-            "id": number,
-            "name": name,
-            "version_expected": 0,
-            "version": 1,
-            "requested": {},
-            "spec": node_spec(name),
-            **more,
-        }
-    )
-
-
-def load_node(number: int, version: int, **requested: int) -> NodeWrite:
-    """Return the write that changes what is requested of a node."""
-    return NodeWrite(
-        id=number, name=f"n{number}", version_expected=version, version=version + 1, requested=requested
-    )
-
-
-def decision(lease: Lease, seq: int, pod: str, node: str | None = None, **more: Any) -> Decision:
-    """Return a decision for pod ``ns/<pod>``."""
-    return Decision(
-        **{
-            "shard": lease.shard,
-            "epoch": lease.epoch,
-            "seq": seq,
-            "pod_uid": f"uid-{pod}",
-            "namespace": "ns",
-            "name": pod,
-            "resource_version": 1,
-            "outcome": Outcome.UNSCHEDULABLE if node is None else Outcome.BOUND,
-            "node": node,
-            "decided_at_ms": AT_MS + seq,
-            "profile": DEFAULT_PROFILE,
-            "signature": SIGNATURE,
-            **more,
-        }
-    )
-
-
-def record(made: Decision) -> tuple[Decision, bytes]:
-    """Return a decision with bytes that tell it apart."""
-    return made, f"{made.shard}-{made.seq}".encode()
-
-
-def opened(made: Decision, **more: Any) -> PlacementOpened:
-    """Return the placement that a decision opens."""
-    return PlacementOpened(
-        **{
-            "pod_uid": made.pod_uid,
-            "namespace": made.namespace,
-            "name": made.name,
-            "resource_version": made.resource_version,
-            "signature": made.signature,
-            "labels": {},
-            "node": made.node,
-            "adopted": False,
-            "shard": made.shard,
-            "seq": made.seq,
-            "at_ms": made.decided_at_ms,
-            **more,
-        }
-    )
-
-
-def waiting(lease: Lease, pod: str, arrival: int, **more: Any) -> PendingPod:
-    """Return a pod that waits."""
-    return PendingPod(
-        **{
-            "pod_uid": f"uid-{pod}",
-            "namespace": "ns",
-            "name": pod,
-            "resource_version": 1,
-            "signature": SIGNATURE,
-            "labels": {},
-            "shard": lease.shard,
-            "arrival": arrival,
-            "since_ms": AT_MS,
-            **more,
-        }
-    )
-
-
-def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
-    """Return a dead letter."""
-    return DeadLetter(
-        **{
-            "shard": lease.shard,
-            "seq": seq,
-            "topic": PODS_TOPIC,
-            "partition": lease.shard,
-            "offset": 7,
-            "key": b"ns/bad",
-            "raw": b"{not json",
-            "code": "invalid-json",
-            "path": "",
-            "message": "it is not JSON",
-            "at_ms": AT_MS,
-            **more,
-        }
-    )
-
-
-def bind(lease: Lease, seqs: Sequence[int], lo: int, node: str = "n1", **more: Any) -> CommitBatch:
-    """Return a batch that binds one pod per seq, ``p<shard>-<seq>``."""
-    made = [decision(lease, seq, f"p{lease.shard}-{seq}", node) for seq in seqs]
-    return CommitBatch(
-        **{
-            "offsets": [advance(lease, lo, lo + len(made))],
-            "decisions": [record(one) for one in made],
-            "placements_opened": [opened(one) for one in made],
-            "templates": {SIGNATURE: PodTemplate(requests={"cpu": 100})},
-            "seq_next": {lease.shard: seqs[-1] + 1},
-            "log_time_ms": AT_MS,
-            **more,
-        }
-    )
-
-
-def everything(lease: Lease) -> CommitBatch:
-    """Return the first batch of a shard, with something for every table."""
-    bound = decision(lease, 1, "placed", "n1", score=12.5, cycle_seq=1)
-    adopted = decision(lease, 2, "adopted", "n2", outcome=Outcome.ADOPTED)
-    waits = decision(lease, 3, "waits", cycle_seq=3, signature=b"another-16-bytes")
-    spec = node_spec("n1", labels={"zone": "ä"}, taints=(Taint(key="gpu"),), resource_version=None)
-    cycle = Cycle(
-        shard=lease.shard,
-        seq=1,
-        signature=SIGNATURE,
-        profile=DEFAULT_PROFILE,
-        profile_revision=1,
-        seed=5,
-        generation=9,
-        nodes_count=2,
-        feasible_count=1,
-        unresolvable_count=0,
-        reasons={"cpu": 1},
-        candidates=(Candidate(node="n1", score=12.5, parts={"NodeResourcesFit": 12.5}),),
-        pods_count=1,
-        bound_count=1,
-    )
-    return CommitBatch(
-        offsets=[advance(lease, 0, 5)],
-        nodes=[
-            new_node(1, spec=spec, requested={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}),
-            new_node(2, requested={"cpu": 250, "pods": 1}),
-        ],
-        templates={
-            SIGNATURE: PodTemplate(requests={"cpu": 100, "nvidia.com/gpu": 2}, tolerations=()),
-            b"another-16-bytes": PodTemplate(requests={"cpu": 1 << 40}),
-        },
-        placements_opened=[
-            opened(bound, labels={"app": "web"}),
-            opened(adopted, adopted=True, resource_version=None),
-        ],
-        decisions=[record(bound), record(adopted), record(waits)],
-        cycles=[cycle],
-        pending_added=[waiting(lease, "waits", 4, signature=b"another-16-bytes", labels={"app": "batch"})],
-        pending_groups=[
-            PendingGroup(
-                shard=lease.shard,
-                signature=b"another-16-bytes",
-                reasons={"cpu": 2},
-                unresolvable=True,
-                cycle_seq=3,
-                at_ms=AT_MS,
-            )
-        ],
-        tombstones=[
-            PodTombstone(
-                namespace="ns", name="gone", uid="u", resource_version=8, shard=lease.shard, at_ms=AT_MS
-            )
-        ],
-        dead_letters=[dead_letter(lease, 1)],
-        seq_next={lease.shard: 4},
-        dead_seq_next={lease.shard: 2},
-        log_time_ms=AT_MS,
-    )
-
-
-# ------------------------------------------------------------------------------------------------ backends
 
 SHARDS = 2
 BACKENDS = ["memory", "embedded", pytest.param("postgres", marks=pytest.mark.real)]

@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 
 from services.ports import PODS_TOPIC, CommitOutcome, Lease, Ledger, TopicPartition
-from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, bind, open_backend, start
+from tests.contract.batches import bind
+from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase
 
 

@@ -12,17 +12,8 @@ import pytest_asyncio
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from services.ports import CommitBatch, CommitOutcome, Lease, Ledger, Outbox, OutboxItem, Stream
-from tests.contract.ledgers import (
-    BACKENDS,
-    LEASE_SECONDS,
-    SHARDS,
-    Backend,
-    advance,
-    bind,
-    dead_letter,
-    open_backend,
-    start,
-)
+from tests.contract.batches import advance, bind, dead_letter
+from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase
 
 DECISIONS, DEAD_LETTERS = Stream.DECISIONS, Stream.DEAD_LETTERS

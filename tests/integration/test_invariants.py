@@ -14,11 +14,9 @@ from domain.model.pods import PodTemplate
 from services.adapters.postgres.invariants import INVARIANTS, check
 from services.adapters.postgres.migrate import init_shards
 from services.ports import CommitBatch, CommitOutcome, Lease, Ledger, PlacementClosed
-from tests.contract.ledgers import (
+from tests.contract.batches import (
     AT_MS,
-    SHARDS,
     SIGNATURE,
-    PostgresBackend,
     advance,
     bind,
     decision,
@@ -28,8 +26,8 @@ from tests.contract.ledgers import (
     node_spec,
     opened,
     record,
-    start,
 )
+from tests.contract.ledgers import SHARDS, PostgresBackend, start
 from tests.servers import MakeDatabase
 
 # What an operator would have to do by hand to break each invariant, on the ledger that ``backend`` fills.

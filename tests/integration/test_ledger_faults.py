@@ -26,16 +26,8 @@ from services.ports import (
     Stream,
     TopicPartition,
 )
-from tests.contract.ledgers import (
-    LEASE_SECONDS,
-    SHARDS,
-    PostgresBackend,
-    bind,
-    load_node,
-    new_node,
-    open_backend,
-    start,
-)
+from tests.contract.batches import bind, load_node, new_node
+from tests.contract.ledgers import LEASE_SECONDS, SHARDS, PostgresBackend, open_backend, start
 from tests.servers import MakeDatabase
 
 LOCK_OFFSETS = "SELECT FROM shard_offsets FOR UPDATE"

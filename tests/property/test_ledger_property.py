@@ -25,8 +25,7 @@ from services.ports import (
     PlacementOpened,
     PodTombstone,
 )
-from tests.contract.ledgers import (
-    ManualClock,
+from tests.contract.batches import (
     advance,
     dead_letter,
     decision,
@@ -34,9 +33,9 @@ from tests.contract.ledgers import (
     new_node,
     opened,
     record,
-    start,
     waiting,
 )
+from tests.contract.ledgers import ManualClock, start
 from tests.servers import MakeDatabase
 
 SHARDS = 2

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 
 import msgspec
 
 from domain.model.decisions import Cycle, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
-from services.adapters.batches import LedgerMismatch, amounts, shard_advances
+from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
 from services.ports import (
     CommitBatch,
     CommitOutcome,
@@ -114,16 +115,8 @@ class MemoryDatabase:
             The batch is malformed.
         """
         advances = shard_advances(batch)
-        for a in batch.offsets:
-            row = self.offsets.get(a[:3])
-            if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
-                return CommitOutcome.FENCED
-        for s in advances:
-            shard = self.shards.get(s.shard)
-            if shard is None or shard.epoch != s.epoch:
-                return CommitOutcome.FENCED
-            if s.seq_lo not in (None, shard.seq_next) or s.dead_lo not in (None, shard.dead_seq_next):
-                return CommitOutcome.FENCED
+        if self.is_fenced(batch, advances):
+            return CommitOutcome.FENCED
         if not all(self._is_expected(write) for write in batch.nodes):
             return CommitOutcome.MOVED
         self._check(batch)
@@ -141,6 +134,20 @@ class MemoryDatabase:
         self._changed.set()
         self._changed = asyncio.Event()
         return CommitOutcome.COMMITTED
+
+    def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
+        """Tell whether an offset, an epoch or a counter is not where the batch expects it."""
+        for a in batch.offsets:
+            row = self.offsets.get(a[:3])
+            if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
+                return True
+        for s in advances:
+            shard = self.shards.get(s.shard)
+            if shard is None or shard.epoch != s.epoch:
+                return True
+            if s.seq_lo not in (None, shard.seq_next) or s.dead_lo not in (None, shard.dead_seq_next):
+                return True
+        return False
 
     def _is_expected(self, write: NodeWrite) -> bool:
         if write.version_expected:

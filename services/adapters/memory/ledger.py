@@ -70,11 +70,6 @@ class MemoryLedger:
         self.database.gone.add(self._connection)
         self._severed = True
 
-    def reconnect(self) -> None:
-        """Lose the connection that holds the leases; the next ``renew`` holds them through a new one."""
-        self.database.gone.add(self._connection)
-        self._connection = Connection()
-
     def _answering(self) -> MemoryDatabase:
         if self._severed:
             raise Unavailable("the connection to the ledger is closed")

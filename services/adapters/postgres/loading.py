@@ -26,7 +26,7 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
     """Read what a worker with these leases starts from.
 
     All nodes, templates and open placements; offsets, counters, pending pods and tombstones of the leased
-    shards. Cost: about 10 µs per open placement.
+    shards. Cost: about 4 µs and 400 bytes per open placement.
 
     Raises
     ------

@@ -1,0 +1,263 @@
+"""What every ledger keeps of nodes, pods and offset rows, and that a batch is all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from domain.model.errors import Fenced
+from domain.model.pods import PodTemplate
+from services.adapters.batches import LedgerMismatch
+from services.ports import (
+    PODS_TOPIC,
+    CommitBatch,
+    CommitOutcome,
+    Lease,
+    Ledger,
+    PendingGroup,
+    PlacementClosed,
+    PodTombstone,
+    Resolution,
+    TopicPartition,
+)
+from tests.contract.batches import (
+    AT_MS,
+    SIGNATURE,
+    advance,
+    bind,
+    dead_letter,
+    decision,
+    load_node,
+    new_node,
+    node_spec,
+    opened,
+    record,
+    waiting,
+)
+from tests.contract.ledgers import BACKENDS, SHARDS, Backend, open_backend, refuses, start
+from tests.servers import MakeDatabase
+
+COMMITTED, FENCED, MOVED = CommitOutcome.COMMITTED, CommitOutcome.FENCED, CommitOutcome.MOVED
+
+
+@pytest_asyncio.fixture(params=BACKENDS)
+async def backend(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[Backend]:
+    """Return each kind of ledger in turn."""
+    async with open_backend(request.param, request, database) as opened_backend:
+        yield opened_backend
+
+
+@pytest.fixture
+def ledger(backend: Backend) -> Ledger:
+    return backend.ledger()
+
+
+# ----------------------------------------------------------------------------------------------------- nodes
+
+
+async def test_node_versions_form_a_chain(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) is COMMITTED
+    for version in (1, 2, 3):
+        loads = [load_node(1, version, cpu=version, memory=0)]
+        assert await ledger.commit(bind(lease, [version + 1], version, nodes=loads)) is COMMITTED
+    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(1, 3)]), MOVED)
+    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(1, 5)]), MOVED)
+    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(2, 1), load_node(1, 3)]), MOVED)
+    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(7, 1)]), MOVED)
+    state = await ledger.load([lease])
+    assert [(n.version, n.requested) for n in state.nodes] == [(4, {"cpu": 3}), (1, {})]
+
+
+@pytest.mark.parametrize("write", [new_node(1, name="other"), new_node(2, name="n1")])
+async def test_a_new_node_that_is_known_by_id_or_name_has_moved(
+    backend: Backend, ledger: Ledger, write: object
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])) is COMMITTED
+    await refuses(backend, ledger, bind(lease, [2], 1, nodes=[write]), MOVED)
+
+
+async def test_a_node_is_changed_deleted_and_comes_back(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    gone = node_spec("n1", resource_version=7)
+    back = node_spec("n1", resource_version=9, allocatable={"cpu": 1, "fpga": 3})
+    writes = [
+        new_node(1, requested={"cpu": 5}),
+        msgspec.structs.replace(load_node(1, 1, cpu=5), spec=gone, deleted=True),
+        msgspec.structs.replace(load_node(1, 2, cpu=2), deleted=True),
+        msgspec.structs.replace(load_node(1, 3, cpu=2), spec=back),
+    ]
+    seen = []
+    for at, write in enumerate(writes):
+        assert await ledger.commit(bind(lease, [at + 1], at, nodes=[write])) is COMMITTED
+        (row,) = (await ledger.load([lease])).nodes
+        seen.append((row.version, row.deleted, row.spec, row.requested))
+    assert seen == [
+        (1, False, node_spec("n1"), {"cpu": 5}),
+        (2, True, gone, {"cpu": 5}),
+        (3, True, gone, {"cpu": 2}),
+        (4, False, back, {"cpu": 2}),
+    ]
+
+
+# --------------------------------------------------------------------------------------------- all or nothing
+
+
+async def test_a_batch_that_fails_late_leaves_no_trace(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])) is COMMITTED
+    twice = decision(lease, 2, "p0-1", "n1")  # this pod is placed already
+    failing = bind(
+        lease,
+        [2],
+        1,
+        nodes=[load_node(1, 1, cpu=7), new_node(2, requested={"tpu": 4})],
+        placements_opened=[opened(twice)],
+        templates={b"new-template-16b": PodTemplate(priority=3)},
+    )
+    before = await backend.dump()
+    with pytest.raises(LedgerMismatch, match="placements_open"):
+        await ledger.commit(failing)
+    assert await backend.dump() == before
+    assert await ledger.resolve(failing) is Resolution.NOT_COMMITTED
+    good = bind(lease, [2], 1, nodes=[load_node(1, 1, tpu=1, cpu=7), new_node(2, requested={"tpu": 4})])
+    assert await ledger.commit(good) is COMMITTED
+    requested = [node.requested for node in (await ledger.load([lease])).nodes]
+    assert requested == [{"tpu": 1, "cpu": 7}, {"tpu": 4}]
+
+
+async def test_what_is_not_open_cannot_be_closed(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    before = await backend.dump()
+    with pytest.raises(LedgerMismatch, match="not open"):
+        await ledger.commit(bind(lease, [1], 0, placements_closed=[PlacementClosed("nobody", AT_MS)]))
+    assert await backend.dump() == before
+
+
+# ------------------------------------------------------------------------------------------------------ pods
+
+
+async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0)) is COMMITTED
+    again = decision(lease, 2, "p0-1", "n2")
+    moving = bind(lease, [2], 1, decisions=[record(again)], placements_opened=[opened(again)])
+    with pytest.raises(LedgerMismatch):
+        await ledger.commit(moving)
+    closing = [PlacementClosed("uid-p0-1", AT_MS + 1)]
+    assert await ledger.commit(msgspec.structs.replace(moving, placements_closed=closing)) is COMMITTED
+    (placement,) = (await ledger.load([lease])).placements
+    assert (placement.node, placement.seq) == ("n2", 2)
+
+
+async def test_a_placement_gets_a_newer_resource_version(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1, 2], 0)) is COMMITTED
+    newer = {"uid-p0-2": 77, "uid-nobody": 5}
+    assert await ledger.commit(bind(lease, [3], 2, placements_versioned=newer)) is COMMITTED
+    assert [p.resource_version for p in (await ledger.load([lease])).placements] == [1, 77, 1]
+
+
+async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+
+    def group(signature: bytes, cpu: int) -> PendingGroup:
+        return PendingGroup(
+            shard=0,
+            signature=signature,
+            reasons={"cpu": cpu},
+            unresolvable=False,
+            cycle_seq=1,
+            at_ms=AT_MS,
+        )
+
+    async def groups() -> int:
+        return len((await backend.dump())["pending_groups"])
+
+    other = b"other-signature!"
+    pods = [waiting(lease, "b", 2), waiting(lease, "a", 1), waiting(lease, "c", 3, signature=other)]
+    batch = bind(lease, [1], 0, pending_added=pods, pending_groups=[group(SIGNATURE, 1), group(SIGNATURE, 2)])
+    assert await ledger.commit(batch) is COMMITTED
+    assert [pod.name for pod in (await ledger.load([lease])).pending] == ["a", "b", "c"]
+    assert await groups() == 1
+    changed = waiting(lease, "b", 9, resource_version=4)
+    batch = bind(
+        lease,
+        [2],
+        1,
+        pending_removed=["uid-b", "uid-c", "uid-nobody"],
+        pending_added=[changed],
+        pending_groups=[group(other, 3)],
+    )
+    assert await ledger.commit(batch) is COMMITTED
+    assert (await ledger.load([lease])).pending == [waiting(lease, "a", 1), changed]
+    assert await groups() == 1  # the other one has no pods left
+    batch = bind(lease, [3], 2, pending_removed=["uid-a", "uid-b"])
+    assert await ledger.commit(batch) is COMMITTED
+    assert await groups() == 0
+
+
+async def test_a_pod_cannot_wait_twice(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0, pending_added=[waiting(lease, "a", 1)])) is COMMITTED
+    before = await backend.dump()
+    with pytest.raises(LedgerMismatch, match="pending_pkey"):
+        await ledger.commit(bind(lease, [2], 1, pending_added=[waiting(lease, "a", 2)]))
+    assert await backend.dump() == before
+
+
+async def test_the_latest_tombstone_of_a_name_counts(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+
+    def gone(name: str, version: int, at_ms: int) -> PodTombstone:
+        return PodTombstone(
+            namespace="ns", name=name, uid=f"{name}{version}", resource_version=version, shard=0, at_ms=at_ms
+        )
+
+    first = [gone("a", 1, 30), gone("a", 2, 30), gone("b", 1, 20)]
+    assert await ledger.commit(bind(lease, [1], 0, tombstones=first)) is COMMITTED
+    assert await ledger.commit(bind(lease, [2], 1, tombstones=[gone("b", 9, 40)])) is COMMITTED
+    assert (await ledger.load([lease])).tombstones == [gone("a", 2, 30), gone("b", 9, 40)]
+
+
+async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    letters = [
+        dead_letter(lease, 1, raw=bytes(range(256)), key=None, path="labels[\0]", message="NUL \0 here"),
+        dead_letter(lease, 2, raw=b"", key=b"\xff"),
+    ]
+    batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
+    assert await ledger.commit(batch) is COMMITTED
+    assert (await ledger.load([lease])).dead_seq_next == {0: 3}
+
+
+async def test_log_time_never_goes_back(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0, log_time_ms=500)) is COMMITTED
+    assert await ledger.commit(bind(lease, [2], 1, log_time_ms=400)) is COMMITTED
+    assert (await ledger.load([lease])).log_time_ms == 500
+
+
+# -------------------------------------------------------------------------------------------- offset rows
+
+
+async def test_offset_rows_are_made_once(ledger: Ledger) -> None:
+    first, _ = await start(ledger, SHARDS)
+    at = TopicPartition(PODS_TOPIC, 0)
+    assert await ledger.commit(bind(first, [1], 0)) is COMMITTED
+    await ledger.ensure_offsets(first, {at: 0, TopicPartition("berth.nodes", 0): 42})
+    await ledger.ensure_offsets(first, {})
+    offsets = (await ledger.load([first])).offsets
+    assert offsets == {(0, PODS_TOPIC, 0): 1, (0, "berth.nodes", 0): 42}
+
+
+async def test_offset_rows_are_not_made_by_a_stale_epoch(backend: Backend, ledger: Ledger) -> None:
+    first, _ = await start(ledger, SHARDS)
+    before = await backend.dump()
+    with pytest.raises(Fenced):
+        await ledger.ensure_offsets(Lease(0, first.epoch - 1), {TopicPartition("x", 0): 0})
+    assert await backend.dump() == before
