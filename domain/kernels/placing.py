@@ -1,9 +1,11 @@
 """The placing kernel: pods one after another, each onto the best node of the whole cluster.
 
-Every equivalence group has a slot: per row a failure code, a score, and a tournament tree over the scores.
-Placing a pod changes one row; a group learns of the rows that changed since it was last used from a shared
-change log, and re-scores those alone. So each pod costs O(rows changed since the group's last pod x log N),
-and the answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that full re-score).
+There are two ways to the best node, with the same answer. The *tree*: every equivalence group has a slot with
+a failure code and a score per row and a tournament tree over the scores; placing a pod changes one row, and a
+group learns of the rows that changed since it was last used from a shared change log and re-scores those
+alone. The *scan*: all rows are scored anew, block by block over the columns, and nothing is kept. The tree wins
+where a group's pods follow closely upon each other, the scan where many groups alternate. Either way the
+answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that full re-score).
 
 Failure codes per (group, row)::
 
@@ -41,6 +43,11 @@ NEVER = 1 << 30
 
 TOP = 5
 REASONS = 32
+
+_BLOCK = 512
+_TREE_USES_MIN = 4
+"""A tree is built for a group that has at least so many pods in a call, and less than N / 4 rows change
+between two of them."""
 
 jit = numba.njit(nogil=True, cache=True, boundscheck=False)
 # Helpers are inlined: handed over as an argument, a tuple of two dozen arrays costs more than the work.
@@ -310,6 +317,150 @@ def _note_top(columns, groups, placed, g, attempt):  # type: ignore[no-untyped-d
         _lift(columns, groups, g, row)
 
 
+class Scratch(NamedTuple):
+    """Memory of the scan: uint8 and three float64 [_BLOCK], uint64[TOP], and the found row, int64[1]."""
+
+    fits: np.ndarray
+    total: np.ndarray
+    weighted: np.ndarray
+    weights: np.ndarray
+    ties: np.ndarray
+    row: np.ndarray
+
+
+@helper
+def _score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
+    """Filter and score rows ``first .. first + n - 1`` into ``scratch.fits`` and ``scratch.total``.
+
+    Every array is cut to the block first: an index that only counts up from 0 is what the compiler turns
+    into vector instructions.
+    """
+    end = first + n
+    fits = scratch.fits[:n]
+    total = scratch.total[:n]
+    weighted = scratch.weighted[:n]
+    weights = scratch.weights[:n]
+    static_code = groups.static_code[g, first:end]
+    blocked = groups.blocked[g, first:end]
+    static_score = groups.static_score[g, first:end]
+    for i in range(n):
+        fits[i] = (static_code[i] | blocked[i]) == 0
+        total[i] = static_score[i]
+    for d in range(groups.demand_count[g]):
+        value = groups.demand_value[g, d]
+        allocatable = columns.allocatable[groups.demand_column[g, d], first:end]
+        requested = columns.requested[groups.demand_column[g, d], first:end]
+        for i in range(n):
+            fits[i] &= value <= allocatable[i] - requested[i]
+    for t in range(groups.term_count[g]):
+        for i in range(n):
+            weighted[i] = 0.0
+            weights[i] = 0.0
+        for p in range(groups.term_first[g, t], groups.term_first[g, t + 1]):
+            capacity_of = columns.allocatable[groups.part_column[g, p], first:end]
+            requested = columns.requested[groups.part_column[g, p], first:end]
+            _add_part(
+                capacity_of, requested, groups.part_value[g, p], groups.part_weight[g, p],
+                groups.term_kind[g, t] == LEAST_ALLOCATED, weighted, weights,
+            )  # fmt: skip
+        factor = groups.term_weight[g, t]
+        for i in range(n):
+            total[i] += factor * (weighted[i] / (weights[i] if weights[i] > 0.0 else 1.0))
+
+
+@jit
+def _add_part(capacity_of, requested, value, weight, least, weighted, weights):  # type: ignore[no-untyped-def]
+    """Add one resource's share of a term for a block of rows."""
+    if least:
+        for i in range(len(capacity_of)):
+            capacity = capacity_of[i]
+            free = max(capacity - (requested[i] + value), 0)
+            weighted[i] += weight * (free * 100.0 / max(capacity, 1))
+            weights[i] += weight if capacity != 0 else 0.0
+    else:
+        for i in range(len(capacity_of)):
+            capacity = capacity_of[i]
+            used = min(requested[i] + value, capacity)
+            weighted[i] += weight * (used * 100.0 / max(capacity, 1))
+            weights[i] += weight if capacity != 0 else 0.0
+
+
+@helper
+def _offer(placed, ties, attempt, row, score, tie, kept):  # type: ignore[no-untyped-def]
+    """Insert a row that belongs among the attempt's best rows; return how many there are."""
+    at = min(kept, TOP - 1)
+    while at > 0 and (
+        score > placed.top_score[attempt, at - 1]
+        or (score == placed.top_score[attempt, at - 1] and tie < ties[at - 1])
+    ):
+        placed.top_row[attempt, at] = placed.top_row[attempt, at - 1]
+        placed.top_score[attempt, at] = placed.top_score[attempt, at - 1]
+        ties[at] = ties[at - 1]
+        at -= 1
+    placed.top_row[attempt, at] = row
+    placed.top_score[attempt, at] = score
+    ties[at] = tie
+    return min(kept + 1, TOP)
+
+
+@helper
+def _scan(columns, groups, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
+    """Find the best ``wanted`` rows (1, or TOP with the reasons) into the attempt's top; return how many."""
+    kept = 0
+    last_score = -np.inf
+    last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
+    salt = groups.salt[g]
+    noting = wanted == TOP
+    if noting:
+        groups.histogram[g, :] = 0
+        groups.synced[g] = -1
+    count = columns.rows_count[0]
+    for first in range(0, count, _BLOCK):
+        n = min(_BLOCK, count - first)
+        _score_block(columns, groups, g, first, n, scratch)
+        for i in range(n):
+            if scratch.fits[i] == 0:
+                if noting:
+                    code, _ = _evaluate(columns, groups, g, first + i)
+                    groups.histogram[g, code] += 1
+                continue
+            score = scratch.total[i]
+            if score < last_score:
+                continue
+            tie = _mix(columns.tie[first + i] ^ salt)
+            if score == last_score and tie >= last_tie:
+                continue
+            if wanted == 1:
+                scratch.row[0] = first + i
+                kept, last_score, last_tie = 1, score, tie
+                continue
+            kept = _offer(placed, scratch.ties, attempt, first + i, score, tie, kept)
+            if kept == TOP:
+                last_score = placed.top_score[attempt, TOP - 1]
+                last_tie = scratch.ties[TOP - 1]
+    if noting:
+        for i in range(kept):
+            for t in range(groups.term_count[g]):
+                placed.top_terms[attempt, i, t] = term_value(
+                    columns, groups, g, t, placed.top_row[attempt, i]
+                )
+        _note_reasons(groups, placed, g, attempt, 0)
+        if kept > 0:
+            scratch.row[0] = placed.top_row[attempt, 0]
+            last_score = placed.top_score[attempt, 0]
+    return last_score if kept > 0 else -np.inf
+
+
+@helper
+def _count_reasons(columns, groups, g):  # type: ignore[no-untyped-def]
+    """Count the rows per code without keeping them."""
+    groups.histogram[g, :] = 0
+    groups.synced[g] = -1
+    for row in range(columns.rows_count[0]):
+        code, _ = _evaluate(columns, groups, g, row)
+        groups.histogram[g, code] += 1
+
+
 @jit
 def place(columns, groups, changes, exclusions, sequence, placed):  # type: ignore[no-untyped-def]
     """Place pods in order; return the number of attempts.
@@ -322,8 +473,20 @@ def place(columns, groups, changes, exclusions, sequence, placed):  # type: igno
     sequence : int32[P]
         Slot of each pod.
 
-    Cost: O(log N) per pod of a group in a row; plus the rows that others changed since the group's last pod.
+    Cost per pod: O(log N) for a group's pods in a row, O(N) where many groups alternate.
     """
+    scratch = Scratch(
+        np.empty(_BLOCK, dtype=np.uint8),
+        np.empty(_BLOCK),
+        np.empty(_BLOCK),
+        np.empty(_BLOCK),
+        np.empty(TOP, dtype=np.uint64),
+        np.empty(1, dtype=np.int64),
+    )
+    count = columns.rows_count[0]
+    uses = np.zeros(len(groups.synced), dtype=np.int64)
+    for i in range(len(sequence)):
+        uses[sequence[i]] += 1
     attempts = 0
     for i in range(len(sequence)):
         g = sequence[i]
@@ -332,21 +495,32 @@ def place(columns, groups, changes, exclusions, sequence, placed):  # type: igno
             # Placing only takes room away: what found no node finds none later in the sequence.
             placed.row[i] = -1
             continue
-        sync(columns, groups, changes, g)
-        if attempt < 0:
+        is_first = attempt < 0
+        if is_first:
             attempt = attempts
             attempts += 1
             placed.attempt_of[g] = attempt
-            _note_top(columns, groups, placed, g, attempt)
-            _note_reasons(groups, placed, g, attempt, 0)
-        row = groups.tree[g, 1]
-        if groups.score[g, row] == -np.inf:
+        behind = groups.synced[g] < 0 or (changes.length[0] - groups.synced[g]) * 4 > count
+        scanning = behind and (uses[g] < _TREE_USES_MIN or len(sequence) * 4 > count * uses[g])
+        if scanning:
+            score = _scan(columns, groups, placed, g, attempt, TOP if is_first else 1, scratch)
+            row = scratch.row[0]
+        else:
+            sync(columns, groups, changes, g)
+            if is_first:
+                _note_top(columns, groups, placed, g, attempt)
+                _note_reasons(groups, placed, g, attempt, 0)
+            row = groups.tree[g, 1]
+            score = groups.score[g, row]
+        if score == -np.inf:
             placed.row[i] = -1
             placed.exhausted[attempt] = 1
+            if scanning and not is_first:
+                _count_reasons(columns, groups, g)
             _note_reasons(groups, placed, g, attempt, 1)
             continue
         placed.row[i] = row
-        placed.score[i] = groups.score[g, row]
+        placed.score[i] = score
         for a in range(groups.add_count[g]):
             columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
         for e in range(exclusions.first[g], exclusions.first[g + 1]):
