@@ -1,0 +1,228 @@
+"""Is the house in order: the rules of style that no linter knows, and the linters themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+PRODUCT = ("domain", "services", "ops")
+ALL = (*PRODUCT, "migrations", "tests", "benchmarks")
+
+LINES_MAX = 400
+TEST_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+LONGER = {
+    "services/ports.py": 430,  # the contract between worker, log and ledger is read in one piece
+    "services/worker/batch.py": 410,
+    "domain/kernels/placing.py": 560,  # what a kernel inlines stands beside it
+}
+"""Files that may be longer; a file that is not here, or grows beyond its number, is to be split."""
+
+MAY_PRINT = ("services/cli.py", "services/commands/", "services/demo.py", "services/bootstrap.py")
+MAY_NAME_ADAPTERS = ("services/bootstrap.py", "services/adapters/", "services/bench/")
+NOT_IN_DOMAIN = {"asyncio", "random", "time", "socket", "threading", "uuid", "secrets", "os"}
+NOT_OUR_WORDS = {
+    "machine", "machines", "instance", "instances", "task", "tasks", "job", "jobs", "pool", "predicate",
+    "predicates", "allocation", "round", "loop", "tier",
+}  # fmt: skip
+HOST_FIELDS = ("host_port", "host_ip", "host_network", "HostPort")
+"""Words of the manifests, and the only ones in which a node may be called a host."""
+
+REGISTRY_HOSTS = tuple(
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"), ("pythonhosted", "org"), ("maven", "org"), ("npmjs", "org"), ("npmjs", "com"),
+        ("crates", "io"), ("docker", "io"), ("ghcr", "io"), ("quay", "io"), ("conda", "org"),
+        ("anaconda", "org"), ("debian", "org"), ("rubygems", "org"), ("golang", "org"),
+    )
+)  # fmt: skip
+
+
+@cache
+def sources(*folders: str) -> tuple[Path, ...]:
+    """Return the Python files of some folders, relative to the repository."""
+    return tuple(
+        path.relative_to(ROOT)
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "__pycache__" not in path.parts
+    )
+
+
+@cache
+def text_of(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield what a file imports, ``a.b.c`` also for ``from a.b import c``."""
+    for each in ast.walk(tree_of(path)):
+        if isinstance(each, ast.Import):
+            yield from (alias.name for alias in each.names)
+        elif isinstance(each, ast.ImportFrom) and each.module:
+            yield from (f"{each.module}.{alias.name}" for alias in each.names)
+
+
+def identifiers(path: Path) -> Iterator[str]:
+    for each in ast.walk(tree_of(path)):
+        match each:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+
+
+def starts_with(path: Path, prefixes: tuple[str, ...]) -> bool:
+    return path.as_posix().startswith(prefixes)
+
+
+def test_the_rules_look_at_something() -> None:
+    assert len(sources("domain")) > 30
+    assert len(sources("services")) > 30
+    assert Path("tests/test_tidy.py") in sources("tests")
+
+
+def test_every_module_opens_with_a_sentence() -> None:
+    """Tests may ask a question."""
+    wrong = []
+    for path in sources(*ALL):
+        first = (ast.get_docstring(tree_of(path)) or "").partition("\n")[0]
+        ends = (".", "?") if path.parts[0] == "tests" else (".",)
+        if text_of(path).strip() and not ((first.endswith(ends) and first[0].isupper()) or first[:2] == "``"):
+            wrong.append(f"{path}: {first!r}")
+    assert wrong == []
+
+
+def test_files_are_short_enough_to_read() -> None:
+    wrong = []
+    for path in sources(*ALL):
+        lines = len(text_of(path).splitlines())
+        limit = TEST_LINES_MAX if path.parts[0] == "tests" else LINES_MAX
+        if lines > LONGER.get(path.as_posix(), limit):
+            wrong.append(f"{path}: {lines}")
+    assert wrong == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert [name for name in LONGER if len(text_of(Path(name)).splitlines()) <= LINES_MAX] == []
+
+
+def test_functions_are_short_enough_to_read() -> None:
+    wrong = [
+        f"{path}: {each.name} has {(each.end_lineno or 0) - each.lineno + 1} lines"
+        for path in sources(*PRODUCT, "tests")
+        for each in ast.walk(tree_of(path))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (each.end_lineno or 0) - each.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert wrong == []
+
+
+def test_the_domain_has_no_mutable_state_of_its_own() -> None:
+    mutable = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
+    makers = {"dict", "list", "set", "defaultdict", "deque", "Counter", "bytearray"}
+    wrong = []
+    for path in sources("domain"):
+        wrong += [f"{path}: global" for each in ast.walk(tree_of(path)) if isinstance(each, ast.Global)]
+        for each in tree_of(path).body:
+            if not isinstance(each, ast.Assign | ast.AnnAssign):
+                continue
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            value = each.value
+            made = (
+                isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in makers
+            )
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if (made or isinstance(value, mutable)) and any(name != name.upper() for name in names):
+                wrong.append(f"{path}: {names}")
+    assert wrong == []
+
+
+def test_the_domain_never_looks_at_the_world() -> None:
+    wrong = [
+        f"{path}: {name}"
+        for path in sources("domain")
+        for name in imports(path)
+        if name.partition(".")[0] in NOT_IN_DOMAIN
+    ]
+    assert wrong == []
+
+
+def test_adapters_are_named_in_one_place() -> None:
+    wrong = [
+        f"{path}: {name}"
+        for path in sources("domain", "services")
+        if not starts_with(path, MAY_NAME_ADAPTERS)
+        for name in imports(path)
+        if name.startswith("services.adapters")
+    ]
+    assert wrong == []
+
+
+def test_only_the_command_line_prints() -> None:
+    wrong = [
+        f"{path}:{each.lineno}"
+        for path in sources("domain", "services", "migrations")
+        if not starts_with(path, MAY_PRINT)
+        for each in ast.walk(tree_of(path))
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "print"
+    ]
+    assert wrong == []
+
+
+def test_one_word_has_one_meaning_in_the_domain() -> None:
+    wrong = set()
+    for path in sources("domain"):
+        for name in identifiers(path):
+            words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+            if words & NOT_OUR_WORDS or ("host" in words and not any(field in name for field in HOST_FIELDS)):
+                wrong.add(f"{path}: {name}")
+    assert wrong == set()
+
+
+def tracked() -> list[Path]:
+    """Return every text file of the repository; without git, every source file."""
+    git = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if git.returncode != 0:
+        return list(sources(*ALL))
+    names = [Path(name) for name in git.stdout.splitlines()]
+    return [name for name in names if (ROOT / name).is_file() and name.suffix not in (".gz", ".png", ".csv")]
+
+
+def test_nothing_is_left_to_do() -> None:
+    marks = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")))
+    wrong = [str(path) for path in tracked() if marks.search(text_of(path))]
+    assert wrong == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    wrong = [f"{path}: {host}" for path in tracked() for host in REGISTRY_HOSTS if host in text_of(path)]
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    ["lint-imports --no-cache", "ruff check .", "ruff format --check .", "mypy"],
+    ids=["imports", "lint", "format", "types"],
+)
+def test_checker_has_nothing_to_say(command: str) -> None:
+    program, *arguments = command.split()
+    done = subprocess.run(
+        [str(BIN / program), *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
