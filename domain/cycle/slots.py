@@ -15,17 +15,18 @@ from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 
 _SLOTS_MIN = 16
+_SLOTS_MAX = 4_096
 _ROW_FIELDS = {
     "static_code": np.int16,
-    "blocked": np.int16,
     "static_score": np.float64,
+    "blocked": np.int16,
     "code": np.int16,
     "score": np.float64,
 }
 _SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "histogram": ((kernel.CODES,), np.int32),
     "synced": ((), np.int64),
-    "rows_known": ((), np.int64),
+    "static_part": ((), np.int32),
     "salt": ((), np.uint64),
     "static_position": ((64,), np.int32),
     "blocked_position": ((), np.int32),
@@ -46,17 +47,29 @@ _SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
 }
 
 
+class StaticPart:
+    """What a profile's static plugins say of every node, for all templates that they cannot tell apart."""
+
+    __slots__ = ("generation", "index", "key", "reasons", "users_count")
+
+    def __init__(self, key: bytes, index: int) -> None:
+        self.key = key
+        self.index = index
+        self.generation = -1
+        self.reasons: list[Reason] = []
+        self.users_count = 0
+
+
 class Program:
     """What a slot was compiled from, and the words for its codes."""
 
-    __slots__ = ("demand_names", "plan", "slot", "static_generation", "static_reasons", "template")
+    __slots__ = ("demand_names", "plan", "slot", "static", "template")
 
-    def __init__(self, slot: int, template: PodTemplate, plan: ProfilePlan) -> None:
+    def __init__(self, slot: int, template: PodTemplate, plan: ProfilePlan, static: StaticPart) -> None:
         self.slot = slot
         self.template = template
         self.plan = plan
-        self.static_generation = -1
-        self.static_reasons: list[Reason] = []
+        self.static = static
         self.demand_names: list[str] = []
 
     def reason(self, code: int) -> Reason:
@@ -65,7 +78,7 @@ class Program:
             assert self.plan.occupancy is not None
             return self.plan.occupancy[1].reason
         if code < kernel.BLOCKED:
-            return self.static_reasons[code - 1]
+            return self.static.reasons[code - 1]
         assert self.plan.fit is not None
         bits = code - kernel.FIT
         short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
@@ -82,43 +95,40 @@ class GroupSlots:
         self._snapshot = snapshot
         self._bytes_max = bytes_max
         self._programs: dict[bytes, Program] = {}  # in order of use, oldest first
+        self._statics: dict[bytes, StaticPart] = {}
         self._free: list[int] = []
-        self._rebuilt = snapshot.rebuilt
-        self._allocate(_SLOTS_MIN)
+        self._free_statics: list[int] = []
+        self._blocked_slots: set[int] = set()
+        self._allocate()
 
-    def _allocate(self, slots: int) -> None:
+    def _allocate(self) -> None:
+        """Reserve every slot that the bound allows; memory that is not touched is not taken."""
         width = self._snapshot.rows_width
         shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in _ROW_FIELDS.items()}
         shapes["tree"] = ((2 * width,), np.int32)
         shapes |= _SLOT_FIELDS
+        slots = self.slots_max
         arrays: dict[str, np.ndarray] = {
             name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
         }
-        old = getattr(self, "groups", None)
-        kept = 0
-        if old is not None and old.tree.shape[1] == 2 * width:
-            kept = len(old.synced)
-            for name, array in arrays.items():
-                array[:kept] = getattr(old, name)
-        else:
-            self._programs.clear()
-            self._free.clear()
         self.groups = kernel.Groups(**arrays)
-        self._free.extend(range(slots - 1, kept - 1, -1))
+        self._programs.clear()
+        self._statics.clear()
+        self._blocked_slots.clear()
+        self._free = list(range(slots - 1, -1, -1))
+        self._free_statics = list(range(slots - 1, -1, -1))
 
     @property
     def slots_max(self) -> int:
         """How many groups fit the memory bound at the present number of nodes."""
         per_slot = self._snapshot.rows_width * 30 + kernel.CODES * 4 + 2_048
-        return max(_SLOTS_MIN, self._bytes_max // per_slot)
+        return min(max(_SLOTS_MIN, self._bytes_max // per_slot), _SLOTS_MAX)
 
     def void(self) -> None:
         """Mark every slot as stale: the change log was started anew."""
         self.groups.synced[:] = -1
-        if self._rebuilt != self._snapshot.rebuilt:
-            self._rebuilt = self._snapshot.rebuilt
-            if self.groups.tree.shape[1] != 2 * self._snapshot.rows_width:
-                self._allocate(_SLOTS_MIN)
+        if self.groups.tree.shape[1] != 2 * self._snapshot.rows_width:
+            self._allocate()
 
     def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
         """Return the group's slot, compiled and with its static part up to date.
@@ -127,7 +137,7 @@ class GroupSlots:
         """
         program = self._programs.pop(signature, None)
         if program is not None and program.plan is not plan:
-            self._free.append(program.slot)
+            self._drop(program)
             program = None
         if program is None:
             program = self._compile(self._take_slot(), signature, template, plan)
@@ -137,19 +147,34 @@ class GroupSlots:
 
     def _take_slot(self) -> int:
         if not self._free:
-            slots = len(self.groups.synced)
-            if slots < self.slots_max:
-                self._allocate(min(slots * 2, self.slots_max))
-            else:
-                oldest = next(iter(self._programs))
-                self._free.append(self._programs.pop(oldest).slot)
+            oldest = next(iter(self._programs))
+            self._drop(self._programs.pop(oldest))
         return self._free.pop()
 
+    def _drop(self, program: Program) -> None:
+        self._free.append(program.slot)
+        static = program.static
+        static.users_count -= 1
+        if static.users_count == 0:
+            del self._statics[static.key]
+            self._free_statics.append(static.index)
+
+    def _static_part(self, template: PodTemplate, plan: ProfilePlan) -> StaticPart:
+        key = plan.static_key(template)
+        static = self._statics.get(key)
+        if static is None:
+            static = self._statics[key] = StaticPart(key, self._free_statics.pop())
+        static.users_count += 1
+        return static
+
     def _compile(self, slot: int, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
-        program = Program(slot, template, plan)
+        program = Program(slot, template, plan, self._static_part(template, plan))
         groups, resources = self.groups, self._state.resources
         groups.synced[slot] = -1
-        groups.blocked[slot, :] = 0
+        groups.static_part[slot] = program.static.index
+        if slot in self._blocked_slots:
+            self._blocked_slots.discard(slot)
+            groups.blocked[slot, :] = 0
         digest = hashlib.blake2b(signature, digest_size=8).digest()
         groups.salt[slot] = int.from_bytes(digest, "big")
         adds = resources.vector(template)
@@ -186,15 +211,15 @@ class GroupSlots:
 
     def _refresh(self, program: Program) -> None:
         """Ask the static plugins again for rows whose spec changed, and look again at held ports."""
-        table = self._state.table
-        if program.static_generation < table.last_spec_generation:
-            newer = table.spec_generation[: table.count] > program.static_generation
-            rows = np.flatnonzero(newer)
+        table, static = self._state.table, program.static
+        if static.generation < table.last_spec_generation:
+            rows = np.flatnonzero(table.spec_generation[: table.count] > static.generation)
             if len(rows):
                 self._evaluate_static(program, rows)
-            program.static_generation = table.last_spec_generation
+            static.generation = table.last_spec_generation
         occupancy = program.plan.occupancy
         if occupancy is not None and occupancy[1].concerns(program.template):
+            self._blocked_slots.add(program.slot)
             blocked = self.groups.blocked[program.slot]
             blocked[:] = 0
             for node, held in self._state.ports_held.items():
@@ -203,20 +228,21 @@ class GroupSlots:
                     blocked[row] = 1
 
     def _evaluate_static(self, program: Program, rows: np.ndarray) -> None:
-        groups, slot, table = self.groups, program.slot, self._state.table
+        groups, part, table = self.groups, program.static.index, self._state.table
         codes = np.zeros(len(rows), dtype=np.int16)
-        program.static_reasons = []
+        reasons: list[Reason] = []
         for position, plugin in program.plan.static_filters:
             refused = plugin.refuse(program.template, table, rows)
-            base = len(program.static_reasons)
+            base = len(reasons)
             for i in range(len(plugin.reasons)):
-                groups.static_position[slot, base + i + 1] = position
-            program.static_reasons.extend(plugin.reasons)
+                groups.static_position[part, base + i + 1] = position
+            reasons.extend(plugin.reasons)
             if refused is not None:
                 first_to_refuse = (codes == 0) & (refused != 0)
                 codes[first_to_refuse] = base + refused[first_to_refuse]
-        assert len(program.static_reasons) <= kernel.STATIC_MAX
-        groups.static_code[slot, rows] = codes
-        groups.static_score[slot, rows] = 0.0
+        assert len(reasons) <= kernel.STATIC_MAX
+        program.static.reasons = reasons
+        groups.static_code[part, rows] = codes
+        groups.static_score[part, rows] = 0.0
         for weight, score in program.plan.static_scores:
-            groups.static_score[slot, rows] += weight * score.rate(program.template, table, rows)
+            groups.static_score[part, rows] += weight * score.rate(program.template, table, rows)

@@ -1,11 +1,11 @@
 """The placing kernel: pods one after another, each onto the best node of the whole cluster.
 
-There are two ways to the best node, with the same answer. The *tree*: every equivalence group has a slot with
-a failure code and a score per row and a tournament tree over the scores; placing a pod changes one row, and a
-group learns of the rows that changed since it was last used from a shared change log and re-scores those
-alone. The *scan*: all rows are scored anew, block by block over the columns, and nothing is kept. The tree wins
-where a group's pods follow closely upon each other, the scan where many groups alternate. Either way the
-answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that full re-score).
+There are two ways to the best node, with the same answer. The *tree*: every equivalence group has a slot
+with a failure code and a score per row and a tournament tree over the scores; placing a pod changes one row,
+and a group learns of the rows that changed since it was last used from a shared change log and re-scores
+those alone. The *scan*: all rows are scored anew, block by block over the columns, and nothing is kept. The
+tree wins where a group's pods follow closely upon each other, the scan where many groups alternate. Either
+way the answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that re-score).
 
 Failure codes per (group, row)::
 
@@ -64,25 +64,28 @@ class Columns(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Slots of equivalence groups; the first axis is always the slot.
+    """Slots of equivalence groups; the first axis is the slot, but for the static part's.
 
-    Per row: ``static_code`` int16, ``blocked`` int16, ``static_score`` float64, ``code`` int16,
-    ``score`` float64, ``tree`` int32[2P] (node 1 is the root, leaf of a row is P + row; holds rows).
+    What static plugins say is the same for many groups and therefore kept apart: ``static_part`` int32[G]
+    names the row of ``static_code`` int16[S, N], ``static_score`` float64[S, N] and ``static_position``
+    int32[S, 64] (position in the profile of each static reason's filter) that holds for a slot.
+    Per row: ``blocked`` int16, ``code`` int16, ``score`` float64, ``tree`` int32[2P] (node 1 is the root,
+    leaf of a row is P + row; holds rows).
     ``histogram`` int32[G, CODES] counts rows per code. ``synced`` int64[G]: position in the change log up to
-    which the slot is right, -1 if all of it must be made anew; ``rows_known`` int64[G].
+    which the slot is right, -1 if all of it must be made anew.
     """
 
+    static_part: np.ndarray
     static_code: np.ndarray
-    blocked: np.ndarray
     static_score: np.ndarray
+    static_position: np.ndarray
+    blocked: np.ndarray
     code: np.ndarray
     score: np.ndarray
     tree: np.ndarray
     histogram: np.ndarray
     synced: np.ndarray
-    rows_known: np.ndarray
     salt: np.ndarray  # uint64[G]
-    static_position: np.ndarray  # int32[G, 64]: position of each static reason's filter in the profile
     blocked_position: np.ndarray  # int32[G]
     fit_position: np.ndarray  # int32[G]
     demand_count: np.ndarray  # int32[G]
@@ -163,10 +166,11 @@ def _evaluate(columns, groups, g, row):  # type: ignore[no-untyped-def]
         return GONE, -np.inf
     code = 0
     position = NEVER
-    static = groups.static_code[g, row]
+    part = groups.static_part[g]
+    static = groups.static_code[part, row]
     if static != 0:
         code = static
-        position = groups.static_position[g, static]
+        position = groups.static_position[part, static]
     if groups.blocked[g, row] != 0 and groups.blocked_position[g] < position:
         code = BLOCKED
         position = groups.blocked_position[g]
@@ -185,7 +189,7 @@ def _evaluate(columns, groups, g, row):  # type: ignore[no-untyped-def]
             code = FIT + hopeless + bits
     if code != 0:
         return code, -np.inf
-    score = groups.static_score[g, row]
+    score = groups.static_score[groups.static_part[g], row]
     for t in range(groups.term_count[g]):
         score += groups.term_weight[g, t] * term_value(columns, groups, g, t, row)
     return 0, score
@@ -340,9 +344,9 @@ def _score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-unty
     total = scratch.total[:n]
     weighted = scratch.weighted[:n]
     weights = scratch.weights[:n]
-    static_code = groups.static_code[g, first:end]
+    static_code = groups.static_code[groups.static_part[g], first:end]
     blocked = groups.blocked[g, first:end]
-    static_score = groups.static_score[g, first:end]
+    static_score = groups.static_score[groups.static_part[g], first:end]
     for i in range(n):
         fits[i] = (static_code[i] | blocked[i]) == 0
         total[i] = static_score[i]

@@ -45,7 +45,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cycle_seq: int = 0
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node that could have been chosen, with its total and its normalised score per plugin."""
 
     node: str

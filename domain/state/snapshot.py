@@ -20,7 +20,6 @@ class Snapshot:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.generation = 0
-        self.rebuilt = 0  # how often everything had to be copied; caches by row are void then
         self._allocate()
 
     def _allocate(self) -> None:
@@ -35,7 +34,6 @@ class Snapshot:
         )
         self.changes = ChangeLog(np.zeros(_LOG_LENGTH, dtype=np.int32), np.zeros(1, dtype=np.int64))
         self.generation = 0
-        self.rebuilt += 1
 
     @property
     def rows_width(self) -> int:
