@@ -102,7 +102,7 @@ def test_every_module_opens_with_a_sentence() -> None:
     for path in sources(*ALL):
         first = (ast.get_docstring(tree_of(path)) or "").partition("\n")[0]
         ends = (".", "?") if path.parts[0] == "tests" else (".",)
-        if text_of(path).strip() and not ((first.endswith(ends) and first[0].isupper()) or first[:2] == "``"):
+        if text_of(path).strip() and not first.endswith(ends):
             wrong.append(f"{path}: {first!r}")
     assert wrong == []
 

@@ -60,14 +60,15 @@ class ProfilePlan:
             self._add_filter(i, _make(FILTERS, use.name, use.args, f"filters[{i}]"))
         for i, use in enumerate(profile.scores):
             self._add_score(use.weight, _make(SCORES, use.name, use.args, f"scores[{i}]"))
-
         static = [plugin for _, plugin in self.static_filters] + [plugin for _, plugin in self.static_scores]
         self._static_reads = sorted(set().union(*(plugin.reads for plugin in static)))
 
     def static_key(self, template: PodTemplate) -> bytes:
         """Return what the static plugins can tell of a template: equal keys, equal answers."""
         read = [getattr(template, field) for field in self._static_reads]
-        return self.profile.name.encode() + msgspec.json.encode(read, order="deterministic")
+        return f"{self.profile.name} {self.profile.revision} ".encode() + msgspec.json.encode(
+            read, order="deterministic"
+        )
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         match plugin:

@@ -68,12 +68,14 @@ class Scenario:
     own_profiles: bool = False
 
 
-def scenarios(*, pods_max: int = 100, groups_max: int = 12) -> st.SearchStrategy[Scenario]:
+def scenarios(
+    *, nodes_min: int = 0, nodes_max: int = 60, pods_max: int = 100, groups_max: int = 40
+) -> st.SearchStrategy[Scenario]:
     """Return random scenarios."""
     return st.builds(
         Scenario,
         seed=st.integers(0, 1 << 32),
-        nodes=st.integers(0, 60),
+        nodes=st.integers(nodes_min, nodes_max),
         pods=st.integers(1, pods_max),
         groups=st.integers(1, groups_max),
         resources=st.integers(1, 8),

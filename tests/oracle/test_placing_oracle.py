@@ -134,8 +134,15 @@ def test_scheduler_equals_oracle(scenario: Scenario) -> None:
     Pair(World(scenario)).run()
 
 
+@settings(oracle_settings, max_examples=12)
+@given(scenario=scenarios(nodes_min=500, nodes_max=1_200, pods_max=15))
+def test_scheduler_equals_oracle_over_many_nodes(scenario: Scenario) -> None:
+    """More rows than a block of the kernel's scan has."""
+    Pair(World(scenario)).run()
+
+
 @settings(oracle_settings, max_examples=60)
-@given(scenario=scenarios(groups_max=30))
+@given(scenario=scenarios())
 def test_few_slots_and_a_short_change_log_change_nothing(scenario: Scenario) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "_SLOTS_MIN", 2)

@@ -25,7 +25,14 @@ from domain.model.pods import (
     Toleration,
 )
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
-from domain.plugins.base import Plugin
+from domain.plugins.base import (
+    OccupancyFilter,
+    Plugin,
+    ResourceFilter,
+    ResourceScore,
+    StaticFilter,
+    StaticScore,
+)
 from domain.plugins.registry import FILTERS, SCORES, ProfilePlan
 from domain.plugins.selecting import match_term
 from domain.plugins.tolerating import tolerated, tolerates
@@ -71,6 +78,70 @@ def test_declares_fields_that_exist_and_says_where_it_comes_from(plugin: type[Pl
     assert plugin.reads <= fields
     assert plugin.__doc__ is not None
     assert "Source:" in plugin.__doc__
+
+
+class Reader:
+    """A template that notes which of its fields are looked at."""
+
+    def __init__(self, shape: PodTemplate) -> None:
+        self._shape = shape
+        self.read: set[str] = set()
+
+    def __getattr__(self, field: str) -> Any:
+        self.read.add(field)
+        return getattr(self._shape, field)
+
+
+def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
+    """Put to a plugin every question that its kind answers."""
+    rows = np.arange(state.table.count)
+    match plugin:
+        case StaticFilter():
+            plugin.refuse(shape, state.table, rows)
+        case StaticScore():
+            plugin.rate(shape, state.table, rows)
+        case OccupancyFilter():
+            plugin.concerns(shape)
+            plugin.blocked(shape, {HostPort(80): 1})
+            plugin.excludes(shape, shape)
+        case ResourceFilter():
+            plugin.demands(shape, state.resources)
+        case ResourceScore():
+            plugin.term(shape, state.resources)
+        case _:
+            raise AssertionError(plugin)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: f"{plugin.__module__}.{plugin.__name__}")
+def test_reads_the_fields_that_it_declares_and_no_others(plugin: type[Plugin]) -> None:
+    """Groups that agree in these fields share the answers of static plugins."""
+    requirement = Requirement("k", "In", ("v",))
+    rich = template(
+        1, GIB, 80,
+        requests={"x.io/a": 1},
+        node_selector={"k": "v"},
+        node_affinity=NodeAffinity(required=(NodeSelectorTerm((requirement,)),)),
+        tolerations=(Toleration("k"),),
+        node_name="n",
+    )  # fmt: skip
+    state = ClusterState(seed=1)
+    state.apply(NodeUpserted(node("n", unschedulable=True, taints=(Taint("k"),), labels={"k": "v"})))
+    read = set()
+    for shape in (rich, template()):
+        reader = Reader(shape)
+        ask(plugin({}, ""), reader, state)
+        read |= reader.read
+    assert read == plugin.reads
+
+
+def test_static_answers_are_shared_only_within_a_profile_and_its_revision() -> None:
+    profile = BUILT_IN_PROFILES["first-fit"]
+    plan = ProfilePlan(profile)
+    key = plan.static_key(template(1))
+    assert plan.static_key(template(2, GIB, 80, priority=3)) == key
+    assert plan.static_key(template(1, node_selector={"a": "b"})) != key
+    assert ProfilePlan(msgspec.structs.replace(profile, revision=2)).static_key(template(1)) != key
+    assert ProfilePlan(msgspec.structs.replace(profile, name="other")).static_key(template(1)) != key
 
 
 @pytest.mark.parametrize("profile", BUILT_IN_PROFILES.values(), ids=lambda profile: profile.name)
