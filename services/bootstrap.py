@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _SWITCH_SECONDS = 0.0005
+_GC_THRESHOLDS = (100_000, 20, 50)
 
 
 class Place(NamedTuple):
@@ -163,8 +165,10 @@ async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry)
 
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(name=settings.worker_name, seed=settings.seed, profiles=BUILT_IN_PROFILES)
-    # The commit's many small answers must not wait long for the thread that plans.
+    # The commit's many small answers must not wait long for the thread that plans, and the collector must
+    # not walk a state of millions of objects, which has no cycles, for every few hundred new ones.
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         await asyncio.to_thread(_compile)
         await Worker(log, ledger, told, WorkerMetrics(registry)).run()

@@ -52,12 +52,19 @@ class WatchedDatabase(MemoryDatabase):
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, *, ledger: LedgerFactory = UnreliableLedger, calm: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        ledger: LedgerFactory = UnreliableLedger,
+        database: type[WatchedDatabase] = WatchedDatabase,
+        calm: bool = False,
+    ) -> None:
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
         self.clock = VirtualClock(self.loop)
         self.shards = self.rng.choice((1, 1, 3))
-        self.database = WatchedDatabase(self.shards)
+        self.database = database(self.shards)
         self.log = MemoryLog(self.clock)
         self.auditor = self.database.auditor = Auditor(self.log, self.database)
         self.faults = Faults() if calm else self._draw_faults()
