@@ -66,9 +66,7 @@ class ProfilePlan:
     def static_key(self, template: PodTemplate) -> bytes:
         """Return what the static plugins can tell of a template: equal keys, equal answers."""
         read = [getattr(template, field) for field in self._static_reads]
-        return f"{self.profile.name} {self.profile.revision} ".encode() + msgspec.json.encode(
-            read, order="deterministic"
-        )
+        return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         match plugin:
