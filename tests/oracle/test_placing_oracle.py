@@ -143,15 +143,22 @@ def test_scheduler_equals_oracle_over_many_nodes(scenario: Scenario) -> None:
 
 @settings(oracle_settings, max_examples=60)
 @given(scenario=scenarios())
-def test_few_slots_and_a_short_change_log_change_nothing(scenario: Scenario) -> None:
+def test_few_slots_change_nothing(scenario: Scenario) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "_SLOTS_MIN", 2)
-        patch.setattr(snapshot_module, "_LOG_LENGTH", 64)
         pair = Pair(World(scenario))
         scheduler = pair.scheduler
         scheduler._slots = GroupSlots(scheduler.state, scheduler._snapshot, bytes_max=1)
         assert scheduler._slots.slots_max == 2
         pair.run()
+
+
+@settings(oracle_settings, max_examples=100)
+@given(scenario=scenarios(groups_max=4))
+def test_a_short_change_log_changes_nothing(scenario: Scenario) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_module, "_LOG_LENGTH", 64)
+        Pair(World(scenario)).run()
 
 
 @settings(oracle_settings, max_examples=60)

@@ -195,17 +195,20 @@ def assert_same_columns(snapshot: Snapshot, state: ClusterState) -> None:
 
 
 @fold_settings
-@given(st.lists(st.integers(0, 39), max_size=1_500), st.integers(0, 1_500))
-def test_changed_rows_are_those_with_a_newer_generation(touched: list[int], known: int) -> None:
-    state = ClusterState(seed=1)
+@given(st.integers(0, 1 << 32), st.integers(0, 1_500), st.integers(-3, 600))
+def test_changed_rows_are_those_with_a_newer_generation(seed: int, touches: int, behind: int) -> None:
+    random, state = Random(seed), ClusterState(seed=1)
     table = state.table
-    for i in range(40):
-        state.apply(World(make_scenario(i, 40, 0)).first_nodes()[i])
-    for row in touched:
-        table.touch(row)
-    known = min(known, table.last_generation)
-    newer = np.flatnonzero(table.generation[: table.count] > known)
-    changed = table.changed_since(known)
-    assert set(newer.tolist()) <= set(changed.tolist())
-    if known >= table._journal_first_generation - 1:
-        assert changed.tolist() == newer.tolist()
+    for event in World(make_scenario(seed, 40, 0)).first_nodes():
+        state.apply(event)
+    for _ in range(touches):
+        table.touch(random.randrange(40))
+    journal_starts_after = table._journal_first_generation - 1
+    for known in (table.last_generation - behind, journal_starts_after + behind):
+        known = max(0, min(known, table.last_generation))
+        newer = np.flatnonzero(table.generation[:40] > known)
+        changed = table.changed_since(known)
+        if known >= journal_starts_after:
+            assert changed.tolist() == newer.tolist()
+        else:
+            assert changed.tolist() == list(range(table.rows_capacity))
