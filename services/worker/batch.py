@@ -39,7 +39,7 @@ class Counters:
         self.dead_seq = dict(dead_seq)
         self.templates_known: set[bytes] = set()
         self.fragments: dict[bytes, bytes] = {}
-        self.reasons_known: dict[tuple[int, bytes], dict[str, int]] = {}  # by shard and signature
+        self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}  # signature -> shard -> as written
 
 
 class BatchBuilder:
@@ -231,25 +231,23 @@ class BatchBuilder:
         )
 
     def _note_pending(self, result: CycleResult, cycle_seqs: Mapping[tuple[int, int], int]) -> None:
-        """Say why groups wait, where that is new."""
+        """Say why groups wait: of shards where pods have begun to wait, and where it is new."""
         groups = self._scheduler.queue.groups
-        known = self._counters.reasons_known
         failed_on: dict[int, set[int]] = {}
         for verdict in result.verdicts:
             if isinstance(verdict, Failure):
                 shard = self._scheduler.state.pods[verdict.pod.key].shard
                 failed_on.setdefault(verdict.attempt, set()).add(shard)
         for index, attempt in enumerate(result.attempts):
-            group = groups.get(attempt.signature)
-            if group is None or not attempt.reasons_at_failure:
+            if attempt.signature not in groups or not attempt.reasons_at_failure:
                 continue
-            shards = failed_on.get(index, set()) | {
-                s for s, signature in known if signature == attempt.signature
-            }
-            for shard in sorted(shards):
-                if known.get((shard, attempt.signature)) == attempt.reasons_at_failure:
+            known = self._counters.reasons_known.setdefault(attempt.signature, {})
+            failed = failed_on.get(index, set())
+            for shard in sorted(failed | known.keys()):
+                # A shard's last pod may have left since, and with it what the ledger said of the group.
+                if shard not in failed and known[shard] == attempt.reasons_at_failure:
                     continue
-                known[shard, attempt.signature] = attempt.reasons_at_failure
+                known[shard] = attempt.reasons_at_failure
                 self._pending_groups[shard, attempt.signature] = PendingGroup(
                     shard=shard,
                     signature=attempt.signature,
@@ -258,8 +256,8 @@ class BatchBuilder:
                     cycle_seq=cycle_seqs.get((index, shard), 0),
                     at_ms=self.now_ms,
                 )
-        for key in [key for key in known if key[1] not in groups]:
-            del known[key]
+        for signature in self._counters.reasons_known.keys() - groups.keys():
+            del self._counters.reasons_known[signature]
 
     def _decide(
         self,

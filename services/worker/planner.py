@@ -68,7 +68,7 @@ class Planner:
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
             entry = self.scheduler.restore_pod(_pod_of(waiting, ledger, ""))
             entry.shard, entry.since_ms = waiting.shard, waiting.since_ms
-            self._counters.reasons_known[waiting.shard, waiting.signature] = {}
+            self._counters.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name)):
             key = f"{gone.namespace}/{gone.name}"
             self.scheduler.state.tombstones[key] = Tombstone(gone.uid, gone.resource_version)
