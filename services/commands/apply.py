@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from services.api.words import plural
 from services.commands import options
 from services.commands.get import split_pod
 from services.commands.options import CommandError
@@ -83,12 +84,25 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
 
     gateway = Gateway()
     ready = [_checked(gateway, documents.read_file(name, event_type), 0) for name in files if name != "-"]
-    yield from ready
-    if "-" in files:
-        sent = sum(map(len, ready))
-        for chunk in documents.read_stream(documents.stdin(), event_type):
-            yield _checked(gateway, chunk, sent)
-            sent += len(chunk)
+    yield from filter(None, ready)
+    if "-" not in files:
+        return
+    sent = sum(map(len, ready))
+    stream = documents.read_stream(documents.stdin(), event_type)
+    while True:
+        try:
+            chunk = next(stream, None)
+        except CommandError as error:
+            raise CommandError(f"{error}\n{_fate(sent)}") from None
+        if chunk is None:
+            return
+        yield _checked(gateway, chunk, sent)
+        sent += len(chunk)
+
+
+def _fate(sent: int) -> str:
+    fate = f"{plural(sent, 'event')} before it sent, nothing since" if sent else "nothing was sent"
+    return f"{fate}; correct the input and apply it again"
 
 
 def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
@@ -101,14 +115,14 @@ def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
             gateway.prepare(document.event)
         except FieldError as error:
             path = error.path.removeprefix("object.") if document.wrapped else error.path
-            wrong.append(f"{document.place}{_named(document.event)}: {path}: {error.message}")
+            where = f"{document.place}{_named(document.event)}: {path}"
+            wrong.append(f"{where.removesuffix(': ')}: {error.message}")
         else:
             events.append(document.event)
     if wrong:
         more = len(wrong) - ERRORS_SHOWN_MAX
         lines = wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
-        fate = f"{sent} events before it were sent, nothing since" if sent else "nothing was sent"
-        raise CommandError("\n".join([*lines, f"{fate}; correct the input and apply it again"]))
+        raise CommandError("\n".join([*lines, _fate(sent)]))
     return events
 
 
@@ -136,5 +150,5 @@ async def _send(settings: Any, chunks: Iterator[list[Any]], *, named: bool = Fal
             duplicates += sums["duplicates"]
             first = next(chunks, None)
     known = f", {duplicates} known already" if duplicates else ""
-    said = "the deletion is in the log" if named else f"{accepted} events sent{known}"
+    said = "the deletion is in the log" if named else f"{plural(accepted, 'event')} sent{known}"
     typer.echo(said, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import queue
 import sys
@@ -177,6 +178,8 @@ def _expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
         if event_type == "DELETED":
             document = {**document, "type": "DELETED"}
         yield Document(place, document, False)
+    elif isinstance(document, dict) and document.get("type") == "BOOKMARK":
+        return  # a watch says how far it is; nothing happened to any object
     elif isinstance(document, dict) and "kind" in document:
         yield Document(place, {"type": event_type, "object": _plain(document)}, True)
     else:
@@ -193,5 +196,12 @@ def _plain(document: Any) -> Any:
 
 
 def stdin() -> BinaryIO:
-    """Return standard input as bytes."""
-    return sys.stdin.buffer
+    """Return standard input as bytes, through a reader of our own.
+
+    At exit Python closes ``sys.stdin``, and aborts when a thread still waits for a line in it.
+    """
+    try:
+        number = sys.stdin.fileno()
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer  # no file: nothing ever waits in it
+    return open(number, "rb", closefd=False)

@@ -268,6 +268,7 @@ def read(path: Path, text: str, event_type: str = "ADDED") -> list[tuple[str, st
             f"{json.dumps(WATCH)}\n\n{json.dumps(NODE)}\n",
             [("MODIFIED", "p1"), ("ADDED", "n1")],
         ),
+        ("bookmark.json", json.dumps(WATCH | {"type": "BOOKMARK"}) + json.dumps(NODE), [("ADDED", "n1")]),
         ("many.yaml", f"{YAML_POD}---\n---\n{YAML_POD}", [("ADDED", "p1"), ("ADDED", "p1")]),
         ("flow.yaml", json.dumps(NODE), [("ADDED", "n1")]),
         ("sniffed", YAML_POD, [("ADDED", "p1")]),
@@ -322,6 +323,36 @@ def test_a_bad_line_of_a_stream_is_named() -> None:
     stream = io.BytesIO(json.dumps(WATCH).encode() + b"\n{nope}\n")
     with pytest.raises(CommandError, match="stdin, line 2: not JSON"):
         list(documents.read_stream(stream, "ADDED"))
+
+
+def test_an_error_in_a_stream_that_stays_open_ends_in_one_line_each() -> None:
+    command = [sys.executable, "-m", "services.cli", "apply", "-f", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(json.dumps(WATCH).encode() + b"\n{}\n")
+        process.stdin.flush()
+        lines = process.stderr.read().decode().splitlines()
+        assert process.wait() == 1
+    assert lines == [
+        "error: stdin, line 2: neither a manifest (kind, metadata) nor a watch event (type, object)",
+        "nothing was sent; correct the input and apply it again",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is nothing in the input"),
+        ("# nothing\n---\n", "there is nothing in the input"),
+        (json.dumps(POD | {"spec": {"containers": [], "x": "x" * (1 << 20)}}), "(Pod p1): is 1048"),
+    ],
+)
+def test_files_with_nothing_or_too_much(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "x").write_text(text)
+    done = berth("apply", "-f", str(tmp_path / "x"))
+    assert done.exit_code == 1
+    assert said in done.stderr
 
 
 BAD = """\
