@@ -217,7 +217,7 @@ def test_no_file_names_a_package_registry() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    ["lint-imports --no-cache", "ruff check .", "ruff format --check .", "mypy"],
+    ["lint-imports --no-cache", "ruff check --no-cache .", "ruff format --no-cache --check .", "mypy"],
     ids=["imports", "lint", "format", "types"],
 )
 def test_checker_has_nothing_to_say(command: str) -> None:
