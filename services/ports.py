@@ -216,6 +216,14 @@ class PlacementClosed(NamedTuple):
     at_ms: int
 
 
+class PlacementRefreshed(NamedTuple):
+    """What does not matter for placing changed of a placed pod."""
+
+    pod_uid: str
+    resource_version: int | None
+    labels: dict[str, str]
+
+
 class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first."""
 
@@ -275,7 +283,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
     ``templates`` are those that the ledger may not have yet. ``pending_removed``
     holds pod uids and is applied before ``pending_added``; ``placements_closed`` before
-    ``placements_opened``; ``placements_versioned`` sets a newer resource version on open placements.
+    ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
     A pending group without pods left disappears by itself.
     """
 
@@ -284,7 +292,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     templates: Mapping[bytes, PodTemplate] = {}
     placements_closed: Sequence[PlacementClosed] = ()
     placements_opened: Sequence[PlacementOpened] = ()
-    placements_versioned: Mapping[str, int] = {}
+    placements_refreshed: Sequence[PlacementRefreshed] = ()
     decisions: Sequence[tuple[Decision, bytes]] = ()
     cycles: Sequence[Cycle] = ()
     pending_removed: Sequence[str] = ()

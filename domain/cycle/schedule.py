@@ -93,9 +93,11 @@ class Scheduler:
                     pass
         return changes
 
-    def restore_pod(self, pod: PodSpec, *, node: str = "", adopted: bool = False) -> PodEntry:
+    def restore_pod(
+        self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0
+    ) -> PodEntry:
         """Put a pod of the ledger back: placed, or waiting after an attempt."""
-        entry = self.state.restore_pod(pod, node=node, adopted=adopted)
+        entry = self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
         if not node:
             self.queue.add(pod, entry.arrival, fresh=False)
         return entry

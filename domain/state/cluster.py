@@ -117,8 +117,9 @@ class ClusterState:
         if entry.ordinal == 0:
             entry.ordinal = self._next_ordinal
             self._next_ordinal += 1
-        entry.spec = spec
+            entry.version = 0  # what happened before the node was known is not in the ledger
         entry.resource_version = _newest(spec.resource_version, entry.resource_version)
+        entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._show(entry)
         entry.version += 1
         self.dirty_nodes[spec.name] = True
@@ -142,7 +143,9 @@ class ClusterState:
         if event.uid and event.uid != entry.spec.uid:
             return _SKIPPED
         entry.deleted = True
+        # The last version that was seen outlives the node, so that a late duplicate stays late.
         entry.resource_version = _newest(event.resource_version, entry.resource_version)
+        entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
         last = self.table.count - 1
         row = self.table.rows[event.name]
         self.table.remove(event.name)
@@ -181,7 +184,7 @@ class ClusterState:
         return tuple(changes)
 
     def _enter(self, pod: PodSpec) -> Change:
-        self.tombstones.pop(pod.key, None)
+        # What was there under this name before stays known, as in the ledger: this pod may leave no version.
         self._keys_by_uid[pod.uid] = pod.key
         entry = self.pods[pod.key] = PodEntry(pod, arrival=self._next_arrival)
         self._next_arrival += 1
@@ -192,6 +195,9 @@ class ClusterState:
 
     def _update(self, entry: PodEntry, pod: PodSpec) -> Change:
         before, before_node = entry.spec, entry.node
+        if pod.resource_version is None and before.resource_version is not None:
+            # An event without a version must not make way for older ones that have one.
+            pod = msgspec.structs.replace(pod, resource_version=before.resource_version)
         node = pod.node_name or before_node
         same_template = before.signature == pod.signature
         if node == before_node and same_template:
@@ -229,6 +235,7 @@ class ClusterState:
         del self._keys_by_uid[pod.uid]
         newest = _newest(resource_version, pod.resource_version)
         if newest is not None:
+            self.tombstones.pop(pod.key, None)  # the newest are last
             if len(self.tombstones) >= tombstones_max:
                 del self.tombstones[next(iter(self.tombstones))]
             self.tombstones[pod.key] = Tombstone(pod.uid, newest)
@@ -326,10 +333,10 @@ class ClusterState:
         if not deleted:
             self._show(entry)
 
-    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool) -> PodEntry:
-        """Put a pod of the ledger back; waiting pods come in their order of arrival."""
-        entry = self.pods[pod.key] = PodEntry(pod, arrival=self._next_arrival)
-        self._next_arrival += 1
+    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0) -> PodEntry:
+        """Put a pod of the ledger back; waiting pods come in their order of arrival, and keep it."""
+        entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival)
+        self._next_arrival = max(self._next_arrival, arrival + 1)
         self._keys_by_uid[pod.uid] = pod.key
         if node:
             self._place(entry, node, adopted=adopted)
@@ -369,12 +376,15 @@ class ClusterState:
         """Return a hash of everything that decides what happens next; equal states have equal digests."""
         text = _CANONICAL.encode  # equal mappings may differ in the order in which they were written
         lines = [
-            f"n {name} {e.ordinal} {e.version} {e.deleted} {e.resource_version} {text(e.spec)!r} "
+            f"n {name} {e.ordinal} {e.deleted} {e.resource_version} {text(e.spec)!r} "
             f"{sorted(self.requested_of(name).items())}"
             for name, e in sorted(self.nodes.items())
             if e.spec is not None
         ]
-        lines += [f"p {key} {text(e.spec)!r} {e.node} {e.adopted}" for key, e in sorted(self.pods.items())]
+        for key, e in sorted(self.pods.items()):
+            spec = e.spec
+            known = (spec.uid, spec.resource_version, spec.labels, spec.signature.hex())
+            lines.append(f"p {key} {text(known)!r} {e.node} {e.adopted}")
         lines += [f"t {key} {t.uid} {t.resource_version}" for key, t in sorted(self.tombstones.items())]
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
@@ -396,4 +406,6 @@ def _newest(first: int | None, second: int | None) -> int | None:
 
 def _same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
     """Whether a node event without a version says nothing new."""
-    return known is not None and new.resource_version is None and known == new
+    if known is None or new.resource_version is not None:
+        return False
+    return msgspec.structs.replace(known, resource_version=None) == new

@@ -23,6 +23,7 @@ from services.ports import (
     PendingPod,
     PlacementClosed,
     PlacementOpened,
+    PlacementRefreshed,
     PodTombstone,
     Record,
 )
@@ -52,7 +53,7 @@ class BatchBuilder:
         self._decisions: list[tuple[Decision, bytes]] = []
         self._opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
-        self._versioned: dict[str, int] = {}
+        self._refreshed: dict[str, PlacementRefreshed] = {}
         self._pending_removed: list[str] = []
         self._waiting: dict[str, None] = {}  # keys of pods whose pending row is to be written
         self._tombstones: dict[str, PodTombstone] = {}
@@ -114,7 +115,7 @@ class BatchBuilder:
     def _end_placement(self, pod: PodSpec) -> None:
         if self._opened.pop(pod.uid, None) is None:
             self._closed.append(PlacementClosed(pod.uid, self.now_ms))
-        self._versioned.pop(pod.uid, None)
+        self._refreshed.pop(pod.uid, None)
 
     def _refresh(self, change: PodRefreshed) -> None:
         pod = change.pod
@@ -127,8 +128,8 @@ class BatchBuilder:
             self._opened[pod.uid] = msgspec.structs.replace(
                 opened, resource_version=pod.resource_version, labels=pod.labels
             )
-        elif pod.resource_version is not None:
-            self._versioned[pod.uid] = pod.resource_version
+        else:
+            self._refreshed[pod.uid] = PlacementRefreshed(pod.uid, pod.resource_version, pod.labels)
 
     def _adopt(self, change: PodAdopted, shard: int) -> None:
         pod = change.pod
@@ -341,7 +342,7 @@ class BatchBuilder:
             templates=self._templates,
             placements_closed=self._closed,
             placements_opened=list(self._opened.values()),
-            placements_versioned=self._versioned,
+            placements_refreshed=list(self._refreshed.values()),
             decisions=self._decisions,
             cycles=self._cycles,
             pending_removed=self._pending_removed,
@@ -360,9 +361,6 @@ class BatchBuilder:
         for name, entry, version, spec_changed in state.drain_dirty():
             spec = entry.spec
             assert spec is not None
-            if spec_changed and entry.deleted:
-                # The last version that was seen outlives the node, so that a late duplicate stays late.
-                spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
             writes.append(
                 NodeWrite(
                     id=entry.ordinal,

@@ -66,7 +66,7 @@ class Planner:
             entry = self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)
             entry.shard = placed.shard
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
-            entry = self.scheduler.restore_pod(_pod_of(waiting, ledger, ""))
+            entry = self.scheduler.restore_pod(_pod_of(waiting, ledger, ""), arrival=waiting.arrival)
             entry.shard, entry.since_ms = waiting.shard, waiting.since_ms
             self._counters.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name)):

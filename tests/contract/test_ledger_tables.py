@@ -19,6 +19,7 @@ from services.ports import (
     Ledger,
     PendingGroup,
     PlacementClosed,
+    PlacementRefreshed,
     PodTombstone,
     Resolution,
     TopicPartition,
@@ -154,12 +155,18 @@ async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
     assert (placement.node, placement.seq) == ("n2", 2)
 
 
-async def test_a_placement_gets_a_newer_resource_version(ledger: Ledger) -> None:
+async def test_a_placement_gets_a_newer_resource_version_and_labels(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
     assert await ledger.commit(bind(lease, [1, 2], 0)) is COMMITTED
-    newer = {"uid-p0-2": 77, "uid-nobody": 5}
-    assert await ledger.commit(bind(lease, [3], 2, placements_versioned=newer)) is COMMITTED
-    assert [p.resource_version for p in (await ledger.load([lease])).placements] == [1, 77, 1]
+    newer = [PlacementRefreshed("uid-p0-2", 77, {"app": "x"}), PlacementRefreshed("uid-nobody", 5, {})]
+    assert await ledger.commit(bind(lease, [3], 2, placements_refreshed=newer)) is COMMITTED
+    placements = (await ledger.load([lease])).placements
+    assert [p.resource_version for p in placements] == [1, 77, 1]
+    assert placements[1].labels == {"app": "x"}
+    bare = [PlacementRefreshed("uid-p0-2", None, {})]
+    assert await ledger.commit(bind(lease, [4], 3, placements_refreshed=bare)) is COMMITTED
+    known = (await ledger.load([lease])).placements[1]
+    assert (known.resource_version, known.labels) == (None, {})
 
 
 async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backend, ledger: Ledger) -> None:

@@ -63,7 +63,11 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "nodes known": (sql.NODES_KNOWN, ([-1], ["none"]), {"nodes_pkey", "nodes_name_key"}),
     "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME), {"placements_open"}),
-    "version placements": (sql.VERSION_PLACEMENTS, (_UIDS, [3] * SOME), {"placements_open"}),
+    "refresh placements": (
+        sql.REFRESH_PLACEMENTS,
+        (_UIDS, [3] * SOME, [None] * SOME),
+        {"placements_open"},
+    ),
     "remove pending": (sql.REMOVE_PENDING, (_UIDS,), {"pending_pkey"}),
     "remove empty groups": (
         sql.REMOVE_EMPTY_GROUPS,

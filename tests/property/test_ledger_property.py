@@ -23,6 +23,7 @@ from services.ports import (
     NodeWrite,
     PlacementClosed,
     PlacementOpened,
+    PlacementRefreshed,
     PodTombstone,
 )
 from tests.contract.batches import (
@@ -98,7 +99,9 @@ class Writer:
             decisions=[record(one) for one in made],
             placements_opened=[self._opened(opened(one)) for one in made],
             placements_closed=[PlacementClosed(f"uid-pod{pod}", self.at_ms) for pod in step.closes],
-            placements_versioned={f"uid-pod{pod}": self.at_ms for pod in step.waits},
+            placements_refreshed=[
+                PlacementRefreshed(f"uid-pod{pod}", self.at_ms, {"n": str(pod)}) for pod in step.waits
+            ],
             pending_removed=[f"uid-pod{pod}" for pod in step.places],
             pending_added=[waiting(lease, f"pod{pod}", self.at_ms * 10 + pod) for pod in step.waits],
             tombstones=[

@@ -186,3 +186,34 @@ def test_what_is_accepted_does_not_depend_on_batches(seed: int) -> None:
         cut.take(batch)
         audit(cut)
     assert cut.accepted() == whole.accepted()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_restart_at_any_point_changes_nothing(seed: int) -> None:
+    records, random = Producer(Random(seed)).records(RECORDS), Random(seed)
+    steady, shaken = Site(), Site()
+    for batch in batches(records, random):
+        steady.take(batch)
+        shaken.take(batch)
+        again = shaken.restarted()
+        assert kept(again) == kept(shaken.planner)
+        if random.random() < 0.3:
+            shaken.planner = again
+    assert payloads(shaken) == payloads(steady)
+
+
+def kept(planner: Planner) -> dict[str, Any]:
+    """Return what a worker must know again after a restart."""
+    state = planner.scheduler.state
+    waiting = sorted((p.arrival, p.shard, p.since_ms, key) for key, p in state.pods.items() if not p.node)
+    return {
+        "digest": state.digest(),
+        "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
+        "queue": waiting,
+    }
+
+
+def payloads(site: Site) -> list[dict[str, Any]]:
+    """Return the decision records, but for the numbers in the reasons: those are of when a group parked."""
+    records = [orjson.loads(payload) for rows in site.database.decisions.values() for _, payload in rows]
+    return [{**record, "reason": "", "reasons": bool(record.get("reasons"))} for record in records]

@@ -232,7 +232,9 @@ def test_a_late_duplicate_does_not_resurrect_a_deleted_pod(state: ClusterState) 
     assert put(state, pod("p", version=5)) == SKIPPED
     assert state.pods == {}
     assert put(state, pod("p", version=6, uid="next")) == (PodWaits(state.pods["default/p"].spec),)
-    assert state.tombstones == {}
+    put(state, pod("p", version=None, uid="next"))
+    state.apply(PodDeleted("default", "p"))
+    assert put(state, pod("p", version=4)) == SKIPPED, "also when a pod without a version was there since"
 
 
 def test_a_late_deletion_does_not_remove_a_successor(state: ClusterState) -> None:

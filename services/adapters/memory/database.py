@@ -196,9 +196,11 @@ class MemoryDatabase:
             self.templates.setdefault(signature, template)
         for closed in batch.placements_closed:
             self.open_placements.pop(closed.pod_uid).released_at_ms = closed.at_ms
-        for uid, resource_version in batch.placements_versioned.items():
+        for uid, resource_version, labels in batch.placements_refreshed:
             if (row := self.open_placements.get(uid)) is not None:
-                row.opened = msgspec.structs.replace(row.opened, resource_version=resource_version)
+                row.opened = msgspec.structs.replace(
+                    row.opened, resource_version=resource_version, labels=labels
+                )
         for opened in batch.placements_opened:
             row = self.open_placements[opened.pod_uid] = PlacementRow(opened)
             self.placements.append(row)

@@ -205,8 +205,11 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
         closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(batch.placements_closed))
         if _count(closed) != len(batch.placements_closed):
             raise LedgerMismatch("a placement to close is not open")
-    if batch.placements_versioned:
-        await connection.execute(sql.VERSION_PLACEMENTS, *_columns(batch.placements_versioned.items()))
+    if batch.placements_refreshed:
+        refreshed = [
+            (p.pod_uid, p.resource_version, rows.labels_text(p.labels)) for p in batch.placements_refreshed
+        ]
+        await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed))
     opened = [rows.placement_row(placement) for placement in batch.placements_opened]
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
 

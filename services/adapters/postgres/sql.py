@@ -85,9 +85,9 @@ FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms)
 WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
 """
 
-VERSION_PLACEMENTS = """
-UPDATE placements p SET resource_version = w.resource_version
-FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, resource_version)
+REFRESH_PLACEMENTS = """
+UPDATE placements p SET resource_version = w.resource_version, labels = w.labels
+FROM unnest($1::text[], $2::bigint[], $3::text[]) AS w (pod_uid, resource_version, labels)
 WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
 """
 
