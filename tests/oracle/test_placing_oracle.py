@@ -222,7 +222,7 @@ def restarted(old: Scheduler, world: World) -> Scheduler:
         spec_of_pod = msgspec.structs.replace(pod.spec, node_name=pod.node if pod.adopted else "")
         new.restore_pod(spec_of_pod, node=pod.node, adopted=pod.adopted)
     for pod in sorted((pod for pod in state.pods.values() if not pod.node), key=lambda pod: pod.arrival):
-        new.restore_pod(pod.spec)
+        new.restore_pod(pod.spec, arrival=pod.arrival)
     new.state.tombstones.update(state.tombstones)
     new.state.restored()
     return new
