@@ -16,9 +16,12 @@ label_name_length_max = 63
 labels_per_object_max = 256
 taints_per_node_max = 128
 containers_per_pod_max = 256
+host_ports_per_pod_max = 256
+gates_per_pod_max = 64
 resources_per_object_max = 64
 terms_per_affinity_max = 128
 requested_resources_max = 10  # different resources that one pod asks for
+dead_letter_key_bytes_max = 1 << 10
 dead_letter_topic_raw_bytes_max = 64 << 10
 dead_letter_ledger_raw_bytes_max = 4 << 20
 
@@ -29,6 +32,7 @@ pods_per_node_max = 2**12
 
 # What a batch may hold.
 batch_records_max = 2_000
+batch_bytes_max = 32 << 20
 poll_records_max = 2_000
 
 # What the engine keeps.
@@ -37,6 +41,7 @@ candidates_explained_max = 5
 reasons_per_cycle_max = 32
 tombstones_max = 200_000
 woken_pods_per_batch_max = 2_000
+resource_names_max = 512  # a column over all nodes each, for as long as the process lives
 
 # Time.
 lease_seconds = 10

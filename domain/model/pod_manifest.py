@@ -18,7 +18,12 @@ from domain.model.constraints_manifest import (
     unsupported_demands,
 )
 from domain.model.errors import FieldError
-from domain.model.limits import containers_per_pod_max, requested_resources_max
+from domain.model.limits import (
+    containers_per_pod_max,
+    gates_per_pod_max,
+    host_ports_per_pod_max,
+    requested_resources_max,
+)
 from domain.model.metadata import ObjectMeta
 from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate
 from domain.model.quantities import milli_to_units
@@ -238,6 +243,7 @@ def _host_ports(spec: WirePodSpec, path: str) -> tuple[HostPort, ...]:
     ports.update(
         _ports(spec.init_containers or [], f"{path}.initContainers", bool(spec.host_network), every=False)
     )
+    check_count(len(ports), host_ports_per_pod_max, "host_ports_per_pod_max", f"{path}.containers")
     return tuple(sorted(ports))
 
 
@@ -257,6 +263,7 @@ def _ports(
 
 
 def _check_ip(text: str, path: str) -> str:
+    check_printable(text, path)  # the zone of an IPv6 address may be any text to the parser
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -280,6 +287,7 @@ def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
 
 
 def _gates(gates: list[WireGate], path: str) -> tuple[str, ...]:
+    check_count(len(gates), gates_per_pod_max, "gates_per_pod_max", path)
     return tuple(
         check_printable(gate.name or "", f"{path}[{index}].name") for index, gate in enumerate(gates)
     )

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.limits import tombstones_max
+from domain.model.limits import pods_per_node_max, resource_names_max, tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec, PodTemplate
 from domain.state.changes import (
@@ -34,6 +34,9 @@ from domain.state.table import NodeTable
 
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
+_TOO_MANY_NAMES = (
+    f"brings more resource names than all objects may have ({resource_names_max}, resource_names_max)"
+)
 
 
 class NodeEntry:
@@ -108,6 +111,8 @@ class ClusterState:
 
     def _upsert_node(self, spec: NodeSpec) -> tuple[Change, ...]:
         entry = self.nodes.get(spec.name)
+        if self.resources.with_new(spec.allocatable) > resource_names_max:
+            return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
         if entry is None:
             entry = self.nodes[spec.name] = NodeEntry()
         elif _is_stale(spec.resource_version, entry.resource_version) or (
@@ -180,8 +185,23 @@ class ClusterState:
             if entry is not None:
                 changes.append(self._release(entry, "finished", pod.resource_version))
             return tuple(changes) or _SKIPPED
+        refused = self._no_room_for(pod, "" if entry is None else entry.node)
+        if refused is not None:
+            return (*changes, refused)
         changes.append(self._enter(pod) if entry is None else self._update(entry, pod))
         return tuple(changes)
+
+    def _no_room_for(self, pod: PodSpec, node: str) -> Refused | None:
+        """Refuse what the columns cannot hold: too many resource names, or sums over a node beyond int64."""
+        if pod.signature not in self._vectors:
+            if self.resources.with_new(pod.template.requests) > resource_names_max:
+                return Refused("object.spec.containers", _TOO_MANY_NAMES)
+            self.vector(pod)
+        known = self.nodes.get(pod.node_name) if pod.node_name != node else None
+        if known is not None and len(known.pods) >= pods_per_node_max:
+            message = f"{pod.node_name} holds {pods_per_node_max} pods already (pods_per_node_max)"
+            return Refused("object.spec.nodeName", message)
+        return None
 
     def _enter(self, pod: PodSpec) -> Change:
         # What was there under this name before stays known, as in the ledger: this pod may leave no version.

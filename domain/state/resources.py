@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from domain.model.pods import PodTemplate
@@ -40,6 +42,10 @@ class ResourceIndex:
             column = self._columns[name] = len(self._names)
             self._names.append(name)
         return column
+
+    def with_new(self, names: Iterable[str]) -> int:
+        """Return how many names there would be with these."""
+        return len(self._names) + sum(name not in self._columns for name in names)
 
     def name(self, column: int) -> str:
         """Return the name of a column; hidden scoring columns start with ``~``."""

@@ -9,7 +9,7 @@ import msgspec
 from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
 from domain.model.decisions import Cycle, Decision, Outcome
-from domain.model.limits import dead_letter_ledger_raw_bytes_max
+from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.state.changes import Change, PodAdopted, PodRefreshed, PodReleased, PodWaits, Refused
 from services.encoding import encode_decision, template_fragment
@@ -77,7 +77,7 @@ class BatchBuilder:
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,
-                key=record.key,
+                key=record.key and record.key[:dead_letter_key_bytes_max],
                 raw=value[:dead_letter_ledger_raw_bytes_max],
                 code=rejected.code,
                 path=rejected.path,

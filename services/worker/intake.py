@@ -11,6 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Mapping
 
+from domain.model.limits import batch_bytes_max
 from services.ports import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -28,16 +29,21 @@ _FETCH_SECONDS = 0.1
 _Key = tuple[int, int, int]
 
 
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
+
+
 class _Lane:
     """One partition: what was fetched and not yet taken."""
 
-    __slots__ = ("at", "buffer", "clock_ms", "end", "next_read", "paused", "rank")
+    __slots__ = ("at", "buffer", "bytes_count", "clock_ms", "end", "next_read", "paused", "rank")
 
     def __init__(self, at: TopicPartition, position: int) -> None:
         self.at = at
         self.buffer: deque[tuple[int, Record]] = deque()  # (time in the merged order, record)
         self.next_read = position  # offset after the last fetched record
         self.end = position  # end of the partition when it was last asked for
+        self.bytes_count = 0
         self.clock_ms = 0
         self.rank = _RANK[at.topic]
         self.paused = False
@@ -46,7 +52,14 @@ class _Lane:
         # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
         self.clock_ms = max(self.clock_ms, record.timestamp_ms)
         self.buffer.append((self.clock_ms, record))
+        self.bytes_count += _size(record)
         self.next_read = record.offset + 1
+
+    def pop(self) -> Record:
+        """Take the next record."""
+        record = self.buffer.popleft()[1]
+        self.bytes_count -= _size(record)
+        return record
 
     def head(self) -> _Key | None:
         """Key of the next record, if it was appended before the ends were asked for."""
@@ -73,6 +86,7 @@ class Intake:
     def __init__(self, reader: LogReader, positions: Mapping[TopicPartition, int]) -> None:
         self._reader = reader
         self._lanes = {at: _Lane(at, position) for at, position in sorted(positions.items())}
+        self._bytes_left = 0
 
     async def start(self) -> None:
         """Begin reading at the positions."""
@@ -81,16 +95,18 @@ class Intake:
     async def next_batch(self, records_max: int, timeout_seconds: float) -> list[Record]:
         """Return the next records of the merged order; none if nothing came within the time.
 
-        Fewer than ``records_max`` are returned only when the log had no more at some moment of the call.
+        Fewer than ``records_max`` are returned when they are large (``batch_bytes_max``), else only when the
+        log had no more at some moment of the call.
         """
         if not any(lane.buffer for lane in self._lanes.values()):
             await self._fetch(records_max, timeout_seconds)
             if not any(lane.buffer for lane in self._lanes.values()):
                 return []
         batch: list[Record] = []
+        self._bytes_left = batch_bytes_max
         self._take(batch, records_max)
         ends_asked = False
-        while len(batch) < records_max:
+        while len(batch) < records_max and self._bytes_left > 0:
             if any(lane.lacks for lane in self._lanes.values()):
                 await self._fill(records_max)
             elif ends_asked:
@@ -111,10 +127,11 @@ class Intake:
             return
         heap = [(key, i) for i, lane in enumerate(lanes) if (key := lane.head()) is not None]
         heapq.heapify(heap)
-        while heap and len(batch) < records_max:
+        while heap and len(batch) < records_max and self._bytes_left > 0:
             i = heap[0][1]
             lane = lanes[i]
-            batch.append(lane.buffer.popleft()[1])
+            batch.append(lane.pop())
+            self._bytes_left -= _size(batch[-1])
             if lane.lacks:
                 return
             key = lane.head()
@@ -140,7 +157,7 @@ class Intake:
     async def _fetch(self, records_max: int, timeout_seconds: float) -> int:
         """Poll once; hold back partitions of which much is buffered, so that the others can catch up."""
         for lane in self._lanes.values():
-            full = len(lane.buffer) >= 2 * records_max
+            full = len(lane.buffer) >= 2 * records_max or lane.bytes_count >= 2 * batch_bytes_max
             if full != lane.paused:
                 (self._reader.pause if full else self._reader.resume)([lane.at])
                 lane.paused = full
