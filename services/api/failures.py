@@ -26,6 +26,7 @@ STATUS = {
     "too-large": 413,
     "unavailable": 503,
     "not-ready": 503,
+    "database-refused": 503,
 }
 """HTTP status per error code; anything else is 500."""
 

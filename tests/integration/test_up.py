@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from services.config import SETTINGS
+from tests.servers import with_database
 
 BERTH = (sys.executable, "-m", "services.cli")
 
@@ -139,6 +140,17 @@ def test_a_port_that_is_taken_by_another_is_an_error_in_one_line(server_dir: Pat
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: cannot listen on 127.0.0.1:{port}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("init",), ("worker",), ("relay",), ("get", "nodes")])
+def test_a_database_that_lets_nobody_in_is_an_error_in_one_line(
+    embedded_dsn: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = berth(tmp_path, *command, "--postgres-dsn", with_database(embedded_dsn, "nowhere"))
+    assert done.returncode == 1
+    assert done.stderr == (
+        'error: the database lets nobody in: database "nowhere" does not exist; check BERTH_POSTGRES_DSN\n'
+    )
 
 
 def test_init_says_what_it_did_and_does_nothing_twice(server_dir: Path) -> None:

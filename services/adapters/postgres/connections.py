@@ -11,7 +11,7 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from domain.model.errors import Unavailable
+from domain.model.errors import BerthError, Unavailable
 
 Connection = Any  # asyncpg has no types
 
@@ -72,6 +72,19 @@ UNANSWERED: tuple[type[BaseException], ...] = (
 )
 
 
+_REFUSED: tuple[type[BaseException], ...] = (
+    asyncpg.InvalidAuthorizationSpecificationError,  # a wrong user or password
+    asyncpg.InvalidCatalogNameError,  # no such database
+    ValueError,  # a DSN that does not parse
+)
+
+
+class Refused(BerthError):
+    """The database will not let us in: no waiting helps, the DSN has to change."""
+
+    code = "database-refused"
+
+
 @contextlib.contextmanager
 def answering(connection: Connection | None = None) -> Iterator[None]:
     """Turn what a silent or absent database raises into ``Unavailable``; all else passes."""
@@ -92,14 +105,19 @@ async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
     ------
     Unavailable
         The server does not answer.
+    Refused
+        The server or the DSN does not allow it.
     """
     with answering():
-        return await asyncpg.connect(
-            dsn,
-            timeout=CONNECT_SECONDS,
-            command_timeout=limits.answer_seconds,
-            server_settings={**limits.settings, "application_name": name},
-        )
+        try:
+            return await asyncpg.connect(
+                dsn,
+                timeout=CONNECT_SECONDS,
+                command_timeout=limits.answer_seconds,
+                server_settings={**limits.settings, "application_name": name},
+            )
+        except _REFUSED as error:
+            raise Refused(f"the database lets nobody in: {error}; check BERTH_POSTGRES_DSN") from error
 
 
 async def close(connection: Connection) -> None:
