@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import typer
 
+from services.api.words import reason_in_words
+
 Json = dict[str, Any]
 
 
@@ -22,12 +24,13 @@ class Format(enum.StrEnum):
 
 
 class Column(NamedTuple):
-    """A column: its title, how to read it from an item, and whether only `-o wide` shows it."""
+    """A column: its title, how to read it from an item, whether only `-o wide` shows it, how a person reads it."""
 
     title: str
     read: Callable[[Json], object]
     wide: bool = False
     right: bool = False
+    lines: Callable[[Json], list[str]] | None = None  # on a terminal, instead of ``read``
 
 
 def _field(name: str) -> Callable[[Json], object]:
@@ -41,6 +44,11 @@ def _amounts(values: Mapping[str, str]) -> str:
 def _counts(values: Mapping[str, int]) -> str:
     ordered = sorted(values.items(), key=lambda item: (-item[1], item[0]))
     return " ".join(f"{code}={count}" for code, count in ordered)
+
+
+def _reasons_in_lines(item: Json) -> list[str]:
+    ordered = sorted(item["reasons"].items(), key=lambda each: (-each[1], each[0]))
+    return [f"{count:,} {reason_in_words(code)}" for code, count in ordered]
 
 
 def _used(resource: str) -> Callable[[Json], object]:
@@ -106,10 +114,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "pending": (
         Column("COUNT", _field("count"), right=True),
-        Column("REASONS (NODES)", lambda item: _counts(item["reasons"])),
+        Column("REASONS (NODES)", lambda item: _counts(item["reasons"]), lines=_reasons_in_lines),
         Column("REQUESTS", lambda item: _amounts(item["requests"])),
         Column("SINCE", _field("since")),
-        Column("EXAMPLES", lambda item: " ".join(item["examples"])),
+        Column("EXAMPLES", lambda item: " ".join(item["examples"]), lines=lambda item: item["examples"]),
         Column("UNRESOLVABLE", _field("unresolvable"), wide=True),
         Column("SHARD", _field("shard"), wide=True, right=True),
         Column("PRIORITY", _field("priority"), wide=True, right=True),
@@ -165,6 +173,13 @@ def _cell(value: object) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
+def _shown(column: Column, item: Json) -> str:
+    """Return a cell for a person's eyes."""
+    if column.lines is None:
+        return _cell(column.read(item))
+    return "\n".join(map(_cell, column.lines(item))) or "-"
+
+
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     import orjson
@@ -195,7 +210,7 @@ def print_table(title: str, columns: Sequence[Column], items: Sequence[Json]) ->
     for column in columns:
         table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
     for item in items:
-        cells = (_cell(column.read(item)) for column in columns)
+        cells = (_shown(column, item) for column in columns)
         table.add_row(*(Text(cell if len(cell) <= 400 else cell[:399] + "…") for cell in cells))
     console = Console()
     console.print(table if items else f"[dim]no {title}[/dim]")

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from services.api.words import reason_in_words
 from services.commands import output
 from services.commands.output import Column
 
@@ -16,7 +17,7 @@ CANDIDATES = (
 )
 REASONS = (
     Column("NODES", lambda item: item["count"], right=True),
-    Column("REASON", lambda item: item["reason"]),
+    Column("REASON", lambda item: item["reason"], lines=lambda item: [reason_in_words(item["reason"])]),
 )
 HISTORY = (
     Column("ID", lambda item: item["id"]),

@@ -410,6 +410,29 @@ def test_in_a_pipe_a_table_is_one_line_each_with_tabs(capsys: pytest.CaptureFixt
     assert line.split("\t") == expected
 
 
+def test_on_a_terminal_reasons_are_words_a_line_each(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    reasons = {"node-unschedulable": 2, "insufficient:cpu,insufficient:memory": 1523}
+    item = {
+        "count": 2,
+        "reasons": reasons,
+        "requests": {"cpu": "2"},
+        "since": "now",
+        "examples": ["a/b", "a/c"],
+    }
+    output.print_items("pending", [item, {**item, "reasons": {}}], output.Format.TABLE)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()][2:]
+    assert lines == [
+        ["2", "1,523", "lack", "cpu", "and", "memory", "cpu=2", "now", "a/b"],
+        ["2", "are", "cordoned", "a/c"],
+        ["2", "-", "cpu=2", "now", "a/b"],
+        ["a/c"],
+    ]
+
+
 def test_the_trace_is_json_lines() -> None:
     done = berth("trace", "openb")
     events = [json.loads(line) for line in done.stdout.splitlines()]
