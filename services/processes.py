@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -81,8 +82,13 @@ def bind(host: str, port: int, *, move: bool) -> socket.socket:
         if move and port == DEFAULT_API_PORT:
             return socket.create_server((host, 0), family=family)
         raise ServeError(
-            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port or --host"
+            f"cannot listen on {host}:{port} ({_why(error)}); choose another --port or --host"
         ) from None
+
+
+def _why(error: OSError) -> str:
+    """Return the fault without the address, which Python adds to it."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 
 def url_of(listening: socket.socket) -> str:
@@ -125,7 +131,7 @@ async def _observed(
             stop = serve(registry, "0.0.0.0", settings.metrics_port)
         except OSError as error:
             raise ServeError(
-                f"cannot serve metrics on port {settings.metrics_port} ({error.strerror or error}); "
+                f"cannot serve metrics on port {settings.metrics_port} ({_why(error)}); "
                 "choose another BERTH_METRICS_PORT"
             ) from None
     try:

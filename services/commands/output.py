@@ -24,11 +24,11 @@ class Format(enum.StrEnum):
 
 
 class Column(NamedTuple):
-    """A column: its title, how to read it from an item, whether only `-o wide` shows it, how a person reads it."""
+    """A column: its title, how to read it from an item, and how it is shown."""
 
     title: str
     read: Callable[[Json], object]
-    wide: bool = False
+    wide: bool = False  # only `-o wide` shows it
     right: bool = False
     lines: Callable[[Json], list[str]] | None = None  # on a terminal, instead of ``read``
 

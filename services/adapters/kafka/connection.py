@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, NamedTuple
 
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaConnectionError, KafkaError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from domain.model.errors import FieldError, LogTruncated, Unavailable
 
@@ -41,6 +41,8 @@ async def guarded(cluster: Cluster, extra_seconds: float = 0.0) -> AsyncIterator
         raise LogTruncated(f"{at.topic}/{at.partition} does not hold offset {offset}") from error
     except MessageSizeTooLargeError as error:
         raise FieldError("value", "larger than max.message.bytes of the topic") from error
+    except KafkaConnectionError as error:
+        raise Unavailable(f"Kafka at {cluster.bootstrap} does not answer: no connection") from error
     except (KafkaError, OSError, TimeoutError) as error:
         detail = str(error) or type(error).__name__
         raise Unavailable(f"Kafka at {cluster.bootstrap} does not answer: {detail}") from error
