@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
-from services.commands import apply, bench, get, keys, serve, setup
+from services.commands import apply, bench, get, keys, plan, serve, setup
 from services.config import SETTINGS
 
 TRY = "Try it"
@@ -103,6 +103,7 @@ def root(
 app.command("demo", rich_help_panel=TRY)(serve.demo)
 app.command("up", rich_help_panel=TRY)(serve.up)
 app.command("trace", rich_help_panel=TRY)(setup.trace)
+app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("explain", rich_help_panel=USE)(get.explain)

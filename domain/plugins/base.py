@@ -1,10 +1,11 @@
 """What a plugin is: a small class with a name, the pod fields that it reads, and one question it answers.
 
-There are five kinds. A *static filter* and a *static score* depend on the node's spec alone; they are asked
-once per equivalence group and again only for rows whose spec changed. An *occupancy filter* asks what the
-pods on a node hold (host ports). A *resource filter* and a *resource score* depend on what is free; they do
-not compute anything themselves but hand numbers to the placing kernel, which re-evaluates them for a row
-whenever a pod is placed on it.
+A *static filter* and a *static score* depend on the node's spec alone; they are asked once per equivalence
+group and again only for rows whose spec changed. An *occupancy filter* asks what the pods on a node hold
+(host ports). A *resource filter* and a *resource score* depend on what is free; they hand numbers to the
+placing kernel, which re-evaluates them for a row whenever a pod is placed on it. Any other *score* may read
+all that a ``NodeView`` shows, and be normalised over the feasible nodes; only ``cycle/evaluate.py``, which
+looks at every node for one pod, can ask it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from domain.model.errors import FieldError
 from domain.model.pods import HostPort, PodTemplate
+from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 
@@ -99,12 +101,28 @@ class ResourceFilter(Plugin):
         """Return the reason for a shortage of the named resources."""
 
 
-class StaticScore(Plugin):
+class Score(Plugin):
+    """Rates nodes."""
+
+    @abstractmethod
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """Return float64[len(rows)]: the scores before normalisation; ``rows`` are the feasible nodes."""
+
+    def normalise(self, raw: np.ndarray) -> np.ndarray:
+        """Return the scores of all feasible nodes, each 0..100."""
+        return raw
+
+
+class StaticScore(Score):
     """Rates nodes by their spec."""
 
     @abstractmethod
     def rate(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray:
         """Return float64[len(rows)], each 0..100."""
+
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        return self.rate(template, view.table, rows)
 
 
 class TermPart(NamedTuple):
@@ -122,8 +140,8 @@ class Term(NamedTuple):
     parts: tuple[TermPart, ...]
 
 
-class ResourceScore(Plugin):
-    """Rates nodes by how full they would be."""
+class ResourceScore(Score):
+    """Rates nodes by how full they would be; ``raw`` and the kernel's term give the same numbers."""
 
     @abstractmethod
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:

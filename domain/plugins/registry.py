@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from domain.plugins.base import (
     Plugin,
     ResourceFilter,
     ResourceScore,
+    Score,
     StaticFilter,
     StaticScore,
 )
@@ -44,13 +45,39 @@ FILTERS: Mapping[str, type[Plugin]] = MappingProxyType(
 SCORES: Mapping[str, type[Plugin]] = MappingProxyType(
     {plugin.name: plugin for plugin in (Allocated, FirstFit)}
 )
+STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType({})
+"""Scoring strategies of NodeResourcesFit that are not in its own file, by type."""
+
+
+class ScoreUse(NamedTuple):
+    """A score of a profile: ``label`` is its name, numbered when the profile has it more than once."""
+
+    label: str
+    weight: float
+    plugin: Score
 
 
 class ProfilePlan:
-    """A profile made ready: its plugins, instantiated, with their positions and weights."""
+    """A profile made ready: its plugins, instantiated, with their positions and weights.
 
-    def __init__(self, profile: Profile) -> None:
+    Parameters
+    ----------
+    profile : Profile
+        Ordered filters and weighted scores.
+    planning : bool
+        Take every plugin. Without it the plan is for a worker, and a score that the placing kernel cannot
+        compute yet is refused.
+
+    Raises
+    ------
+    FieldError
+        With the path of the field, what is wrong and what is allowed.
+    """
+
+    def __init__(self, profile: Profile, *, planning: bool = False) -> None:
         self.profile = profile
+        self.filters: list[Plugin] = []
+        self.scores: list[ScoreUse] = []
         self.static_filters: list[tuple[int, StaticFilter]] = []
         self.occupancy: tuple[int, OccupancyFilter] | None = None
         self.fit: tuple[int, ResourceFilter] | None = None
@@ -59,7 +86,8 @@ class ProfilePlan:
         for i, use in enumerate(profile.filters):
             self._add_filter(i, _make(FILTERS, use.name, use.args, f"filters[{i}]"))
         for i, use in enumerate(profile.scores):
-            self._add_score(use.weight, _make(SCORES, use.name, use.args, f"scores[{i}]"))
+            score = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
+            self._add_score(use.weight, score, None if planning else f"scores[{i}]")
         static = [plugin for _, plugin in self.static_filters] + [plugin for _, plugin in self.static_scores]
         self._static_reads = sorted(set().union(*(plugin.reads for plugin in static)))
 
@@ -69,6 +97,7 @@ class ProfilePlan:
         return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
+        self.filters.append(plugin)
         match plugin:
             case StaticFilter():
                 self.static_filters.append((position, plugin))
@@ -79,14 +108,29 @@ class ProfilePlan:
             case _:
                 raise TypeError(f"{plugin.name} is no filter")
 
-    def _add_score(self, weight: float, plugin: Plugin) -> None:
+    def _add_score(self, weight: float, plugin: Plugin, refuse_at: str | None) -> None:
+        """Take a score; one that only a plan can ask is refused at the given path."""
+        assert isinstance(plugin, Score), f"{plugin.name} is no score"
+        before = sum(use.plugin.name == plugin.name for use in self.scores)
+        label = f"{plugin.name}#{before + 1}" if before else plugin.name
+        self.scores.append(ScoreUse(label, weight, plugin))
         match plugin:
             case StaticScore():
                 self.static_scores.append((weight, plugin))
             case ResourceScore():
                 self.resource_scores.append((weight, plugin))
-            case _:
-                raise TypeError(f"{plugin.name} is no score")
+            case _ if refuse_at is not None:
+                message = (
+                    f"{type(plugin).__name__} works in `berth plan` only; a worker cannot compute it yet"
+                )
+                raise FieldError(refuse_at, message)
+
+
+def _scores_for(args: Mapping[str, Any]) -> Mapping[str, type[Plugin]]:
+    """Return the scores by name; a strategy may have a plugin of its own under a name that others share."""
+    strategy = args.get("scoringStrategy")
+    own = STRATEGIES.get(str(strategy.get("type"))) if isinstance(strategy, Mapping) else None
+    return SCORES if own is None else {**SCORES, own.name: own}
 
 
 def _make(known: Mapping[str, type[Plugin]], name: str, args: Mapping[str, Any], path: str) -> Plugin:

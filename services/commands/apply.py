@@ -108,6 +108,7 @@ def _fate(sent: int) -> str:
 def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
     """Return the events of documents; raise one error that names everything that is wrong."""
     from domain.model.errors import FieldError
+    from services.commands import documents
 
     wrong, events = [], []
     for document in found:
@@ -115,7 +116,7 @@ def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
             gateway.prepare(document.event)
         except FieldError as error:
             path = error.path.removeprefix("object.") if document.wrapped else error.path
-            where = f"{document.place}{_named(document.event)}: {path}"
+            where = f"{document.place}{documents.named(document.event)}: {path}"
             wrong.append(f"{where.removesuffix(': ')}: {error.message}")
         else:
             events.append(document.event)
@@ -124,16 +125,6 @@ def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
         lines = wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
         raise CommandError("\n".join([*lines, _fate(sent)]))
     return events
-
-
-def _named(event: Any) -> str:
-    """Return `` (Pod default/web)`` where the document says that much."""
-    thing = event.get("object") if isinstance(event, dict) else None
-    meta = thing.get("metadata") if isinstance(thing, dict) else None
-    if not isinstance(meta, dict) or not isinstance(thing, dict) or not meta.get("name"):
-        return ""
-    namespace = f"{meta['namespace']}/" if meta.get("namespace") else ""
-    return f" ({thing.get('kind')} {namespace}{meta['name']})"
 
 
 async def _send(settings: Any, chunks: Iterator[list[Any]], *, named: bool = False) -> None:

@@ -34,12 +34,28 @@ def read_file(name: str, event_type: str) -> list[Document]:
     CommandError
         The file does not read; the message says where.
     """
+    return [
+        document
+        for number, value in enumerate(read_values(name), start=1)
+        if value is not None
+        for document in expand(value, f"{name}, document {number}", event_type)
+    ]
+
+
+def read_values(name: str) -> list[Any]:
+    """Read what a file holds, document by document, whatever it means; - is standard input.
+
+    Raises
+    ------
+    CommandError
+        The file does not read; the message says where.
+    """
     path = Path(name)
     try:
-        data = path.read_bytes()
+        data = stdin().read() if name == "-" else path.read_bytes()
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror or error}; name a file, or - for stdin") from None
-    return list(_documents(_text(name, data), name, path.suffix.lower(), event_type))
+    return list(_values(_text(name, data), name, path.suffix.lower()))
 
 
 def read_stream(stream: BinaryIO, event_type: str) -> Iterator[list[Document]]:
@@ -56,7 +72,7 @@ def read_stream(stream: BinaryIO, event_type: str) -> Iterator[list[Document]]:
     chunk: list[Document] = []
     for number, line in enumerate(_lines(first, stream), start=1):
         if line is not None and line.strip():
-            chunk += _expand(_json_line(line, number), f"stdin, line {number}", event_type)
+            chunk += expand(_json_line(line, number), f"stdin, line {number}", event_type)
         if chunk and (line is None or len(chunk) >= CHUNK):
             yield chunk
             chunk = []
@@ -123,13 +139,16 @@ def _json_line(line: bytes, number: int) -> Any:
 
 
 def _documents(text: str, name: str, suffix: str, event_type: str) -> Iterator[Document]:
+    for number, value in enumerate(_values(text, name, suffix), start=1):
+        if value is not None:
+            yield from expand(value, f"{name}, document {number}", event_type)
+
+
+def _values(text: str, name: str, suffix: str) -> Iterator[Any]:
     as_json = suffix in (".json", ".jsonl", ".ndjson")
     if not as_json and suffix not in (".yaml", ".yml"):
         as_json = text.lstrip()[:1] in ("{", "[")
-    documents = _json_documents(text, name) if as_json else _yaml_documents(text, name)
-    for number, document in enumerate(documents, start=1):
-        if document is not None:
-            yield from _expand(document, f"{name}, document {number}", event_type)
+    return _json_documents(text, name) if as_json else _yaml_documents(text, name)
 
 
 def _json_documents(text: str, name: str) -> Iterator[Any]:
@@ -166,14 +185,14 @@ def _yaml_documents(text: str, name: str) -> Iterator[Any]:
         raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
 
 
-def _expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
+def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
     """Turn one parsed document into events: lists into their items, manifests into ``event_type``."""
     items: Any = document if isinstance(document, list) else None
     if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
         items = document.get("items")
     if isinstance(items, list):
         for number, item in enumerate(items, start=1):
-            yield from _expand(item, f"{place}, item {number}", event_type)
+            yield from expand(item, f"{place}, item {number}", event_type)
     elif isinstance(document, dict) and document.get("type") in _EVENT_TYPES and "object" in document:
         if event_type == "DELETED":
             document = {**document, "type": "DELETED"}
@@ -181,17 +200,17 @@ def _expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
     elif isinstance(document, dict) and document.get("type") == "BOOKMARK":
         return  # a watch says how far it is; nothing happened to any object
     elif isinstance(document, dict) and "kind" in document:
-        yield Document(place, {"type": event_type, "object": _plain(document)}, True)
+        yield Document(place, {"type": event_type, "object": plain(document)}, True)
     else:
         raise CommandError(f"{place}: neither a manifest (kind, metadata) nor a watch event (type, object)")
 
 
-def _plain(document: Any) -> Any:
+def plain(document: Any) -> Any:
     """Give times that YAML parsed back their text."""
     if isinstance(document, dict):
-        return {key: _plain(value) for key, value in document.items()}
+        return {key: plain(value) for key, value in document.items()}
     if isinstance(document, list):
-        return [_plain(value) for value in document]
+        return [plain(value) for value in document]
     return document.isoformat().replace("+00:00", "Z") if hasattr(document, "isoformat") else document
 
 
@@ -205,3 +224,13 @@ def stdin() -> BinaryIO:
     except io.UnsupportedOperation:
         return sys.stdin.buffer  # no file: nothing ever waits in it
     return open(number, "rb", closefd=False)
+
+
+def named(event: Any) -> str:
+    """Return `` (Pod default/web)`` where the document says that much."""
+    thing = event.get("object") if isinstance(event, dict) else None
+    meta = thing.get("metadata") if isinstance(thing, dict) else None
+    if not isinstance(meta, dict) or not isinstance(thing, dict) or not meta.get("name"):
+        return ""
+    namespace = f"{meta['namespace']}/" if meta.get("namespace") else ""
+    return f" ({thing.get('kind')} {namespace}{meta['name']})"

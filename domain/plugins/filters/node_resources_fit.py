@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
+from domain.plugins.arguments import Arguments
 from domain.plugins.base import Demand, Reason, ResourceFilter
 from domain.state.resources import PODS, ResourceIndex
 
@@ -17,7 +17,12 @@ class NodeResourcesFit(ResourceFilter):
     """Refuse a node where requested + request > allocatable for any resource, or that is full of pods.
 
     Resources of request 0 are not looked at. A shortage is unresolvable when the request exceeds even the
-    empty node. ``ignoredResources`` and ``ignoredResourceGroups`` name extended resources not to check.
+    empty node.
+
+    Arguments: ``ignoredResources``, ``ignoredResourceGroups`` (extended resources not to check, by name and
+    by what stands before the ``/``). The score's arguments may stand beside them.
+    Reason codes: ``too-many-pods``, ``insufficient:<resource>``, comma-joined in the order pods, cpu, memory,
+    ephemeral-storage, others.
     Source: kube-scheduler plugin NodeResourcesFit.
     """
 
@@ -25,12 +30,10 @@ class NodeResourcesFit(ResourceFilter):
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        self._ignored = frozenset(args.get("ignoredResources", ()))
-        self._ignored_groups = frozenset(args.get("ignoredResourceGroups", ()))
-        for key in args:
-            if key not in ("ignoredResources", "ignoredResourceGroups", "scoringStrategy"):
-                allowed = "ignoredResources, ignoredResourceGroups, scoringStrategy"
-                raise FieldError(f"{path}.{key}", f"unknown argument; allowed: {allowed}")
+        allowed = ("ignoredResources", "ignoredResourceGroups", "scoringStrategy", "arithmetic")
+        given = Arguments(args, path, allowed)
+        self._ignored = given.names("ignoredResources")
+        self._ignored_groups = given.names("ignoredResourceGroups")
 
     def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:
         """See ``ResourceFilter``: the pod itself first, then cpu, memory, ephemeral storage, the others."""

@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from domain.kernels.placing import LEAST_ALLOCATED, MOST_ALLOCATED
-from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
-from domain.plugins.base import ResourceScore, Term, TermPart
-from domain.state.resources import CPU, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceIndex
+from domain.plugins.arguments import CPU_AND_MEMORY, Arguments
+from domain.plugins.base import ResourceScore, Term
+from domain.plugins.scoring import scoring_parts
+from domain.plugins.view import NodeView
+from domain.state.resources import ResourceIndex
 
 _KINDS = {"LeastAllocated": LEAST_ALLOCATED, "MostAllocated": MOST_ALLOCATED}
-_DEFAULT_RESOURCES = ({"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1})
+_STRATEGIES = (*_KINDS, "RequestedToCapacityRatio")  # the last one is a plugin file of its own
 
 
 class Allocated(ResourceScore):
     """Weighted mean over resources of the free (LeastAllocated) or used (MostAllocated) share, times 100.
 
-    LeastAllocated: ``sum(w * (capacity - used) * 100 / capacity) / sum(w)``; MostAllocated the same with
-    ``used``. ``used`` counts the pod itself; for cpu and memory it sums the non-zero requests (a container
-    that asks for nothing counts as 100m and 200 MiB). A resource that the node does not have is left out,
-    and so is an extended resource that the pod does not request. Computed in real numbers.
+    Formula: ``sum(w * (capacity - used) * 100 / capacity) / sum(w)`` for LeastAllocated, the same with
+    ``used`` for MostAllocated. ``used`` counts the pod itself; for cpu and memory it sums the non-zero
+    requests (a container that asks for nothing counts as 100m and 200 MiB). A node over its capacity counts
+    as full. A resource that the node does not have is left out, and so is an extended resource that the pod
+    does not request. Computed in real numbers.
+
+    Arguments: ``scoringStrategy.type`` (LeastAllocated, the default, or MostAllocated),
+    ``scoringStrategy.resources`` (list of ``name`` and ``weight`` 1..100; default cpu and memory, 1 each);
+    ``arithmetic`` (``real``, the only one). The filter's arguments may stand beside them.
     Source: kube-scheduler plugin NodeResourcesFit, scoringStrategy.
     """
 
@@ -29,30 +38,26 @@ class Allocated(ResourceScore):
     reads: ClassVar[frozenset[str]] = frozenset({"requests", "scoring_cpu_milli", "scoring_memory_bytes"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        strategy = args.get("scoringStrategy", {})
-        kind = strategy.get("type", "LeastAllocated")
-        if kind not in _KINDS:
-            raise FieldError(f"{path}.scoringStrategy.type", f"{kind!r}; allowed: {', '.join(_KINDS)}")
-        self._kind = _KINDS[kind]
-        self._resources: list[tuple[str, float]] = []
-        for i, resource in enumerate(strategy.get("resources") or _DEFAULT_RESOURCES):
-            weight = float(resource.get("weight", 1))
-            if not 1 <= weight <= 100:
-                where = f"{path}.scoringStrategy.resources[{i}].weight"
-                raise FieldError(where, f"{weight:g} is not within 1..100")
-            self._resources.append((resource["name"], weight))
+        allowed = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups", "arithmetic")
+        given = Arguments(args, path, allowed)
+        given.choice("arithmetic", ("real",))
+        strategy = given.section("scoringStrategy", ("type", "resources", "requestedToCapacityRatio"))
+        self._kind = _KINDS[strategy.choice("type", _STRATEGIES)]
+        self._resources = strategy.resources("resources", CPU_AND_MEMORY, weight_max=100)
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
         """See ``ResourceScore``."""
-        parts = []
-        for name, weight in self._resources:
-            column = resources.column(name)
-            value = template.requests.get(name, 0)
-            if column == CPU:
-                column, value = SCORING_CPU, template.scoring_cpu_milli
-            elif column == MEMORY:
-                column, value = SCORING_MEMORY, template.scoring_memory_bytes
-            elif value == 0 and "/" in name:
-                continue
-            parts.append(TermPart(column, weight, value))
-        return Term(self._kind, tuple(parts))
+        return Term(self._kind, scoring_parts(self._resources, template, resources))
+
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``: the kernel's term, in the kernel's order of additions."""
+        total, weights = np.zeros(len(rows)), np.zeros(len(rows))
+        for part in self.term(template, view.resources).parts:
+            capacity = view.column(view.table.allocatable, part.column, rows)
+            used = view.column(view.table.requested, part.column, rows) + part.value
+            least = self._kind == LEAST_ALLOCATED
+            amount = np.maximum(capacity - used, 0) if least else np.minimum(used, capacity)
+            offered = capacity != 0
+            total[offered] += part.weight * (amount[offered] * 100.0 / capacity[offered])
+            weights[offered] += part.weight
+        return np.divide(total, weights, out=np.zeros(len(rows)), where=weights > 0)

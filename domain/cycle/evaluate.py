@@ -1,0 +1,210 @@
+"""One pod against every node: each node's first failing filter, each feasible node's score with its parts.
+
+This is what `berth plan` answers with, and the plain reading of a profile: the placing kernel, which is many
+times faster, must choose the same node (``tests/oracle/test_evaluate.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import numpy as np
+
+from domain.cycle.queue import WaitingGroup
+from domain.model.decisions import Outcome
+from domain.model.pods import PodSpec, PodTemplate
+from domain.plugins.base import (
+    OccupancyFilter,
+    Plugin,
+    Reason,
+    ResourceFilter,
+    ResourceScore,
+    StaticFilter,
+    StaticScore,
+)
+from domain.plugins.registry import ProfilePlan, ScoreUse
+from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
+
+_MIX_SHIFT = (np.uint64(30), np.uint64(27), np.uint64(31))
+_MIX_FACTOR = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod would get.
+
+    Attributes
+    ----------
+    pod : str
+        ``namespace/name``.
+    outcome : Outcome
+        ``bound``, ``unschedulable`` (no node now) or ``unresolvable`` (not even with all other pods gone).
+    node : str or None
+        The best node; of equals the one that the seed prefers.
+    feasible : list of str
+        Nodes that pass every filter, in their order of arrival.
+    infeasible : dict
+        Every other node, with the reason code of its first failing filter in the profile's order.
+    unresolvable : list of str
+        Infeasible nodes that evicting pods could not make feasible.
+    scores : dict
+        Feasible node -> sum of normalised score times weight.
+    score_parts : dict
+        Feasible node -> plugin -> normalised score.
+    """
+
+    pod: str
+    outcome: Outcome
+    node: str | None
+    feasible: list[str]
+    infeasible: dict[str, str]
+    unresolvable: list[str]
+    scores: dict[str, float]
+    score_parts: dict[str, dict[str, float]]
+
+
+class _Refusals:
+    """The first reason per row: ``codes`` int64[N], 0 where no filter refused yet, else a reason's number."""
+
+    def __init__(self, count: int) -> None:
+        self.codes = np.zeros(count, dtype=np.int64)
+        self.reasons: list[Reason] = []
+
+    def add(self, rows: np.ndarray, reason: Reason) -> None:
+        """Refuse rows, of which those count that nothing refused before."""
+        self.reasons.append(reason)
+        first = rows[self.codes[rows] == 0]
+        self.codes[first] = len(self.reasons)
+
+
+def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView | None = None) -> Verdict:
+    """Evaluate a waiting pod over all nodes; nothing is changed.
+
+    Parameters
+    ----------
+    state : ClusterState
+        The nodes, and the pods that count on them.
+    plan : ProfilePlan
+        Filters in order, scores with weights.
+    pod : PodSpec
+        The pod, whose node name is empty.
+    view : NodeView, optional
+        What scores read; needed where measured usage matters.
+
+    Cost: O(N) per plugin, in columns where the plugin's data is columns.
+    """
+    table = state.table
+    view = view or NodeView(state)
+    refusals = _filter(state, plan, pod)
+    order = np.argsort(table.ordinal[: table.count], kind="stable")
+    feasible = order[refusals.codes[order] == 0]
+    parts, totals = _score(plan, pod.template, view, feasible)
+    names = [table.names[row] for row in feasible.tolist()]
+    refused = [(table.names[row], refusals.codes[row]) for row in order.tolist() if refusals.codes[row]]
+    infeasible = {name: refusals.reasons[code - 1].code for name, code in refused}
+    unresolvable = [name for name, code in refused if refusals.reasons[code - 1].unresolvable]
+    node = None
+    if names:
+        node = names[_winner(totals, table.tie[feasible], pod.signature)]
+    outcome = Outcome.UNSCHEDULABLE if node is None else Outcome.BOUND
+    if infeasible and len(unresolvable) == table.count:
+        outcome = Outcome.UNRESOLVABLE
+    return Verdict(
+        pod=pod.key,
+        outcome=outcome,
+        node=node,
+        feasible=names,
+        infeasible=infeasible,
+        unresolvable=unresolvable,
+        scores=dict(zip(names, totals.tolist(), strict=True)),
+        score_parts={
+            name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)
+        },
+    )
+
+
+# ---------------------------------------------------------------------------------------------- filters
+
+
+def _filter(state: ClusterState, plan: ProfilePlan, pod: PodSpec) -> _Refusals:
+    rows = np.arange(state.table.count)
+    refusals = _Refusals(len(rows))
+    for code in WaitingGroup(pod.signature, pod.template, plan).held_by:
+        refusals.add(rows, Reason(code, unresolvable=True))
+    for plugin in plan.filters:
+        _ask(plugin, state, pod.template, rows, refusals)
+    return refusals
+
+
+def _ask(
+    plugin: Plugin, state: ClusterState, template: PodTemplate, rows: np.ndarray, refusals: _Refusals
+) -> None:
+    match plugin:
+        case StaticFilter():
+            refused = plugin.refuse(template, state.table, rows)
+            for i, reason in enumerate(plugin.reasons if refused is not None else (), start=1):
+                refusals.add(np.flatnonzero(refused == i), reason)
+        case OccupancyFilter():
+            if plugin.concerns(template):
+                held = [
+                    state.table.rows[node]
+                    for node, ports in state.ports_held.items()
+                    if node in state.table.rows and plugin.blocked(template, ports)
+                ]
+                refusals.add(np.array(held, dtype=np.int64), plugin.reason)
+        case ResourceFilter():
+            _ask_for_room(plugin, state, template, refusals)
+        case _:
+            raise TypeError(f"{plugin.name} is no filter")
+
+
+def _ask_for_room(
+    plugin: ResourceFilter, state: ClusterState, template: PodTemplate, refusals: _Refusals
+) -> None:
+    demands = plugin.demands(template, state.resources)
+    state.table.ensure_columns()
+    columns = np.array([demand.column for demand in demands], dtype=np.int64)
+    values = np.array([demand.value for demand in demands], dtype=np.int64)[:, None]
+    offered = state.table.allocatable[columns, : state.table.count]
+    short = values > offered - state.table.requested[columns, : state.table.count]
+    hopeless = (short & (values > offered)).any(axis=0)
+    # One reason per combination of what is short; nodes fall into few of them.
+    seen = np.vstack([short, hopeless])
+    for pattern in np.unique(seen[:, short.any(axis=0)], axis=1).T:
+        names = [state.resources.name(column) for column in columns[pattern[:-1]].tolist()]
+        same = np.flatnonzero((seen == pattern[:, None]).all(axis=0))
+        refusals.add(same, plugin.reason(names, unresolvable=bool(pattern[-1])))
+
+
+# ----------------------------------------------------------------------------------------------- scores
+
+
+def _score(
+    plan: ProfilePlan, template: PodTemplate, view: NodeView, rows: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the normalised scores per plugin and their weighted sum, float64[len(rows)] each."""
+    parts: dict[str, np.ndarray] = {}
+    totals = np.zeros(len(rows))
+    for use in plan.scores:
+        raw = use.plugin.raw(template, view, rows)
+        parts[use.label] = use.plugin.normalise(raw) if len(rows) else raw
+    # Summed in the kernel's order: the last bit of a sum can decide between two nodes.
+    for use in sorted(plan.scores, key=_kernel_order):
+        totals = totals + use.weight * parts[use.label]
+    return parts, totals
+
+
+def _kernel_order(use: ScoreUse) -> int:
+    return 0 if isinstance(use.plugin, StaticScore) else 1 if isinstance(use.plugin, ResourceScore) else 2
+
+
+def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
+    """Return the position of the highest score; of equals the smallest tie value, salted by the group."""
+    best = np.flatnonzero(totals == totals.max())
+    salt = int.from_bytes(hashlib.blake2b(signature, digest_size=8).digest(), "big")
+    mixed = ties[best] ^ np.uint64(salt)
+    mixed = (mixed ^ (mixed >> _MIX_SHIFT[0])) * _MIX_FACTOR[0]
+    mixed = (mixed ^ (mixed >> _MIX_SHIFT[1])) * _MIX_FACTOR[1]
+    mixed = mixed ^ (mixed >> _MIX_SHIFT[2])
+    return int(best[np.argmin(mixed)])

@@ -1,0 +1,34 @@
+"""The one rule of which resources a resource score looks at, and what a pod adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from domain.model.pods import PodTemplate
+from domain.model.quantities import HUGE_PAGES_PREFIX
+from domain.plugins.arguments import WeightedResource
+from domain.plugins.base import TermPart
+from domain.state.resources import CPU, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceIndex
+
+
+def skipped(resource: str, template: PodTemplate) -> bool:
+    """Say whether a score leaves a resource out: extended, or huge pages, and not requested by the pod."""
+    scalar = "/" in resource or resource.startswith(HUGE_PAGES_PREFIX)
+    return scalar and not template.requests.get(resource)
+
+
+def scoring_parts(
+    resources: Iterable[WeightedResource], template: PodTemplate, index: ResourceIndex
+) -> tuple[TermPart, ...]:
+    """Return column, weight and the pod's own share per resource; cpu and memory by non-zero requests."""
+    parts = []
+    for name, weight in resources:
+        column, value = index.column(name), template.requests.get(name, 0)
+        if column == CPU:
+            column, value = SCORING_CPU, template.scoring_cpu_milli
+        elif column == MEMORY:
+            column, value = SCORING_MEMORY, template.scoring_memory_bytes
+        elif skipped(name, template):
+            continue
+        parts.append(TermPart(column, weight, value))
+    return tuple(parts)

@@ -1,0 +1,204 @@
+"""Answers "where would these go, and why" from manifests alone: no server, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from domain.cycle.evaluate import Verdict, evaluate
+from domain.model.errors import FieldError
+from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.manifests import node_from_manifest, pod_from_manifest
+from domain.model.node_manifest import DEFAULT_NODE_PODS
+from domain.model.pods import PodTemplate
+from domain.model.profile_manifest import profile_from_manifest
+from domain.model.profiles import BUILT_IN_PROFILES, Profile
+from domain.model.usage import Usage, usage_from_manifest
+from domain.model.validation import shown
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
+from domain.state.changes import Refused
+from domain.state.cluster import Assumed, ClusterState
+
+KINDS_USED = ("Node", "Pod")
+KINDS_IGNORED = (
+    "Namespace",
+    "PodDisruptionBudget",
+    "PriorityClass",
+    "ReplicaSet",
+    "ReplicationController",
+    "Service",
+    "StatefulSet",
+)
+"""Kinds that may stand beside nodes and pods, and that no plugin reads yet."""
+
+
+class Given(NamedTuple):
+    """One object of the input: the event that it stands for, and what paths in errors begin with."""
+
+    type: str
+    manifest: Any
+    path: str
+
+
+class Plan:
+    """A made-up cluster and the pods to place on it, in order.
+
+    Parameters
+    ----------
+    seed : int
+        Decides between nodes of equal score.
+    profile : Profile, optional
+        What all pods are placed with; without it each pod names one of the built-in profiles.
+    lenient : bool
+        Take nodes exactly as they are written; without it a node that does not say how many pods it takes
+        takes as many as kubelet's default.
+
+    Raises
+    ------
+    FieldError
+        The profile makes no sense.
+    """
+
+    def __init__(self, *, seed: int = 0, profile: Profile | None = None, lenient: bool = False) -> None:
+        self.state = ClusterState(seed=seed)
+        self.usage: Usage = {}
+        self._only = None if profile is None else ProfilePlan(profile, planning=True)
+        self._plans: dict[str, ProfilePlan] = {}
+        self._lenient = lenient
+
+    def add(self, given: Given) -> None:
+        """Take one object.
+
+        Raises
+        ------
+        FieldError
+            With the path of the field, what is wrong and what is allowed.
+        """
+        event = self._event(given)
+        if event is None:
+            return
+        for change in self.state.apply(event):
+            if isinstance(change, Refused):
+                raise FieldError(f"{given.path}.{change.path.removeprefix('object.')}", change.message)
+
+    def waiting(self) -> list[str]:
+        """Return the pods without a node, in the order in which they came."""
+        return [key for key, entry in self.state.pods.items() if not entry.node]
+
+    def place(self, schedule: Iterable[str], path: str = "schedule") -> list[Verdict]:
+        """Evaluate pods in order, each one placed before the next is looked at.
+
+        Raises
+        ------
+        FieldError
+            A name that is no waiting pod, or a pod whose profile does not exist.
+        """
+        verdicts: list[Verdict] = []
+        unmeasured: dict[str, list[PodTemplate]] = {}
+        for i, name in enumerate(schedule):
+            key = name if "/" in name else f"default/{name}"
+            entry = self.state.pods.get(key)
+            if entry is None or entry.node:
+                problem = "is not among the objects" if entry is None else f"is on node {entry.node} already"
+                raise FieldError(f"{path}[{i}]", f"pod {shown(key)} {problem}")
+            pod = entry.spec
+            view = NodeView(self.state, self.usage, unmeasured)
+            verdict = evaluate(self.state, self._plan_of(pod.template.profile, key), pod, view)
+            verdicts.append(verdict)
+            if verdict.node is not None:
+                self.state.apply(Assumed([key], np.array([self.state.table.rows[verdict.node]])))
+                unmeasured.setdefault(verdict.node, []).append(pod.template)
+        return verdicts
+
+    def _plan_of(self, name: str, key: str) -> ProfilePlan:
+        if self._only is not None:
+            return self._only
+        if name not in BUILT_IN_PROFILES:
+            known = ", ".join(BUILT_IN_PROFILES)
+            raise FieldError(
+                "spec.schedulerName",
+                f"pod {key} names the profile {shown(name)}; allowed are {known}, or --profile for all",
+            )
+        if name not in self._plans:
+            self._plans[name] = ProfilePlan(BUILT_IN_PROFILES[name], planning=True)
+        return self._plans[name]
+
+    def _event(self, given: Given) -> Event | None:
+        manifest = given.manifest
+        kind = manifest.get("kind") if isinstance(manifest, Mapping) else None
+        if kind not in KINDS_USED:
+            if kind in KINDS_IGNORED:
+                return None
+            raise FieldError(
+                f"{given.path}.kind",
+                f"{shown(kind)} is not planned with; allowed are {', '.join(KINDS_USED)} "
+                f"(and, without effect, {', '.join(KINDS_IGNORED)})",
+            )
+        if kind == "Node":
+            node = node_from_manifest(manifest, path=given.path, strict=False)
+            if given.type == "DELETED":
+                return NodeDeleted(node.name, resource_version=node.resource_version)
+            if not self._lenient and node.allocatable and "pods" not in node.allocatable:
+                room = {**node.allocatable, "pods": DEFAULT_NODE_PODS}
+                node = msgspec.structs.replace(node, allocatable=room)
+            return NodeUpserted(node)
+        pod = pod_from_manifest(manifest, path=given.path, strict=False)
+        if given.type == "DELETED":
+            return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
+        return PodUpserted(pod)
+
+
+def is_scenario(document: Any) -> bool:
+    """Say whether a document is a scenario and not a manifest."""
+    return isinstance(document, dict) and "objects" in document and "kind" not in document
+
+
+def plan_scenario(
+    document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None
+) -> list[Verdict]:
+    """Return a verdict for every pod that a scenario schedules, in order.
+
+    Parameters
+    ----------
+    document : mapping
+        ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
+        pods to place, in order; all waiting pods when it is missing), ``profile`` and optionally ``usage``
+        (node -> resource -> ``avg``, ``std``, ``latest`` in percent). Other keys are ignored.
+    seed : int
+        Decides between nodes of equal score.
+    profile : Profile, optional
+        Instead of the scenario's own.
+
+    Raises
+    ------
+    FieldError
+        With the path of the field, what is wrong and what is allowed.
+    """
+    own = document.get("profile")
+    if profile is None and own is not None:
+        profile = profile_from_manifest(own, path="profile")
+    try:
+        plan = Plan(seed=seed, profile=profile, lenient=True)
+    except FieldError as error:
+        raise FieldError(f"profile.{error.path}", error.message) from None
+    plan.usage = usage_from_manifest(document.get("usage"))
+    for i, manifest in enumerate(_list(document, "objects")):
+        plan.add(Given("ADDED", manifest, f"objects[{i}]"))
+    if "schedule" not in document:
+        return plan.place(plan.waiting())
+    schedule = _list(document, "schedule")
+    for i, name in enumerate(schedule):
+        if not isinstance(name, str):
+            raise FieldError(f"schedule[{i}]", f"expected the name of a pod, got {shown(name)}")
+    return plan.place(schedule)
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Any]:
+    value = document.get(key)
+    if not isinstance(value, list):
+        raise FieldError(key, f"expected a list, got {shown(value)}")
+    return value

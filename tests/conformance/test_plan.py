@@ -1,0 +1,95 @@
+"""Does a plan give the verdicts that kube-scheduler and the published studies give?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from domain.cycle.evaluate import Verdict
+from services.cli import app
+from services.planning import plan_scenario
+
+CASES = Path(__file__).parent / "cases"
+FILES = (
+    "fit",
+    "node_ports",
+    "least_allocated",
+    "most_allocated",
+)
+CHECKED = {
+    "any_of", "feasible", "infeasible", "node", "nodes", "scores", "unresolvable", "unschedulable",
+}  # fmt: skip
+ELSEWHERE = {"integer_scores"}  # the truncated form of ``scores``
+
+
+def cases(*files: str) -> list[Any]:
+    return [
+        pytest.param(case, id=f"{name}[{i}] {case['name']}")
+        for name in files
+        for i, case in enumerate(json.loads((CASES / f"{name}.json").read_text())["cases"])
+    ]
+
+
+def asked(case: dict[str, Any]) -> dict[str, Any]:
+    """Return the case as a user would write it."""
+    return {key: case[key] for key in ("objects", "schedule", "profile", "usage", "given") if key in case}
+
+
+def tolerance(case: dict[str, Any]) -> float:
+    """Return how far a score may be off: upstream truncates once per plugin, the studies do not."""
+    uses = [use for use in case["profile"]["scores"] if isinstance(use, dict)]
+    real = {"arithmetic", "formula"}
+    if any(real & set(use.get("args", {})) for use in uses):
+        return 1e-9
+    return sum(float(use.get("weight", 1)) for use in uses)
+
+
+def check(case: dict[str, Any], verdicts: list[Verdict]) -> None:
+    expect = dict(case["expect"])
+    assert set(expect) <= CHECKED | ELSEWHERE, "a case expects what no check looks at"
+    assert [verdict.pod for verdict in verdicts] == case["schedule"]
+    last = verdicts[-1]
+    if "feasible" in expect:
+        assert sorted(last.feasible) == sorted(expect["feasible"])
+    if "infeasible" in expect:
+        assert last.infeasible == expect["infeasible"]
+    if "unresolvable" in expect:
+        assert sorted(last.unresolvable) == sorted(expect["unresolvable"])
+    if "scores" in expect:
+        assert last.scores == pytest.approx(expect["scores"], rel=0, abs=tolerance(case))
+    if "node" in expect:
+        assert last.node == expect["node"]
+    if "any_of" in expect:
+        assert last.node in expect["any_of"]
+    if "nodes" in expect:
+        assert {verdict.pod: verdict.node for verdict in verdicts} == expect["nodes"]
+    if expect.get("unschedulable"):
+        assert (last.feasible, last.node) == ([], None)
+
+
+@pytest.mark.parametrize("case", cases(*FILES))
+def test_verdict(case: dict[str, Any]) -> None:
+    check(case, plan_scenario(asked(case)))
+
+
+def test_the_table_has_all_cases_of_its_files() -> None:
+    assert {path.stem for path in CASES.glob("*.json")} >= set(FILES)
+    assert len(cases(*FILES)) > 60
+
+
+@pytest.mark.parametrize("case", cases(*FILES)[::7])
+def test_the_command_says_the_same(case: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "scenario.json"
+    file.write_text(json.dumps(asked(case)))
+    done = CliRunner().invoke(app, ["plan", "-f", str(file), "-o", "json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    fields = {key for verdict in said for key in verdict}
+    assert fields == {
+        "pod", "outcome", "node", "feasible", "infeasible", "unresolvable", "scores", "score_parts",
+    }  # fmt: skip
+    check(case, [Verdict(**verdict) for verdict in said])

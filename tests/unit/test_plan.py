@@ -1,0 +1,190 @@
+"""`berth plan` as a person uses it: what it reads, what it shows, how it says no."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from domain.model.errors import FieldError
+from domain.model.profile_manifest import profile_from_manifest
+from domain.model.profiles import PluginUse, Profile
+from services.cli import app
+from services.planning import plan_scenario
+
+FIT: dict[str, Any] = {"filters": ["NodeResourcesFit"], "scores": ["NodeResourcesFit"]}
+
+
+def node(name: str, cpu: str = "4", **spec: Any) -> dict[str, Any]:
+    offered = {"cpu": cpu, "memory": "8Gi"}
+    return {"kind": "Node", "metadata": {"name": name}, "spec": spec, "status": {"allocatable": offered}}
+
+
+def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def write(folder: Path, name: str, *documents: Any) -> str:
+    file = folder / name
+    text = json.dumps(documents[0]) if file.suffix == ".json" else yaml.safe_dump_all(documents)
+    file.write_text(text)
+    return str(file)
+
+
+def berth_plan(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def answer(*arguments: str) -> Any:
+    done = berth_plan(*arguments, "-o", "json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_manifests_of_all_files_are_one_cluster_and_pods_are_placed_in_their_order(tmp_path: Path) -> None:
+    nodes = write(tmp_path, "nodes.yaml", node("a"), node("b", "2"), node("full", nodeName="x"))
+    pods = write(tmp_path, "pods.yaml", pod("on-full", "4", nodeName="full"), pod("p", "3"), pod("q", "2"))
+    found = answer("-f", nodes, "-f", pods)
+    assert [(each["pod"], each["outcome"], each["node"]) for each in found] == [
+        ("default/p", "bound", "a"),
+        ("default/q", "bound", "b"),
+    ]
+    assert found[1]["infeasible"] == {"a": "insufficient:cpu", "full": "insufficient:cpu"}
+    assert found[1]["unresolvable"] == []
+
+
+def test_what_no_node_can_hold_is_unresolvable(tmp_path: Path) -> None:
+    (found,) = answer("-f", write(tmp_path, "all.yaml", node("a"), pod("p", "5")))
+    assert (found["outcome"], found["node"], found["unresolvable"]) == ("unresolvable", None, ["a"])
+
+
+def test_a_pod_with_a_demand_that_is_not_honoured_yet_goes_nowhere(tmp_path: Path) -> None:
+    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    held = pod("p", topologySpreadConstraints=spread)
+    (found,) = answer("-f", write(tmp_path, "all.yaml", node("a"), held))
+    assert found["infeasible"] == {"a": "unsupported:topology-spread"}
+
+
+def test_the_profile_of_a_file_or_a_built_in_one_is_taken_for_all_pods(tmp_path: Path) -> None:
+    file = write(tmp_path, "all.yaml", node("small", "2"), node("large", "8"), pod("p", schedulerName="mine"))
+    most = {"name": "NodeResourcesFit", "weight": 2, "args": {"scoringStrategy": {"type": "MostAllocated"}}}
+    profile = write(tmp_path, "profile.yaml", {"scores": [most, "FirstFit", "FirstFit"]})
+    (found,) = answer("-f", file, "--profile", profile)
+    assert found["node"] == "small"
+    parts = found["score_parts"]["large"]
+    assert parts["FirstFit"] == parts["FirstFit#2"] == 50
+    assert found["scores"]["large"] == 2 * parts["NodeResourcesFit"] + 100
+    (found,) = answer("-f", file, "--profile", "default-scheduler")
+    assert found["node"] == "large"
+
+
+def test_several_scenarios_give_a_list_of_answers_with_the_files_names(tmp_path: Path) -> None:
+    names = []
+    for name in ("a", "b"):
+        scenario: dict[str, Any] = {
+            "objects": [node(name), pod("p")],
+            "schedule": ["default/p"],
+            "profile": FIT,
+        }
+        scenario["objects"][0]["status"]["allocatable"]["pods"] = "1"
+        names.append(write(tmp_path, f"{name}.json", scenario))
+    found = answer("-f", names[0], "-f", names[1])
+    assert [(each["file"], each["pods"][0]["node"]) for each in found] == [(names[0], "a"), (names[1], "b")]
+
+
+def test_without_a_filter_every_node_passes() -> None:
+    scenario = {"objects": [node("a", "0"), pod("p")], "schedule": ["p"], "profile": {}}
+    (found,) = plan_scenario(scenario)
+    assert (found.feasible, found.node, found.scores) == (["a"], "a", {"a": 0.0})
+
+
+def test_the_table_says_the_verdict_first_then_the_best_nodes_then_what_was_refused(tmp_path: Path) -> None:
+    nodes = [node(f"n{i}", str(8 + i)) for i in range(7)] + [node("tiny", "500m")]
+    done = berth_plan("-f", write(tmp_path, "all.yaml", *nodes, pod("p")))
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("default/p: to n6, score ")
+    assert lines[0].endswith("(7 of 8 nodes feasible)")
+    assert lines[1].split("\t") == ["NODE", "SCORE", "NODERESOURCESFIT"]
+    assert [line.split("\t")[0] for line in lines[2:7]] == ["n6", "n5", "n4", "n3", "n2"]
+    assert lines[8].split("\t") == ["1", "insufficient:cpu", "no"]
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"objects": 1}, "objects"),
+        ({"objects": [{"kind": "Widget"}], "schedule": []}, "objects[0].kind"),
+        ({"objects": [node("a", "-1")], "schedule": []}, "objects[0].status.allocatable.cpu"),
+        ({"objects": [], "schedule": ["default/p"]}, "schedule[0]"),
+        ({"objects": [], "schedule": [1]}, "schedule[0]"),
+        ({"objects": [], "schedule": [], "profile": {"filter": []}}, "profile.filter"),
+        ({"objects": [], "schedule": [], "profile": {"filters": [1]}}, "profile.filters[0]"),
+        ({"objects": [], "schedule": [], "profile": {"filters": ["No"]}}, "profile.filters[0].name"),
+        (
+            {"objects": [], "schedule": [], "profile": {"scores": [{"name": "FirstFit", "weight": 0}]}},
+            "profile.scores[0].weight",
+        ),
+        ({"objects": [], "schedule": [], "usage": {"a": {"cpu": {"avg": "x"}}}}, "usage.a.cpu.avg"),
+        ({"objects": [], "schedule": [], "usage": {"a": {"cpu": {"mean": 1}}}}, "usage.a.cpu.mean"),
+    ],
+)
+def test_a_scenario_that_makes_no_sense_names_the_field(
+    document: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FieldError) as error:
+        plan_scenario(document)
+    assert error.value.path == path
+    file = write(tmp_path, "scenario.json", document)
+    done = berth_plan("-f", file)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"error: {file}: {path}: ")
+
+
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        (
+            (node("a"), pod("p", "x")),
+            "document 2 (Pod p): spec.containers[0].resources.requests.cpu",
+        ),
+        ((node("a"),), "there is no pod to place"),
+        ((pod("p", schedulerName="mine"),), "pod default/p names the profile 'mine'; allowed are"),
+        (({"apiVersion": "v1"},), "all.yaml: neither a manifest"),
+    ],
+)
+def test_manifests_that_make_no_sense_name_file_document_and_field(
+    documents: tuple[Any, ...], said: str, tmp_path: Path
+) -> None:
+    done = berth_plan("-f", write(tmp_path, "all.yaml", *documents))
+    assert done.exit_code == 1
+    assert said in done.stderr
+
+
+def test_a_profile_that_makes_no_sense_names_its_file_and_the_field(tmp_path: Path) -> None:
+    file = write(tmp_path, "all.yaml", node("a"), pod("p"))
+    profile = write(tmp_path, "profile.yaml", {"scores": [{"name": "FirstFit", "args": {"x": 1}}]})
+    done = berth_plan("-f", file, "--profile", profile)
+    assert done.exit_code == 1
+    assert f"{profile}: scores[0].args.x: unknown argument" in done.stderr
+
+
+def test_a_profile_as_written_is_a_profile_as_kept() -> None:
+
+    written = {
+        "name": "n",
+        "revision": 3,
+        "filters": ["A"],
+        "scores": [{"name": "B", "weight": 2, "args": {"x": 1}}],
+    }
+    kept = Profile(
+        name="n",
+        revision=3,
+        filters=(PluginUse(name="A"),),
+        scores=(PluginUse(name="B", weight=2.0, args={"x": 1}),),
+    )
+    assert profile_from_manifest(written) == kept
