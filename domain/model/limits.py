@@ -40,6 +40,7 @@ group_cache_bytes_max = 256 << 20
 candidates_explained_max = 5
 reasons_per_cycle_max = 32
 tombstones_max = 200_000
+signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for
 woken_pods_per_batch_max = 2_000
 resource_names_max = 512  # a column over all nodes each, for as long as the process lives
 

@@ -7,7 +7,6 @@ back while its pods run.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -15,7 +14,12 @@ import msgspec
 import numpy as np
 
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.limits import pods_per_node_max, resource_names_max, tombstones_max
+from domain.model.limits import (
+    pods_per_node_max,
+    resource_names_max,
+    signatures_cached_max,
+    tombstones_max,
+)
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec, PodTemplate
 from domain.state.changes import (
@@ -28,34 +32,16 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
+from domain.state.nodes import NodeEntry
 from domain.state.pods import PodEntry, Tombstone
 from domain.state.resources import ResourceIndex, ResourceVector
 from domain.state.table import NodeTable
+from domain.state.versions import digest, is_older, is_stale, newer_of, same_node
 
-_CANONICAL = msgspec.json.Encoder(order="deterministic")
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 _TOO_MANY_NAMES = (
     f"brings more resource names than all objects may have ({resource_names_max}, resource_names_max)"
 )
-
-
-class NodeEntry:
-    """A node that is known: its place in the ledger, its last spec, and the pods that count on it.
-
-    ``version`` counts every change of the node and of what is placed on it; ``version_drained`` is what it
-    was when the committer last took over.
-    """
-
-    __slots__ = ("deleted", "ordinal", "pods", "resource_version", "spec", "version", "version_drained")
-
-    def __init__(self) -> None:
-        self.ordinal = 0  # given with the first spec, so that it is the same after a restart
-        self.version = 0
-        self.version_drained = 0
-        self.spec: NodeSpec | None = None
-        self.deleted = True
-        self.resource_version: int | None = None
-        self.pods: dict[str, PodEntry] = {}
 
 
 class Assumed(msgspec.Struct, frozen=True):
@@ -115,15 +101,15 @@ class ClusterState:
             return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
         if entry is None:
             entry = self.nodes[spec.name] = NodeEntry()
-        elif _is_stale(spec.resource_version, entry.resource_version) or (
-            not entry.deleted and _same_node(entry.spec, spec)
+        elif is_stale(spec.resource_version, entry.resource_version) or (
+            not entry.deleted and same_node(entry.spec, spec)
         ):
             return _SKIPPED
         if entry.ordinal == 0:
             entry.ordinal = self._next_ordinal
             self._next_ordinal += 1
             entry.version = 0  # what happened before the node was known is not in the ledger
-        entry.resource_version = _newest(spec.resource_version, entry.resource_version)
+        entry.resource_version = newer_of(spec.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._show(entry)
         entry.version += 1
@@ -142,14 +128,14 @@ class ClusterState:
 
     def _delete_node(self, event: NodeDeleted) -> tuple[Change, ...]:
         entry = self.nodes.get(event.name)
-        if entry is None or entry.deleted or _is_older(event.resource_version, entry.resource_version):
+        if entry is None or entry.deleted or is_older(event.resource_version, entry.resource_version):
             return _SKIPPED
         assert entry.spec is not None
         if event.uid and event.uid != entry.spec.uid:
             return _SKIPPED
         entry.deleted = True
         # The last version that was seen outlives the node, so that a late duplicate stays late.
-        entry.resource_version = _newest(event.resource_version, entry.resource_version)
+        entry.resource_version = newer_of(event.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
         last = self.table.count - 1
         row = self.table.rows[event.name]
@@ -170,9 +156,9 @@ class ClusterState:
         entry = self.pods.get(key)
         if entry is None:
             tombstone = self.tombstones.get(key)
-            if tombstone is not None and _is_stale(pod.resource_version, tombstone.resource_version):
+            if tombstone is not None and is_stale(pod.resource_version, tombstone.resource_version):
                 return _SKIPPED
-        elif _is_stale(pod.resource_version, entry.spec.resource_version):
+        elif is_stale(pod.resource_version, entry.spec.resource_version):
             return _SKIPPED
         elif entry.spec.uid != pod.uid:
             # A new pod under a known name: the old one's deletion was lost to compaction.
@@ -243,7 +229,7 @@ class ClusterState:
             return _SKIPPED
         if event.uid and event.uid != entry.spec.uid:
             return _SKIPPED
-        if _is_older(event.resource_version, entry.spec.resource_version):
+        if is_older(event.resource_version, entry.spec.resource_version):
             return _SKIPPED
         return (self._release(entry, "deleted", event.resource_version),)
 
@@ -253,7 +239,7 @@ class ClusterState:
             self._unplace(entry)
         del self.pods[pod.key]
         del self._keys_by_uid[pod.uid]
-        newest = _newest(resource_version, pod.resource_version)
+        newest = newer_of(resource_version, pod.resource_version)
         if newest is not None:
             self.tombstones.pop(pod.key, None)  # the newest are last
             if len(self.tombstones) >= tombstones_max:
@@ -298,6 +284,8 @@ class ClusterState:
         """Return what the pod occupies, computed once per signature."""
         vector = self._vectors.get(pod.signature)
         if vector is None:
+            if len(self._vectors) >= signatures_cached_max:
+                self._vectors.clear()
             vector = self._vectors[pod.signature] = self.resources.vector(pod.template)
             self.table.ensure_columns()
         return vector
@@ -394,38 +382,16 @@ class ClusterState:
 
     def digest(self) -> str:
         """Return a hash of everything that decides what happens next; equal states have equal digests."""
-        text = _CANONICAL.encode  # equal mappings may differ in the order in which they were written
-        lines = [
-            f"n {name} {e.ordinal} {e.deleted} {e.resource_version} {text(e.spec)!r} "
-            f"{sorted(self.requested_of(name).items())}"
-            for name, e in sorted(self.nodes.items())
-            if e.spec is not None
-        ]
-        for key, e in sorted(self.pods.items()):
-            spec = e.spec
-            known = (spec.uid, spec.resource_version, spec.labels, spec.signature.hex())
-            lines.append(f"p {key} {text(known)!r} {e.node} {e.adopted}")
-        lines += [f"t {key} {t.uid} {t.resource_version}" for key, t in sorted(self.tombstones.items())]
-        return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+        nodes = {name: entry for name, entry in sorted(self.nodes.items()) if entry.spec is not None}
+        return digest(
+            nodes={
+                name: (e.ordinal, e.deleted, e.spec, self.requested_of(name)) for name, e in nodes.items()
+            },
+            pods={key: _known_of(entry) for key, entry in sorted(self.pods.items())},
+            gone={key: (t.uid, t.resource_version) for key, t in sorted(self.tombstones.items())},
+        )
 
 
-def _is_stale(new: int | None, known: int | None) -> bool:
-    """Seen before, or older than what is known."""
-    return new is not None and known is not None and new <= known
-
-
-def _is_older(new: int | None, known: int | None) -> bool:
-    return new is not None and known is not None and new < known
-
-
-def _newest(first: int | None, second: int | None) -> int | None:
-    if first is None or second is None:
-        return first if second is None else second
-    return max(first, second)
-
-
-def _same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
-    """Whether a node event without a version says nothing new."""
-    if known is None or new.resource_version is not None:
-        return False
-    return msgspec.structs.replace(known, resource_version=None) == new
+def _known_of(entry: PodEntry) -> tuple[object, ...]:
+    spec = entry.spec
+    return (spec.uid, spec.resource_version, spec.labels, spec.signature, entry.node, entry.adopted)

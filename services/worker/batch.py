@@ -12,7 +12,7 @@ from domain.model.decisions import Cycle, Decision, Outcome
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.state.changes import Change, PodAdopted, PodRefreshed, PodReleased, PodWaits, Refused
-from services.encoding import encode_decision, template_fragment
+from services.encoding import encode_decision
 from services.envelope import Rejected
 from services.ports import (
     CommitBatch,
@@ -27,20 +27,7 @@ from services.ports import (
     PodTombstone,
     Record,
 )
-
-
-class Counters:
-    """What goes on from batch to batch: epochs and the next free numbers per shard."""
-
-    def __init__(
-        self, epochs: Mapping[int, int], seq: Mapping[int, int], dead_seq: Mapping[int, int]
-    ) -> None:
-        self.epochs = dict(epochs)
-        self.seq = dict(seq)
-        self.dead_seq = dict(dead_seq)
-        self.templates_known: set[bytes] = set()
-        self.fragments: dict[bytes, bytes] = {}
-        self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}  # signature -> shard -> as written
+from services.worker.counters import Counters
 
 
 class BatchBuilder:
@@ -294,10 +281,7 @@ class BatchBuilder:
             cycle_seq=cycle_seq,
         )
         self._need_template(pod)
-        fragment = self._counters.fragments.get(pod.signature)
-        if fragment is None:
-            fragment = template_fragment(pod.template, pod.signature)
-            self._counters.fragments[pod.signature] = fragment
+        fragment = self._counters.fragment(pod)
         self._decisions.append(
             (decision, encode_decision(decision, fragment, pod.labels, node_version, reasons))
         )
@@ -325,8 +309,7 @@ class BatchBuilder:
         )
 
     def _need_template(self, pod: PodSpec) -> None:
-        if pod.signature not in self._counters.templates_known:
-            self._counters.templates_known.add(pod.signature)
+        if self._counters.is_new(pod.signature):
             self._templates[pod.signature] = pod.template
 
     # ------------------------------------------------------------------------------------------- result

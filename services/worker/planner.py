@@ -21,7 +21,8 @@ from services.ports import (
     Record,
     TopicPartition,
 )
-from services.worker.batch import BatchBuilder, Counters
+from services.worker.batch import BatchBuilder
+from services.worker.counters import Counters
 
 BATCHES = "~batches"
 """Not a topic: the offset row that counts a shard's batches, so that no two batches look alike."""
@@ -60,7 +61,7 @@ class Planner:
                     spec=node.spec,
                     deleted=node.deleted,
                 )
-        self._counters.templates_known.update(ledger.templates)
+        self._counters.know(ledger.templates)
         for placed in ledger.placements:
             pod = _pod_of(placed, ledger, placed.node if placed.adopted else "")
             entry = self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)

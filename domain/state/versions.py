@@ -1,0 +1,41 @@
+"""Which of two versions counts, and whether two states are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from domain.model.nodes import NodeSpec
+
+_CANONICAL = msgspec.json.Encoder(order="deterministic")
+
+
+def is_stale(new: int | None, known: int | None) -> bool:
+    """Seen before, or older than what is known."""
+    return new is not None and known is not None and new <= known
+
+
+def is_older(new: int | None, known: int | None) -> bool:
+    """Older than what is known."""
+    return new is not None and known is not None and new < known
+
+
+def newer_of(first: int | None, second: int | None) -> int | None:
+    """The newer of two versions, either of which may be missing."""
+    if first is None or second is None:
+        return first if second is None else second
+    return max(first, second)
+
+
+def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
+    """Whether a node event without a version says nothing new."""
+    if known is None or new.resource_version is not None:
+        return False
+    return msgspec.structs.replace(known, resource_version=None) == new
+
+
+def digest(**parts: Mapping[str, object]) -> str:
+    """Return a hash of mappings; equal ones give equal hashes, in whatever order they were written."""
+    return hashlib.blake2b(_CANONICAL.encode(parts), digest_size=16).hexdigest()
