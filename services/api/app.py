@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, Unavailable
 from services.api import failures, models
 from services.api.deps import Deps
 from services.api.failures import json_answer
@@ -139,7 +139,10 @@ def _metrics_route(deps: Deps) -> APIRouter:
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def metrics() -> Response:
-        ledger = render_ledger(await deps.store.counts(), await deps.store.shards())
+        try:
+            ledger = render_ledger(await deps.store.counts(), await deps.store.shards())
+        except Unavailable:
+            ledger = b""  # the process has things to tell when its database is away, too
         return Response(deps.metrics.render() + ledger, media_type=CONTENT_TYPE)
 
     return router

@@ -6,6 +6,7 @@ import time
 
 from fastapi import Request
 
+from domain.model.errors import Unavailable
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.api.store import Store
@@ -38,8 +39,14 @@ class Gate:
         if self._open or self._required:
             return self._required and not self._open
         if time.monotonic() - self._checked_at > _CACHE_SECONDS:
-            self._any_key = bool(await self._store.keys())
-            self._checked_at = time.monotonic()
+            try:
+                self._any_key = bool(await self._store.keys())
+            except Unavailable:
+                # Whoever could just now go without a key still can: for metrics, mainly, during an outage.
+                if self._checked_at == float("-inf"):
+                    raise
+            else:
+                self._checked_at = time.monotonic()
         return self._any_key
 
     async def check(self, request: Request, action: str) -> None:

@@ -16,7 +16,9 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from domain.model import limits
+from domain.model.errors import Unavailable
 from services import bootstrap
+from services.adapters.postgres.queries import PostgresStore
 from services.api import models
 from services.api.app import create_app
 from services.api.auth import Gate
@@ -537,6 +539,22 @@ async def test_metrics(world: World) -> None:
     assert 'berth_api_requests_total{method="GET",route="/v1/nodes",status="200"}' in text
     assert "berth_ledger_pending_pods 2.0" in text
     assert 'berth_ledger_decisions_unpublished{shard="1"} 0.0' in text
+
+
+async def test_metrics_go_on_while_the_database_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise Unavailable("the ledger does not answer")
+
+    assert (await world.client.get("/metrics")).status_code == 200
+    monkeypatch.setattr("services.api.auth._CACHE_SECONDS", -1.0)
+    for name in ("keys", "counts", "shards"):
+        monkeypatch.setattr(PostgresStore, name, away)
+    answer = await world.client.get("/metrics")
+    assert answer.status_code == 200
+    assert "berth_api_requests_total" in answer.text
+    assert "berth_ledger" not in answer.text
 
 
 def undocumented(schema: Any, where: str) -> list[str]:
