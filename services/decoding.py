@@ -216,7 +216,9 @@ def _node(record: Record, event: NodeEvent) -> Event | None:
 def _check_key(key: bytes | None, expected: str) -> None:
     if key is not None and key != expected.encode():
         raise Refusal(
-            "key-mismatch", "key", f"{shown(key)} is not the object's; allowed is {expected}, or none"
+            "key-mismatch",
+            "key",
+            f"{shown(key.decode(errors='replace'))} is not the object's; allowed is {expected}",
         )
 
 
