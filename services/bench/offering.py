@@ -33,8 +33,9 @@ async def offer(
     ----------
     rate : float, optional
         Records per second. A record counts as produced when it was due, whether or not the log was ready to
-        take it then; nothing slows the offer down. Without a rate, a record counts as produced when it was
-        handed to the log's client, and the next batch follows when the last one is acknowledged.
+        take it then: the worker cannot slow the offer down. Records that fall due within 5 ms are sent
+        together. Without a rate, a record counts as produced when it was handed to the log's client, and the
+        next batch follows when the last one is acknowledged.
     """
     if rate is None:
         return await _as_fast_as_possible(writer, topic, entries)
@@ -45,8 +46,8 @@ async def offer(
         if due > sent:
             await writer.append(topic, entries[sent:due])
             sent = due
-        else:
-            await asyncio.sleep(min(_TICK_SECONDS, max(1 / rate, 0.001)))
+        next_due = started + sent / rate
+        await asyncio.sleep(max(_TICK_SECONDS, next_due - time.perf_counter()))
     return Offered(started + np.arange(len(entries)) / rate, started, time.perf_counter())
 
 

@@ -13,8 +13,8 @@ from services.commands.options import CommandError
 from services.commands.output import Column, on_terminal, print_table
 
 if TYPE_CHECKING:
-    from services.bench.e2e import Report
     from services.bench.engine import EngineRun
+    from services.bench.report import Report
 
 app = typer.Typer(
     help="Measure: the whole way of an event on real servers, or the engine alone.", no_args_is_help=True
@@ -74,7 +74,8 @@ def e2e(
     output: Output = BenchFormat.TABLE,
 ) -> None:
     """Measure from the first pod produced to the last decision durable, on servers started for it."""
-    from services.bench.e2e import Options, measure
+    from services.bench.e2e import measure
+    from services.bench.report import Options
     from services.bench.workloads import WORKLOADS, resized
 
     names = workload or [WorkloadName.OPENB]

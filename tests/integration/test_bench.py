@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from services.bench.e2e import Report
+from services.bench.report import Report
 from tests.servers import MakeDatabase
 
 BENCH = (sys.executable, "-m", "services.cli", "bench", "e2e")

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.bench.e2e import Report
 from services.bench.engine import EngineReport, EngineRun, measure
-from services.bench.offering import offer
+from services.bench.offering import Offered, offer
+from services.bench.report import Reading, Report, at_what_cost, how_fast
+from services.bench.scraping import WorkerCounts
 from services.bench.statistics import Sightings, percentile, spread
+from services.bench.watching import Decided
 from services.bench.workloads import (
     WORKLOADS,
     Material,
@@ -127,8 +130,45 @@ def test_a_decision_is_durable_when_a_poll_first_saw_it() -> None:
     assert seen.gaps == [1.0, 1.0, 2.0]
 
 
-class SlowWriter:
-    """Takes records, and shows in which portions."""
+def test_rate_and_latency_follow_from_what_was_seen() -> None:
+    pods = [Entry(b"ns/a", None), Entry(b"ns/b", None), Entry(b"ns/c", None)]
+    seen = Sightings()
+    for at, seq_next in ((10.0, {0: 7, 1: 1}), (11.0, {0: 8, 1: 2}), (12.0, {0: 9, 1: 2})):
+        seen.see(at, seq_next)
+    decided = [
+        Decided(0, 8, b"ns/a", "bound", b"x"),
+        Decided(0, 7, b"ns/b", "unschedulable", b"y"),
+        Decided(1, 1, b"ns/c", "bound", b"x"),
+    ]
+    offered = Offered(np.array([10.0, 10.25, 10.5]), started=10.0, ended=10.5)
+    found = how_fast(pods, decided, offered, 12.0, seen)
+    assert found["latency_ms"] == {"p50": 750, "p99": 2000, "max": 2000}
+    assert (found["seconds"], found["decisions_per_second"]) == (2, 1.5)
+    assert (found["decisions"], found["placed"], found["groups"]) == (3, 2, 2)
+    assert found["poll_ms"] == {"median": 1000, "p99": 1000, "max": 1000}
+
+
+def test_costs_are_differences_and_the_polls_are_not_the_products() -> None:
+    before = Reading({"worker": 1.0, "broker": None, "database": 2.0, "polling": 0.5}, 3.0, counts(1, 1))
+    after = Reading({"worker": 1.5, "broker": None, "database": 3.0, "polling": 0.75}, 3.25, counts(5, 3))
+    found = at_what_cost(before, after, 100)
+    assert found["cpu_seconds"] == {
+        "worker": 0.5,
+        "broker": None,
+        "database": 0.75,
+        "polling": 0.25,
+        "bench": 0.25,
+    }
+    assert (found["batches"], found["pods_per_batch"]) == (4, 25)
+    assert (found["plan_ms_mean"], found["commit_ms_mean"]) == (500, 500)
+
+
+def counts(batches_count: float, seconds: float) -> WorkerCounts:
+    return WorkerCounts(batches_count, seconds, batches_count, seconds, batches_count)
+
+
+class ListWriter:
+    """Keeps the records that it is given."""
 
     def __init__(self) -> None:
         self.taken: list[Entry] = []
@@ -143,7 +183,7 @@ class SlowWriter:
 @pytest.mark.parametrize("rate", [None, 20_000.0])
 async def test_everything_is_offered_once_and_in_order(rate: float | None) -> None:
     entries = [Entry(None, str(i).encode()) for i in range(2_500)]
-    writer = SlowWriter()
+    writer = ListWriter()
     offered = await offer(writer, PODS_TOPIC, entries, rate)
     assert writer.taken == entries
     assert len(offered.produced_at) == len(entries)
