@@ -17,7 +17,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from domain.model.errors import FieldError
-from ops.kafka import KafkaServer, KafkaServerError, jars
+from ops.kafka import KafkaServer, KafkaServerError, free_port, jars
 from services.adapters.embedded import server as embedded
 from services.adapters.embedded.account import server_account
 from services.adapters.embedded.server import EmbeddedServer, EmbeddedServerError
@@ -190,6 +190,20 @@ def test_a_server_in_the_foreground_goes_with_its_parent(
     assert line.startswith(setting[module])
     assert f"127.0.0.1:{port}" in line
     assert end(parent, number) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    wait_until_gone(server_dir)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("module", ["ops.kafka", "ops.postgres"])
+def test_a_server_that_is_killed_ends_its_parent_too(server_dir: Path, module: str) -> None:
+    parent, _ = child("-m", module, "--port", str(free_port()), "--dir", str(server_dir))
+    server = next(
+        each for each in psutil.Process(parent.pid).children() if each.name() in ("java", "postgres")
+    )
+    server.kill()
+    assert parent.stdout is not None
+    parent.stdout.close()
+    assert parent.wait(60) == 1
     wait_until_gone(server_dir)
 
 
