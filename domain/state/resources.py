@@ -31,6 +31,7 @@ class ResourceIndex:
     def __init__(self) -> None:
         self._columns: dict[str, int] = {name: i for i, name in enumerate(_FIXED + _HIDDEN)}
         self._names: list[str] = list(_FIXED + _HIDDEN)
+        self._visible = list(enumerate(_FIXED))
 
     def __len__(self) -> int:
         return len(self._names)
@@ -41,6 +42,7 @@ class ResourceIndex:
         if column is None:
             column = self._columns[name] = len(self._names)
             self._names.append(name)
+            self._visible.append((column, name))
         return column
 
     def with_new(self, names: Iterable[str]) -> int:
@@ -52,8 +54,8 @@ class ResourceIndex:
         return self._names[column]
 
     def visible(self) -> list[tuple[int, str]]:
-        """Return (column, name) of every real resource."""
-        return [(c, n) for c, n in enumerate(self._names) if not n.startswith("~")]
+        """Return (column, name) of every real resource; the same list until a name is added."""
+        return self._visible
 
     def vector(self, template: PodTemplate) -> ResourceVector:
         """Return what a pod of this template occupies: its requests, one of ``pods``, the scoring sums."""

@@ -147,9 +147,12 @@ class Intake:
             if await self._fetch(records_max, _FETCH_SECONDS):
                 empty_polls = 0
                 continue
+            for lane in self._lanes.values():
+                if lane.lacks:  # what is missing may be no record: a transaction's marker, or compacted away
+                    lane.next_read = max(lane.next_read, await self._reader.position(lane.at))
             empty_polls += 1
             if empty_polls == _EMPTY_POLLS_MAX:
-                # The rest of the partition holds nothing to read (compacted, or a transaction's markers).
+                # The log does not say so, but there seems to be nothing.
                 for lane in self._lanes.values():
                     if lane.lacks:
                         lane.end = lane.next_read

@@ -8,6 +8,7 @@ it is the one that is always tested.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -76,7 +77,10 @@ class Worker:
         settings: WorkerSettings,
         metrics: WorkerMetrics,
         compute: Compute = asyncio.to_thread,
+        restored: Callable[[], None] = gc.freeze,
     ) -> None:
+        # What a worker has just read stays, and is not worth another look by the collector.
+        self._restored = restored
         self._compute = compute
         self._log = log
         self._ledger = ledger
@@ -150,7 +154,9 @@ class Worker:
             first[TopicPartition(BATCHES, 0)] = 0
             await self._ledger.ensure_offsets(lease, first)
         state = await self._ledger.load(leases)
-        return Planner(leases, state, self._settings.profiles, seed=self._settings.seed)
+        planner = Planner(leases, state, self._settings.profiles, seed=self._settings.seed)
+        self._restored()
+        return planner
 
     async def _loop(self, planner: Planner, intake: Intake) -> None:
         """Plan and commit; one commit is in flight while the next batch is planned."""

@@ -248,6 +248,9 @@ class _UnreliableReader:
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return await self._process.call(lambda: self._inner.first_offsets(partitions))
 
+    async def position(self, at: TopicPartition) -> int:
+        return await self._process.call(lambda: self._inner.position(at))
+
     async def aclose(self) -> None:
         await self._inner.aclose()
 

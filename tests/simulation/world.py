@@ -120,7 +120,12 @@ class World:
         )
         ledger = self._ledger(process, MemoryLedger(self.database, self.clock), self._in_flight)
         worker = Worker(
-            UnreliableLog(process, self.log), ledger, settings, WorkerMetrics(CollectorRegistry()), inline
+            UnreliableLog(process, self.log),
+            ledger,
+            settings,
+            WorkerMetrics(CollectorRegistry()),
+            inline,
+            lambda: None,
         )
         self.workers.append(worker)
         await worker.run()

@@ -16,6 +16,9 @@ from services.ports import Record, TopicPartition
 
 _PARTITION_FETCH_BYTES = 1 << 20
 _FETCH_BYTES_MAX = 16 << 20
+_FETCH_WAIT_MS = 20
+"""A fetch parks at the broker for so long when its partitions have nothing new. The client keeps one fetch in
+flight per broker, so all other partitions, and the question for end offsets, wait for it."""
 _SILENCE_SECONDS_MAX = 5.0
 
 
@@ -135,7 +138,7 @@ class KafkaReader:
             return {TopicPartition(at.topic, at.partition): first for at, first in firsts.items()}
 
     async def position(self, at: TopicPartition) -> int:
-        """Return the offset that is read next: past holes of the log too, unlike the last record's."""
+        """See ``ports.LogReader``."""
         async with self._discarding_on_fault():
             consumer = await self._connected()
             return int(await consumer.position(KafkaPartition(*at)))
@@ -155,6 +158,7 @@ class KafkaReader:
                 isolation_level="read_committed",
                 max_partition_fetch_bytes=_PARTITION_FETCH_BYTES,
                 fetch_max_bytes=_FETCH_BYTES_MAX,
+                fetch_max_wait_ms=_FETCH_WAIT_MS,
             )
             self._consumer = consumer
             await consumer.start()
