@@ -99,6 +99,9 @@ class LogReader(Protocol):
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the first retained offset of each partition."""
 
+    async def position(self, at: TopicPartition) -> int:
+        """Return the offset that an assigned partition is read on from, past holes that hold no record."""
+
     async def aclose(self) -> None:
         """Release what the reader holds."""
 

@@ -204,6 +204,10 @@ class EmbeddedReader:
         """See ``ports.LogReader``."""
         return {at: first for at, (first, _) in (await self._bounds(partitions)).items()}
 
+    async def position(self, at: TopicPartition) -> int:
+        """See ``ports.LogReader``."""
+        return self._positions[at]
+
     async def _bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         async with self._session.use() as connection:
             rows = await connection.fetch(

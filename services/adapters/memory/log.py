@@ -183,6 +183,10 @@ class MemoryReader:
         """See ``ports.LogReader``."""
         return {at: self._log.partition(at).first for at in partitions}
 
+    async def position(self, at: TopicPartition) -> int:
+        """See ``ports.LogReader``."""
+        return self._positions[at]
+
     async def aclose(self) -> None:
         """See ``ports.LogReader``."""
         self._positions = {}
