@@ -43,6 +43,7 @@ class BatchBuilder:
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self._pending_removed: list[str] = []
         self._waiting: dict[str, None] = {}  # keys of pods whose pending row is to be written
+        self._came: set[str] = set()  # keys of pods that began to wait in this batch
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._cycles: list[Cycle] = []
@@ -82,6 +83,7 @@ class BatchBuilder:
                 if change.previous is not None:
                     self._end_wait(change.previous)
                 self._waiting[change.pod.key] = None
+                self._came.add(change.pod.key)
             case PodRefreshed():
                 self._refresh(change)
             case PodAdopted():
@@ -174,7 +176,7 @@ class BatchBuilder:
     def _bind(self, placement: Placement, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
         # A pod that came in this batch is decided at its own time, one that was woken at the batch's.
-        at_ms = self._scheduler.state.pods[pod.key].since_ms if pod.key in self._waiting else self.now_ms
+        at_ms = self._scheduler.state.pods[pod.key].since_ms if pod.key in self._came else self.now_ms
         self._end_wait(pod)
         decision = self._decide(
             pod,

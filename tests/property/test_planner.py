@@ -26,7 +26,7 @@ from services.ports import (
     TopicPartition,
 )
 from services.worker.planner import BATCHES, Planner
-from tests.builders import Json, event, node_manifest, pod_manifest
+from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, record
 from tests.contract.ledgers import ManualClock
 
 SHARDS = 2
@@ -217,3 +217,26 @@ def payloads(site: Site) -> list[dict[str, Any]]:
     """Return the decision records, but for the numbers in the reasons: those are of when a group parked."""
     records = [orjson.loads(payload) for rows in site.database.decisions.values() for _, payload in rows]
     return [{**record, "reason": "", "reasons": bool(record.get("reasons"))} for record in records]
+
+
+def test_a_pod_that_was_woken_is_decided_when_there_was_room() -> None:
+    """Not when it began to wait, also if news of its own came in the same batch."""
+    site = Site()
+    pods = [pod_manifest(name, cpu=1, resource_version=1) for name in "ab"]
+    newer = pod_manifest("b", cpu=1, resource_version=2, labels={"app": "x"})
+    gone = pod_manifest("a", resource_version=3)
+    site.take([record(NODES_TOPIC, event_bytes("ADDED", node_manifest("n", cpu=1)), timestamp_ms=1_000)])
+    site.take(
+        [
+            record(PODS_TOPIC, event_bytes("ADDED", pod), offset=i, timestamp_ms=2_000)
+            for i, pod in enumerate(pods)
+        ]
+    )
+    site.take(
+        [
+            record(PODS_TOPIC, event_bytes("MODIFIED", newer), offset=2, timestamp_ms=8_000),
+            record(PODS_TOPIC, event_bytes("DELETED", gone), offset=3, timestamp_ms=9_000),
+        ]
+    )
+    decided = [(d.name, d.outcome.value, d.decided_at_ms) for d, _ in site.database.decisions[0]]
+    assert decided[-2:] == [("a", "released", 9_000), ("b", "bound", 9_000)]
