@@ -27,7 +27,15 @@ from domain.model.limits import (
 from domain.model.metadata import ObjectMeta
 from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate
 from domain.model.quantities import milli_to_units
-from domain.model.requests import ContainerNeeds, PodNeeds, effective_requests, qos_class, scoring_requests
+from domain.model.requests import (
+    ContainerNeeds,
+    PodNeeds,
+    cpu_claim,
+    effective_limits,
+    effective_requests,
+    qos_class,
+    scoring_requests,
+)
 from domain.model.resources import PODS, Amounts, check_amount, read_amounts, to_canonical
 from domain.model.timestamps import Moment, format_ms, to_ms
 from domain.model.validation import (
@@ -152,6 +160,8 @@ def template_from_wire(spec: WirePodSpec, qos: str, path: str, *, strict: bool) 
         qos_class=qos or qos_class(needs),
         profile=check_printable(spec.scheduler_name or DEFAULT_PROFILE, f"{path}.schedulerName"),
         images=_images(spec, path),
+        limits=to_canonical(effective_limits(needs)),
+        cpu_claim=cpu_claim(needs),
         gates=_gates(spec.scheduling_gates or [], f"{path}.schedulingGates"),
         unsupported=unsupported_demands(spec.affinity, spec.topology_spread_constraints or [], path),
     )

@@ -53,6 +53,18 @@ class HostPort(msgspec.Struct, frozen=True, gc=False, order=True):
     host_ip: str = "0.0.0.0"
 
 
+class CpuClaim(msgspec.Struct, frozen=True, gc=False):
+    """What the containers of a pod say of the cpu that they will use, in thousandths of a core.
+
+    ``fixed_milli`` sums the limits of the containers that have one, and the pod's overhead;
+    ``requested_milli`` the requests of the others; ``silent_count`` containers give neither.
+    """
+
+    fixed_milli: int = 0
+    requested_milli: int = 0
+    silent_count: int = 0
+
+
 class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of a pod that matters for placing it: pods with equal templates are one equivalence group.
 
@@ -60,6 +72,7 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
     the rest in its own unit), zero requests left out, the ``pods`` resource (always 1) left out.
     ``scoring_cpu_milli`` and ``scoring_memory_bytes`` are the same request with the scheduler's defaults
     for containers that ask for nothing (100m and 200 MiB; kube-scheduler's non-zero request).
+    ``limits`` holds the effective limit of cpu and memory, left out where there is none.
     """
 
     requests: dict[str, int] = {}
@@ -75,6 +88,8 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
     qos_class: str = "BestEffort"
     profile: str = DEFAULT_PROFILE
     images: tuple[str, ...] = ()
+    limits: dict[str, int] = {}
+    cpu_claim: CpuClaim = CpuClaim()
     gates: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
 

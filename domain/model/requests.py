@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from domain.model.pods import CpuClaim
 from domain.model.quantities import HUGE_PAGES_PREFIX
 from domain.model.resources import CPU, MEMORY, Amounts
 
@@ -70,6 +71,42 @@ def scoring_requests(needs: PodNeeds) -> tuple[int, int]:
     requests.update(pod_level)
     _add(requests, needs.overhead)
     return requests.get(CPU, 0), requests.get(MEMORY, 0)
+
+
+def effective_limits(needs: PodNeeds) -> Amounts:
+    """Return what the pod may use at most of cpu and memory, by the rule of ``effective_requests``.
+
+    A container without a limit adds nothing, as in the scheduler's usage-aware plugins; nothing is returned
+    for a pod where nobody has a limit.
+    """
+    limits = effective_requests(
+        PodNeeds(
+            containers=_limits_as_requests(needs.containers),
+            init_containers=_limits_as_requests(needs.init_containers),
+            has_pod_level=needs.has_pod_level,
+            pod_requests=needs.pod_limits,
+        )
+    )
+    if limits:
+        _add(limits, needs.overhead)
+    return _compute_only(limits)
+
+
+def cpu_claim(needs: PodNeeds) -> CpuClaim:
+    """Return what the containers say of the cpu that they will use; init containers are over by then."""
+    fixed, requested, silent = needs.overhead.get(CPU, 0), 0, 0
+    for container in needs.containers:
+        if CPU in container.limits:
+            fixed += container.limits[CPU]
+        elif CPU in container.requests:
+            requested += container.requests[CPU]
+        else:
+            silent += 1
+    return CpuClaim(fixed_milli=fixed, requested_milli=requested, silent_count=silent)
+
+
+def _limits_as_requests(containers: Sequence[ContainerNeeds]) -> list[ContainerNeeds]:
+    return [ContainerNeeds(requests=each.limits, restartable=each.restartable) for each in containers]
 
 
 def qos_class(needs: PodNeeds) -> str:

@@ -90,7 +90,9 @@ class Arguments:
                 raise FieldError(path, f"expected a string, got {shown(item)}")
         return frozenset(item for _, item in self.items(key))
 
-    def resources(self, key: str, default: Sequence[WeightedResource], *, weight_max: float) -> list[Any]:
+    def resources(
+        self, key: str, default: Sequence[WeightedResource], *, weight_max: float
+    ) -> list[WeightedResource]:
         """Return a list of ``{name, weight}``; a missing or empty one is the default, a missing weight 1."""
         found: list[WeightedResource] = []
         for path, item in self.items(key):

@@ -28,6 +28,17 @@ from domain.plugins.filters.node_unschedulable import NodeUnschedulable
 from domain.plugins.filters.taint_toleration import TaintToleration
 from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.first_fit import FirstFit
+from domain.plugins.scores.global_variance import GlobalVariance
+from domain.plugins.scores.image_locality import ImageLocality
+from domain.plugins.scores.load_variation_risk_balancing import LoadVariationRiskBalancing
+from domain.plugins.scores.low_risk_over_commitment import LowRiskOverCommitment
+from domain.plugins.scores.node_affinity import NodeAffinity as NodeAffinityScore
+from domain.plugins.scores.node_resources_allocatable import Allocatable
+from domain.plugins.scores.node_resources_balanced_allocation import Balanced
+from domain.plugins.scores.peaks import Peaks
+from domain.plugins.scores.requested_to_capacity_ratio import RequestedToCapacityRatio
+from domain.plugins.scores.taint_toleration import TaintToleration as TaintTolerationScore
+from domain.plugins.scores.target_load_packing import TargetLoadPacking
 
 FILTERS: Mapping[str, type[Plugin]] = MappingProxyType(
     {
@@ -43,9 +54,27 @@ FILTERS: Mapping[str, type[Plugin]] = MappingProxyType(
     }
 )
 SCORES: Mapping[str, type[Plugin]] = MappingProxyType(
-    {plugin.name: plugin for plugin in (Allocated, FirstFit)}
+    {
+        plugin.name: plugin
+        for plugin in (
+            Allocated,
+            FirstFit,
+            Balanced,
+            TaintTolerationScore,
+            NodeAffinityScore,
+            ImageLocality,
+            Allocatable,
+            TargetLoadPacking,
+            LoadVariationRiskBalancing,
+            LowRiskOverCommitment,
+            Peaks,
+            GlobalVariance,
+        )
+    }
 )
-STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType({})
+STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType(
+    {"RequestedToCapacityRatio": RequestedToCapacityRatio}
+)
 """Scoring strategies of NodeResourcesFit that are not in its own file, by type."""
 
 

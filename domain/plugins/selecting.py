@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from domain.model.pods import NodeSelectorTerm, Requirement
+from domain.model.constraints_manifest import WireNodeAffinity, read_node_affinity
+from domain.model.manifests import convert_manifest
+from domain.model.pods import NodeAffinity, NodeSelectorTerm, Requirement
+from domain.plugins.arguments import Arguments
 from domain.plugins.integers import integer
 from domain.state.table import ABSENT, NodeTable
 
 _NAME_FIELD = "metadata.name"
+
+
+def added_affinity(args: Mapping[str, Any], path: str) -> NodeAffinity | None:
+    """Return the node affinity that a profile adds to every pod's own, None if it adds none."""
+    given = Arguments(args, path, ("addedAffinity",))
+    if "addedAffinity" not in given:
+        return None
+    at = given.at("addedAffinity")
+    wire = convert_manifest(given.raw("addedAffinity"), WireNodeAffinity, at)
+    return read_node_affinity(wire, at)
 
 
 def match_labels(selector: dict[str, str], table: NodeTable, rows: np.ndarray) -> np.ndarray:

@@ -10,20 +10,31 @@ import pytest
 from typer.testing import CliRunner
 
 from domain.cycle.evaluate import Verdict
+from domain.model.profile_manifest import profile_from_manifest
+from domain.model.usage import usage_from_manifest
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
 from services.cli import app
-from services.planning import plan_scenario
+from services.planning import Given, Plan, plan_scenario
 
 CASES = Path(__file__).parent / "cases"
 FILES = (
     "fit",
+    "node_affinity",
+    "taint_toleration",
     "node_ports",
     "least_allocated",
     "most_allocated",
+    "requested_to_capacity_ratio",
+    "balanced_allocation",
+    "trimaran",
+    "seed_examples",
 )
 CHECKED = {
     "any_of", "feasible", "infeasible", "node", "nodes", "scores", "unresolvable", "unschedulable",
 }  # fmt: skip
-ELSEWHERE = {"integer_scores"}  # the truncated form of ``scores``
+RAW = {"raw_scores", "variance"}
+ELSEWHERE = {"integer_scores", "unrounded"}  # other forms of ``scores``
 
 
 def cases(*files: str) -> list[Any]:
@@ -50,7 +61,7 @@ def tolerance(case: dict[str, Any]) -> float:
 
 def check(case: dict[str, Any], verdicts: list[Verdict]) -> None:
     expect = dict(case["expect"])
-    assert set(expect) <= CHECKED | ELSEWHERE, "a case expects what no check looks at"
+    assert set(expect) <= CHECKED | RAW | ELSEWHERE, "a case expects what no check looks at"
     assert [verdict.pod for verdict in verdicts] == case["schedule"]
     last = verdicts[-1]
     if "feasible" in expect:
@@ -71,6 +82,35 @@ def check(case: dict[str, Any], verdicts: list[Verdict]) -> None:
         assert (last.feasible, last.node) == ([], None)
 
 
+def raw(case: dict[str, Any]) -> dict[str, float]:
+    """Return what the case's only score gives before it is normalised."""
+    profile = profile_from_manifest(case["profile"])
+    plan = Plan(profile=profile, lenient=True)
+    for manifest in case["objects"]:
+        plan.add(Given("ADDED", manifest, "object"))
+    (use,) = ProfilePlan(profile, planning=True).scores
+    view = NodeView(plan.state, usage_from_manifest(case["usage"]))
+    template = plan.state.pods[case["schedule"][0]].spec.template
+    return dict(zip(view.table.names, use.plugin.raw(template, view, view.all_rows()).tolist(), strict=True))
+
+
+def expecting(key: str) -> list[Any]:
+    return [case for case in cases(*FILES) if key in case.values[0]["expect"]]
+
+
+@pytest.mark.parametrize("case", expecting("raw_scores"))
+def test_growth_of_power(case: dict[str, Any]) -> None:
+    """Upstream counts in 1e-15, as integers."""
+    found = {name: value * 1e15 for name, value in raw(case).items()}
+    assert found == pytest.approx(case["expect"]["raw_scores"], rel=1e-12)
+
+
+@pytest.mark.parametrize("case", expecting("variance"))
+def test_variance_with_the_pod_on_each_node(case: dict[str, Any]) -> None:
+    expected = {name: variance["value"] for name, variance in case["expect"]["variance"].items()}
+    assert raw(case) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("case", cases(*FILES))
 def test_verdict(case: dict[str, Any]) -> None:
     check(case, plan_scenario(asked(case)))
@@ -78,7 +118,7 @@ def test_verdict(case: dict[str, Any]) -> None:
 
 def test_the_table_has_all_cases_of_its_files() -> None:
     assert {path.stem for path in CASES.glob("*.json")} >= set(FILES)
-    assert len(cases(*FILES)) > 60
+    assert len(cases(*FILES)) > 150
 
 
 @pytest.mark.parametrize("case", cases(*FILES)[::7])

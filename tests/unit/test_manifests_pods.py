@@ -10,6 +10,7 @@ import yaml
 from domain.model.errors import FieldError
 from domain.model.manifests import pod_from_manifest
 from domain.model.pods import (
+    CpuClaim,
     HostPort,
     NodeAffinity,
     NodeSelectorTerm,
@@ -98,6 +99,7 @@ TEMPLATE = PodTemplate(
     qos_class="Burstable",
     profile="most-allocated",
     images=("init:1", "web:2"),
+    cpu_claim=CpuClaim(requested_milli=100),
     gates=("example.com/gate",),
 )
 
@@ -120,7 +122,9 @@ def test_a_pod_is_read_whole() -> None:
 def test_a_small_pod_has_defaults() -> None:
     pod = pod_from_manifest({"metadata": {"name": "p"}, "spec": {"containers": [{}]}})
     assert (pod.key, pod.uid, pod.resource_version, pod.finished) == ("default/p", "default/p", None, False)
-    assert pod.template == PodTemplate(scoring_cpu_milli=100, scoring_memory_bytes=200 << 20)
+    assert pod.template == PodTemplate(
+        scoring_cpu_milli=100, scoring_memory_bytes=200 << 20, cpu_claim=CpuClaim(silent_count=1)
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,21 +25,30 @@ from domain.model.pods import (
     Toleration,
 )
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from domain.model.usage import Measured
 from domain.plugins.base import (
     OccupancyFilter,
     Plugin,
     ResourceFilter,
     ResourceScore,
+    Score,
     StaticFilter,
     StaticScore,
 )
-from domain.plugins.registry import FILTERS, SCORES, ProfilePlan
+from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
 from domain.plugins.selecting import match_term
 from domain.plugins.tolerating import tolerated, tolerates
+from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from tests.values import GIB, node, pod, template
 
-PLUGINS: tuple[type[Plugin], ...] = (*FILTERS.values(), *SCORES.values())
+PLUGINS: tuple[type[Plugin], ...] = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values())
+CURVE = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
+NEEDED: dict[str, dict[str, Any]] = {
+    "Peaks": {"nodePowerModel": {"n": {"k1": 1}}},
+    "RequestedToCapacityRatio": {"scoringStrategy": {"requestedToCapacityRatio": CURVE}},
+}
+"""Arguments without which a plugin cannot be."""
 
 
 def attempt(profile: Profile, nodes: list[NodeSpec], *pods: PodSpec) -> Attempt:
@@ -108,6 +117,10 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
             plugin.demands(shape, state.resources)
         case ResourceScore():
             plugin.term(shape, state.resources)
+            plugin.raw(shape, NodeView(state), rows)
+        case Score():
+            measured = Measured(avg=50.0, std=10.0)
+            plugin.raw(shape, NodeView(state, {"n": {"cpu": measured, "memory": measured}}), rows)
         case _:
             raise AssertionError(plugin)
 
@@ -129,7 +142,7 @@ def test_reads_the_fields_that_it_declares_and_no_others(plugin: type[Plugin]) -
     read = set()
     for shape in (rich, template()):
         reader = Reader(shape)
-        ask(plugin({}, ""), reader, state)
+        ask(plugin(NEEDED.get(plugin.__name__, {}), ""), reader, state)
         read |= reader.read
     assert read == plugin.reads
 

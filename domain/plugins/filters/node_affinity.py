@@ -1,34 +1,50 @@
-"""NodeAffinity: nodes must match the pod's node selector and required node affinity."""
+"""NodeAffinity: nodes must match the pod's node selector and required node affinity, and the profile's."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.plugins.selecting import match_any_term, match_labels
+from domain.plugins.selecting import added_affinity, match_any_term, match_labels
 from domain.state.table import NodeTable
+
+_OWN, _ADDED = 1, 2
 
 
 class NodeAffinity(StaticFilter):
     """Refuse a node that ``spec.nodeSelector`` or the required node affinity does not match.
 
+    Arguments: ``addedAffinity`` (a node affinity whose required terms every pod must meet besides its own; it
+    is looked at first).
+    Reason codes: ``node-affinity``, ``node-affinity-enforced`` (by ``addedAffinity``).
     Source: kube-scheduler plugin NodeAffinity.
     """
 
     name: ClassVar[str] = "NodeAffinity"
     reads: ClassVar[frozenset[str]] = frozenset({"node_selector", "node_affinity"})
-    reasons: ClassVar[tuple[Reason, ...]] = (Reason("node-affinity", unresolvable=True),)
+    reasons: ClassVar[tuple[Reason, ...]] = (
+        Reason("node-affinity", unresolvable=True),
+        Reason("node-affinity-enforced", unresolvable=True),
+    )
+
+    def __init__(self, args: Mapping[str, Any], path: str) -> None:
+        added = added_affinity(args, path)
+        self._added = None if added is None else added.required
 
     def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
         affinity = template.node_affinity
         required = None if affinity is None else affinity.required
-        if not template.node_selector and required is None:
+        if not template.node_selector and required is None and self._added is None:
             return None
         matched = match_labels(template.node_selector, table, rows)
         if required is not None:
             matched &= match_any_term(required, table, rows)
-        return (~matched).astype(np.uint8)
+        refused = np.where(matched, 0, _OWN).astype(np.uint8)
+        if self._added is not None:
+            refused[~match_any_term(self._added, table, rows)] = _ADDED
+        return refused

@@ -1,0 +1,48 @@
+"""The one rule of how measured usage is read: an average wins over a latest value, and may be missing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.model.usage import Measured
+from domain.plugins.view import NodeView
+
+
+class Load(NamedTuple):
+    """Measured usage as fractions of what a node offers, float64[K]; ``known`` bool[K]."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    known: np.ndarray
+
+
+def percent_used(view: NodeView, resource: str, rows: np.ndarray) -> np.ndarray:
+    """Return float64[K]: the average, else the latest value, in percent; NaN where there is neither."""
+    found = view.measured(resource, rows)
+    values = [None if m is None else m.latest if m.avg is None else m.avg for m in found]
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def load(view: NodeView, resource: str, rows: np.ndarray, request: int = 0) -> Load:
+    """Return mean and deviation of a resource, with a pod's request on top, each cut to 0..1.
+
+    Known is a resource of which any figure was measured; a figure that is missing counts as 0. Where the node
+    offers nothing of the resource, both are 0.
+    Source: scheduler-plugins, trimaran resource statistics.
+    """
+    figures = view.measured(resource, rows)
+    offered = view.allocatable(resource, rows).astype(np.float64)
+    average = np.clip(np.nan_to_num(percent_used(view, resource, rows)) / 100.0, 0.0, 1.0)
+    spread = [0.0 if m is None or m.std is None else m.std / 100.0 for m in figures]
+    asked = np.divide(float(request), offered, out=np.zeros(len(rows)), where=offered > 0)
+    there = offered > 0
+    return Load(
+        mean=np.where(there, np.clip(average + asked, 0.0, 1.0), 0.0),
+        deviation=np.where(there, np.clip(np.array(spread, dtype=np.float64), 0.0, 1.0), 0.0),
+        known=np.array(
+            [m is not None and m != Measured() for m in figures],
+            dtype=np.bool_,
+        ),
+    )

@@ -1,0 +1,53 @@
+"""ImageLocality: prefer nodes that have the pod's images already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+import numpy as np
+
+from domain.model.pods import PodTemplate
+from domain.plugins.base import Score
+from domain.plugins.view import NodeView
+
+_MIB = 1 << 20
+_LOW_BYTES = 23 * _MIB
+_HIGH_BYTES_PER_CONTAINER = 1000 * _MIB
+
+
+class ImageLocality(Score):
+    """Rate how much of the pod's images a node has, each image the less the fewer nodes have it.
+
+    Formula: ``sum = sum(size * nodes that have it / all nodes)`` over the pod's containers and init
+    containers whose image the node has; ``100 * (clip(sum, low, high) - low) / (high - low)`` with low 23 MiB
+    and high 1000 MiB per container. An image without a tag is ``:latest``. The spread keeps a popular node
+    from being preferred for ever.
+    Source: kube-scheduler plugin ImageLocality.
+    """
+
+    name: ClassVar[str] = "ImageLocality"
+    reads: ClassVar[frozenset[str]] = frozenset({"images"})
+
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        wanted = Counter(_tagged(image) for image in template.images)
+        total = np.zeros(len(rows))
+        if not wanted:
+            return total
+        specs = view.table.specs
+        sizes = [
+            {name: image.size_bytes for image in spec.images for name in image.names if name in wanted}
+            for spec in specs
+        ]
+        nodes_having = Counter(name for found in sizes for name in found)
+        for i, row in enumerate(rows.tolist()):
+            total[i] = sum(
+                wanted[name] * size * nodes_having[name] / len(specs) for name, size in sizes[row].items()
+            )
+        high = _HIGH_BYTES_PER_CONTAINER * sum(wanted.values())
+        return (np.clip(total, _LOW_BYTES, high) - _LOW_BYTES) * 100.0 / (high - _LOW_BYTES)
+
+
+def _tagged(image: str) -> str:
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

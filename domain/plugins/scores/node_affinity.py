@@ -1,0 +1,43 @@
+"""NodeAffinity (score): prefer nodes that the pod, or the profile, would rather have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from domain.model.pods import PodTemplate
+from domain.plugins.base import Score
+from domain.plugins.normalising import by_highest
+from domain.plugins.selecting import added_affinity, match_term
+from domain.plugins.view import NodeView
+
+
+class NodeAffinity(Score):
+    """Sum the weights of the preferred node affinity terms that match the node.
+
+    Formula: ``100 * sum / highest sum`` over the feasible nodes; 0 where no term matches anywhere. A term
+    without any requirement matches nothing.
+
+    Arguments: ``addedAffinity`` (a node affinity whose preferred terms count for every pod, besides its own).
+    Source: kube-scheduler plugin NodeAffinity.
+    """
+
+    name: ClassVar[str] = "NodeAffinity"
+    reads: ClassVar[frozenset[str]] = frozenset({"node_affinity"})
+
+    def __init__(self, args: Mapping[str, Any], path: str) -> None:
+        self._added = added_affinity(args, path)
+
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        total = np.zeros(len(rows))
+        for affinity in (self._added, template.node_affinity):
+            for preferred in affinity.preferred if affinity is not None else ():
+                total += preferred.weight * match_term(preferred.term, view.table, rows)
+        return total
+
+    def normalise(self, raw: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        return by_highest(raw, reverse=False)

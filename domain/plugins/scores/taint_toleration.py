@@ -1,0 +1,44 @@
+"""TaintToleration (score): prefer nodes without taints that would rather not have the pod."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from domain.model.pods import PodTemplate
+from domain.plugins.base import Score
+from domain.plugins.normalising import by_highest
+from domain.plugins.tolerating import tolerated
+from domain.plugins.view import NodeView
+
+_PREFER = "PreferNoSchedule"
+
+
+class TaintToleration(Score):
+    """Count the PreferNoSchedule taints that no toleration of the pod covers: the fewer, the better.
+
+    Formula: ``100 - 100 * count / highest count`` over the feasible nodes; 100 where no node has any. Asked
+    once per distinct set of taints, not per node.
+    Source: kube-scheduler plugin TaintToleration.
+    """
+
+    name: ClassVar[str] = "TaintToleration"
+    reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
+
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        able = [each for each in template.tolerations if each.effect in ("", _PREFER)]
+        counts = np.array(
+            [
+                sum(taint.effect == _PREFER and not tolerated(taint, able) for taint in taints)
+                for taints in view.table.taint_sets
+            ],
+            dtype=np.float64,
+        )
+        found: np.ndarray = counts[view.table.taint_set[rows]]
+        return found
+
+    def normalise(self, raw: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        return by_highest(raw, reverse=True)

@@ -1,0 +1,294 @@
+"""Do the scores that only a plan can ask follow their formulas, and do they refuse wrong arguments?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from domain.cycle.evaluate import Verdict, evaluate
+from domain.cycle.schedule import Scheduler
+from domain.model.errors import FieldError
+from domain.model.events import NodeUpserted, PodUpserted
+from domain.model.manifests import pod_from_manifest
+from domain.model.nodes import NodeImage, NodeSpec
+from domain.model.pods import CpuClaim, PodSpec, PodTemplate
+from domain.model.profiles import PluginUse, Profile
+from domain.model.usage import Measured
+from domain.plugins.beta import Beta, fit, variance_max
+from domain.plugins.measuring import load
+from domain.plugins.normalising import by_range
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.scores.low_risk_over_commitment import loaded_risk, promised_risk
+from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
+from tests.values import GIB, node, pod, template
+
+MIB = 1 << 20
+CASES = Path(__file__).parent.parent / "conformance" / "cases" / "trimaran.json"
+UNIT_CASES = {case["function"]: case for case in json.loads(CASES.read_text())["unit_cases"]}
+
+
+def rows_of(start: str) -> list[dict[str, Any]]:
+    (rows,) = (case["rows"] for name, case in UNIT_CASES.items() if name.startswith(start))
+    return list(rows)
+
+
+def asked(
+    use: PluginUse,
+    nodes: list[NodeSpec],
+    wanted: PodTemplate,
+    *others: PodSpec,
+    usage: dict[str, dict[str, Measured]] | None = None,
+    recent: dict[str, list[PodTemplate]] | None = None,
+) -> Verdict:
+    """Return the verdict for a pod under one score."""
+    state = ClusterState(seed=1)
+    for spec in nodes:
+        state.apply(NodeUpserted(spec))
+    for each in others:
+        state.apply(PodUpserted(each))
+    plan = ProfilePlan(Profile(name="p", scores=(use,)), planning=True)
+    return evaluate(state, plan, pod("asked", wanted), NodeView(state, usage, recent))
+
+
+def rated(use: PluginUse, nodes: list[NodeSpec], wanted: PodTemplate, *others: PodSpec, **more: Any) -> Any:
+    return asked(use, nodes, wanted, *others, **more).scores
+
+
+# --------------------------------------------------------------------------------- risk and distribution
+
+
+@pytest.mark.parametrize("row", rows_of("LowRiskOverCommitment risk"), ids=str)
+def test_risk_of_over_commitment(row: dict[str, Any]) -> None:
+    given = UNIT_CASES["LowRiskOverCommitment risk of one resource"]["given"]
+    at, resource = row["in"], row["in"]["resource"]
+    capacity = given["node"]["cpu_milli" if resource == "cpu" else "memory"]
+    mean = given["usage"][resource]["avg"] / 100
+    promised = promised_risk(at["request"], at["limit"], capacity)
+    loaded = loaded_risk(mean, 0.0, at["request_without_pod"], at["limit_without_pod"], capacity)
+    assert (promised + loaded) / 2 == pytest.approx(row["out"])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "x", "probability"),
+    [
+        (2.0, 2.0, 0.5, 0.5),
+        (2.0, 2.0, 0.0, 0.0),
+        (2.0, 2.0, 1.0, 1.0),
+        (1.0, 1.0, 0.3, 0.3),
+        (1.0, 3.0, 0.2, 1 - 0.8**3),
+        (5.0, 1.0, 0.9, 0.9**5),
+        (2.0, 3.0, 0.4, 0.5248),
+        (0.5, 0.5, 0.25, 1 / 3),
+        (4e6, 6e6, 0.4, 0.5),
+    ],
+)
+def test_probability_below_a_threshold(alpha: float, beta: float, x: float, probability: float) -> None:
+    assert Beta(alpha, beta).below(x) == pytest.approx(probability, abs=1e-4 if alpha > 1e6 else 1e-12)
+
+
+def test_a_wide_and_a_narrow_distribution_meet_where_the_method_changes() -> None:
+    exact, normal = Beta(399_600.0, 599_400.0), Beta(400_400.0, 600_600.0)
+    assert exact.below(0.4002) == pytest.approx(normal.below(0.4002), abs=2e-2)
+
+
+def test_a_distribution_is_fitted_to_mean_and_deviation() -> None:
+    found = fit(0.75, 0.0375**0.5)
+    assert found is not None
+    assert found == pytest.approx((3.0, 1.0))
+    assert [fit(0.0, 0.1), fit(1.0, 0.1), fit(0.5, 0.0), fit(0.5, 0.5)] == [None] * 4
+    assert [variance_max(mean) for mean in (0.0, 1.0, 0.5, -1.0)] == [0.0, 0.0, 0.25, 0.0]
+
+
+@pytest.mark.parametrize("row", rows_of("mean and deviation as fractions"), ids=str)
+def test_mean_and_deviation(row: dict[str, Any]) -> None:
+    capacity, request, average, deviation = row["in"]
+    state = ClusterState(seed=1)
+    state.apply(NodeUpserted(node("n", cpu=capacity)))
+    percent = 100 / max(capacity, 1)
+    usage = {"n": {"cpu": Measured(avg=average * percent, std=deviation * percent)}}
+    found = load(NodeView(state, usage), "cpu", np.array([0]), request)
+    assert [float(found.mean[0]), float(found.deviation[0])] == pytest.approx(row["out"])
+
+
+@pytest.mark.parametrize("row", rows_of("effective pod limit"), ids=str)
+def test_effective_limits(row: dict[str, Any]) -> None:
+    def container(amounts: dict[str, int]) -> dict[str, Any]:
+        return {"resources": {"limits": {"cpu": f"{amounts['cpu']}m", "memory": amounts["memory"]}}}
+
+    at = row["in"]
+    spec = {
+        "containers": [container(each) for each in at["containers"]],
+        "initContainers": [container(at["init"])],
+        "overhead": {"cpu": f"{at['overhead_cpu']}m"},
+    }
+    found = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec}).template
+    assert found.limits == row["out"]
+
+
+def test_what_containers_say_of_their_cpu() -> None:
+    resources: list[dict[str, Any]] = [
+        {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}},
+        {"limits": {"cpu": "0"}},
+        {"requests": {"cpu": "300m"}},
+        {"requests": {"memory": "1Gi"}},
+    ]
+    spec = {
+        "containers": [{"resources": each} for each in resources],
+        "initContainers": [{"resources": {"limits": {"cpu": "9"}}}],
+        "overhead": {"cpu": "50m"},
+    }
+    found = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec}).template
+    assert found.cpu_claim == CpuClaim(fixed_milli=2050, requested_milli=300, silent_count=1)
+
+
+# ---------------------------------------------------------------------------------------------- formulas
+
+
+def test_a_pod_placed_since_the_measurement_counts_as_used() -> None:
+    use = PluginUse(name="TargetLoadPacking", args={"targetUtilization": 50})
+    usage = {name: {"cpu": Measured(latest=10.0)} for name in ("a", "b")}
+    claims = template(cpu_claim=CpuClaim(fixed_milli=400))
+    found = rated(use, [node("a"), node("b"), node("unknown")], claims, usage=usage, recent={"b": [claims]})
+    assert found == pytest.approx({"a": 70.0, "b": 80.0, "unknown": 0.0})
+
+
+def test_an_average_wins_over_the_latest_value() -> None:
+    use = PluginUse(name="LoadVariationRiskBalancing")
+    usage = {"n": {"cpu": Measured(avg=20.0, latest=90.0)}}
+    assert rated(use, [node("n")], template(), usage=usage) == pytest.approx({"n": 90.0})
+
+
+def test_images_count_by_size_and_spread() -> None:
+    def having(name: str, *images: NodeImage) -> NodeSpec:
+        spec = node(name)
+        return NodeSpec(name=name, uid=name, resource_version=1, allocatable=spec.allocatable, images=images)
+
+    big, small = NodeImage(("web:latest",), 500 * MIB), NodeImage(("db:2",), 100 * MIB)
+    nodes = [having("both", big, small), having("big", big), having("none"), having("other")]
+    found = rated(PluginUse(name="ImageLocality"), nodes, template(images=("db:2", "web")))
+    span = 2000 - 23
+    expected = {
+        "both": (500 * 2 / 4 + 100 / 4 - 23) * 100 / span,
+        "big": (250 - 23) * 100 / span,
+        "none": 0,
+        "other": 0,
+    }
+    assert found == pytest.approx(expected)
+    assert set(rated(PluginUse(name="ImageLocality"), nodes, template()).values()) == {0.0}
+
+
+def test_variance_is_that_of_a_full_recount() -> None:
+    random = np.random.default_rng(5)
+    memory = random.integers(2, 64, 40)
+    used = [int(random.integers(1, m + 1)) for m in memory.tolist()]
+    nodes = [node(f"n{i}", memory=m * GIB) for i, m in enumerate(memory.tolist())]
+    others = [pod(f"p{i}", template(1, u * GIB), on=f"n{i}") for i, u in enumerate(used)]
+    share = np.array(used) / memory
+    variances = []
+    for i in range(len(nodes)):
+        after = share.copy()
+        after[i] += 3 / memory[i]
+        variances.append(after.var())
+    expected = by_range(np.array(variances), reverse=True, flat=100.0)
+    found = rated(PluginUse(name="GlobalVariance"), nodes, template(1, 3 * GIB), *others)
+    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-6)
+    sample = PluginUse(name="GlobalVariance", args={"variance": "sample"})
+    assert rated(sample, nodes, template(1, 3 * GIB), *others) == pytest.approx(found, abs=1e-6)
+
+
+def test_a_node_without_the_resource_is_left_out_of_the_variance() -> None:
+    use = PluginUse(name="GlobalVariance", args={"resource": "x.io/a"})
+    nodes = [node("full", extended={"x.io/a": 4}), node("empty", extended={"x.io/a": 4}), node("none")]
+    shape = template(requests={"x.io/a": 1})
+    found = rated(use, nodes, shape, pod("q", template(requests={"x.io/a": 2}), on="full"))
+    assert found == {"full": 0.0, "empty": 100.0, "none": 0.0}
+
+
+def test_measured_variance_reads_usage() -> None:
+    use = PluginUse(name="GlobalVariance", args={"of": "measured"})
+    usage = {"hot": {"memory": Measured(avg=80.0)}, "cold": {"memory": Measured(avg=10.0)}}
+    found = rated(use, [node("hot"), node("cold"), node("unknown")], template(1, GIB), usage=usage)
+    assert found == {"hot": 0.0, "cold": 100.0, "unknown": 0.0}
+
+
+def test_normalised_scores_look_at_feasible_nodes_only() -> None:
+    state = ClusterState(seed=1)
+    for spec in (node("small", cpu=100), node("middle", cpu=2_000), node("large", cpu=4_000)):
+        state.apply(NodeUpserted(spec))
+    score = PluginUse(name="NodeResourcesAllocatable", args={"mode": "Most"})
+    fit_first = Profile(name="p", filters=(PluginUse(name="NodeResourcesFit"),), scores=(score,))
+    found = evaluate(state, ProfilePlan(fit_first, planning=True), pod("p", template(1_000)))
+    assert found.infeasible == {"small": "insufficient:cpu"}
+    assert found.scores == {"middle": 0.0, "large": 100.0}
+
+
+# --------------------------------------------------------------------------------------------- arguments
+
+
+SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
+
+
+def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
+    shape = [{"utilization": u, "score": s} for u, s in points]
+    return {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "path"),
+    [
+        ("NodeResourcesFit", {"scoringStrategy": 1}, "scoringStrategy"),
+        ("NodeResourcesFit", {"scoringStrategy": {"resources": 1}}, "scoringStrategy.resources"),
+        ("NodeResourcesFit", {"scoringStrategy": curve()}, SHAPE),
+        ("NodeResourcesFit", {"scoringStrategy": curve((0, 11))}, f"{SHAPE}[0].score"),
+        ("NodeResourcesFit", {"scoringStrategy": curve((101, 1))}, f"{SHAPE}[0].utilization"),
+        ("NodeResourcesFit", {"scoringStrategy": curve((50, 1), (50, 2))}, f"{SHAPE}[1].utilization"),
+        ("NodeResourcesFit", {"arithmetic": "integer"}, "arithmetic"),
+        ("NodeResourcesBalancedAllocation", {"variant": "old"}, "variant"),
+        (
+            "NodeResourcesBalancedAllocation",
+            {"resources": [{"name": "cpu", "weight": 2}]},
+            "resources[0].weight",
+        ),
+        (
+            "NodeResourcesBalancedAllocation",
+            {"resources": [{"name": "cpu"}, {"name": "cpu"}]},
+            "resources[1].name",
+        ),
+        ("NodeResourcesBalancedAllocation", {"resources": [{}]}, "resources[0].name"),
+        ("NodeAffinity", {"addedAffinity": 1}, "addedAffinity"),
+        ("TaintToleration", {"x": 1}, "x"),
+        ("NodeResourcesAllocatable", {"mode": "Some"}, "mode"),
+        ("NodeResourcesAllocatable", {"resources": [{"name": "cpu", "weight": 0}]}, "resources[0].weight"),
+        ("TargetLoadPacking", {"targetUtilization": 101}, "targetUtilization"),
+        ("TargetLoadPacking", {"defaultRequestsMultiplier": "x"}, "defaultRequestsMultiplier"),
+        ("TargetLoadPacking", {"defaultRequests": {"cpu": "x"}}, "defaultRequests.cpu"),
+        ("TargetLoadPacking", {"defaultRequests": {"cpu": "-1"}}, "defaultRequests.cpu"),
+        ("LoadVariationRiskBalancing", {"formula": "mu"}, "formula"),
+        ("LoadVariationRiskBalancing", {"safeVarianceMargin": True}, "safeVarianceMargin"),
+        ("LowRiskOverCommitment", {"riskLimitWeights": {"cpu": 2}}, "riskLimitWeights.cpu"),
+        ("LowRiskOverCommitment", {"riskLimitWeights": {"disk": 1}}, "riskLimitWeights.disk"),
+        ("Peaks", {}, "nodePowerModel"),
+        ("Peaks", {"nodePowerModel": {"n": {"k3": 1}}}, "nodePowerModel.n.k3"),
+        ("GlobalVariance", {"resource": 1}, "resource"),
+        ("GlobalVariance", {"of": "x"}, "of"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_path(name: str, args: dict[str, Any], path: str) -> None:
+    profile = Profile(name="p", scores=(PluginUse(name=name, args=args),))
+    with pytest.raises(FieldError) as error:
+        ProfilePlan(profile, planning=True)
+    assert error.value.path == f"scores[0].args.{path}"
+
+
+@pytest.mark.parametrize("name", ["TaintToleration", "GlobalVariance"])
+def test_a_worker_refuses_a_score_that_it_cannot_compute(name: str) -> None:
+    profile = Profile(name="p", scores=(PluginUse(name="FirstFit"), PluginUse(name=name)))
+    with pytest.raises(FieldError, match="works in `berth plan` only") as error:
+        Scheduler({"p": profile}, seed=1)
+    assert error.value.path == "scores[1]"
+    assert [use.label for use in ProfilePlan(profile, planning=True).scores] == ["FirstFit", name]
