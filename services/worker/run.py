@@ -102,6 +102,8 @@ class Worker:
                     await asyncio.sleep(self._settings.lease_seconds / 10)
                 backoff_ms = limits.retry_backoff_ms_min
             except (Unavailable, Fenced, Moved) as error:
+                if self.ready.is_set():  # it went well for a while: this is a new trouble
+                    backoff_ms = limits.retry_backoff_ms_min
                 self._metrics.restarts.labels(reason=error.code).inc()
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
                 await asyncio.sleep(backoff_ms / 1000)
