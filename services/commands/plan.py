@@ -187,7 +187,7 @@ def _show_nodes(verdict: Verdict) -> None:
     columns = [Column("NODE", lambda item: item["node"])]
     if labels:
         columns.append(Column("SCORE", lambda item: item["score"], right=True))
-    columns += [Column(label.upper(), _part(label), right=True) for label in labels]
+    columns += [Column(label, _part(label), right=True) for label in labels]
     print_table("nodes", columns, [
         {"node": name, "score": verdict.scores[name], "parts": verdict.score_parts[name]}
         for name in shown[:NODES_SHOWN_MAX]

@@ -109,7 +109,7 @@ def test_the_table_says_the_verdict_first_then_the_best_nodes_then_what_was_refu
     lines = done.stdout.splitlines()
     assert lines[0].startswith("default/p: to n6, score ")
     assert lines[0].endswith("(7 of 8 nodes feasible)")
-    assert lines[1].split("\t") == ["NODE", "SCORE", "NODERESOURCESFIT"]
+    assert lines[1].split("\t") == ["NODE", "SCORE", "NodeResourcesFit"]
     assert [line.split("\t")[0] for line in lines[2:7]] == ["n6", "n5", "n4", "n3", "n2"]
     assert lines[8].split("\t") == ["1", "insufficient:cpu", "no"]
 

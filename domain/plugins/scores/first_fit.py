@@ -12,10 +12,12 @@ from domain.state.table import NodeTable
 
 
 class FirstFit(StaticScore):
-    """Rate a node ``100 / k`` where k is its order of arrival in the cluster, from 1.
+    """Rate a node by its order of arrival in the cluster: the earlier, the better.
 
-    The order is kept for ever, also over a node's absence, so the score of a node never changes. Source:
-    the classic first-fit rule of bin packing.
+    The order is kept for ever, also over a node's absence, so the score of a node never changes.
+
+    Formula: ``100 / k`` where k is the order of arrival, from 1.
+    Source: the classic first-fit rule of bin packing.
     """
 
     name: ClassVar[str] = "FirstFit"
