@@ -9,6 +9,9 @@ import numpy as np
 from domain.model.usage import Measured
 from domain.plugins.view import NodeView
 
+PROVIDER_ARGUMENTS = ("metricProvider", "watcherAddress")
+"""Where upstream's usage-aware plugins fetch measurements from: taken, and without effect here."""
+
 
 class Load(NamedTuple):
     """Measured usage as fractions of what a node offers, float64[K]; ``known`` bool[K]."""

@@ -113,6 +113,8 @@ class ProfilePlan:
         self.static_scores: list[tuple[float, StaticScore]] = []
         self.resource_scores: list[tuple[float, ResourceScore]] = []
         for i, use in enumerate(profile.filters):
+            if use.name in [other.name for other in profile.filters[:i]]:
+                raise FieldError(f"filters[{i}].name", f"{use.name} is there twice; a filter counts once")
             self._add_filter(i, _make(FILTERS, use.name, use.args, f"filters[{i}]"))
         for i, use in enumerate(profile.scores):
             score = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")

@@ -176,6 +176,11 @@ def test_built_in_profiles_use_every_filter_and_stay_within_the_kernel(profile: 
     [
         (only("Nonsense"), "filters[0].name", "NodeUnschedulable"),
         (only("NodeName", x=1), "filters[0].args.x", "takes none"),
+        (
+            Profile(name="p", filters=(PluginUse(name="NodePorts"), PluginUse(name="NodePorts"))),
+            "filters[1].name",
+            "twice",
+        ),
         (only("NodeResourcesFit", x=1), "filters[0].args.x", "ignoredResources"),
         (Profile(name="p", scores=(PluginUse(name="NodeName"),)), "scores[0].name", "FirstFit"),
         (

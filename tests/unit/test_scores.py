@@ -230,6 +230,18 @@ def test_normalised_scores_look_at_feasible_nodes_only() -> None:
 # --------------------------------------------------------------------------------------------- arguments
 
 
+@pytest.mark.parametrize(
+    "name", ["TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"]
+)
+def test_where_upstream_fetches_its_measurements_is_taken_without_effect(name: str) -> None:
+    args: dict[str, Any] = {"nodePowerModel": {"n": {"k1": 1}}} if name == "Peaks" else {}
+    provider = {"metricProvider": {"type": "Prometheus", "address": "x"}, "watcherAddress": "y"}
+    usage = {"n": {"cpu": Measured(avg=30.0)}}
+    shape = template(500, GIB)
+    plain = rated(PluginUse(name=name, args=args), [node("n")], shape, usage=usage)
+    assert rated(PluginUse(name=name, args={**args, **provider}), [node("n")], shape, usage=usage) == plain
+
+
 SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Score
-from domain.plugins.measuring import load
+from domain.plugins.measuring import PROVIDER_ARGUMENTS, load
 from domain.plugins.view import NodeView
 
 _HALVED = "(mu+sigma)/2"
@@ -27,6 +27,7 @@ class LoadVariationRiskBalancing(Score):
 
     Arguments: ``safeVarianceMargin``, ``safeVarianceSensitivity`` (negative: the default 1), ``formula``
     (``(mu+sigma)/2``, the default and upstream's, or ``mu+sigma``, that of its proposal).
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
     Source: scheduler-plugins, plugin LoadVariationRiskBalancing.
     """
 
@@ -34,7 +35,8 @@ class LoadVariationRiskBalancing(Score):
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        given = Arguments(args, path, ("safeVarianceMargin", "safeVarianceSensitivity", "formula"))
+        allowed = ("safeVarianceMargin", "safeVarianceSensitivity", "formula", *PROVIDER_ARGUMENTS)
+        given = Arguments(args, path, allowed)
         margin = given.number("safeVarianceMargin", 1.0)
         sensitivity = given.number("safeVarianceSensitivity", 1.0)
         self._margin = margin if margin >= 0 else 1.0

@@ -12,7 +12,7 @@ from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Score
 from domain.plugins.beta import fit, variance_max
-from domain.plugins.measuring import load
+from domain.plugins.measuring import PROVIDER_ARGUMENTS, load
 from domain.plugins.view import NodeView
 
 _RESOURCES = ("cpu", "memory")
@@ -35,6 +35,7 @@ class LowRiskOverCommitment(Score):
 
     Arguments: ``smoothingWindowSize`` (0 or less: the default 5), ``riskLimitWeights`` (``cpu``, ``memory``,
     0..1, default 0.5 each).
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
     Source: scheduler-plugins, plugin LowRiskOverCommitment.
     """
 
@@ -42,7 +43,8 @@ class LowRiskOverCommitment(Score):
     reads: ClassVar[frozenset[str]] = frozenset({"requests", "limits"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        given = Arguments(args, path, ("smoothingWindowSize", "riskLimitWeights"))
+        allowed = ("smoothingWindowSize", "riskLimitWeights", *PROVIDER_ARGUMENTS)
+        given = Arguments(args, path, allowed)
         window = given.number("smoothingWindowSize", _WINDOW)
         self._window = window if window > 0 else _WINDOW
         weights = given.section("riskLimitWeights", _RESOURCES)

@@ -12,7 +12,7 @@ from domain.model.pods import PodTemplate
 from domain.model.validation import key_path
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Score
-from domain.plugins.measuring import percent_used
+from domain.plugins.measuring import PROVIDER_ARGUMENTS, percent_used
 from domain.plugins.normalising import by_range
 from domain.plugins.view import NodeView
 
@@ -29,6 +29,7 @@ class Peaks(Score):
     largest 0; equal ones 100, or 0 where all are 0.
 
     Arguments: ``nodePowerModel`` (node -> ``k0``, ``k1``, ``k2``; needed).
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
     Source: scheduler-plugins, plugin Peaks.
     """
 
@@ -36,7 +37,8 @@ class Peaks(Score):
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        given = Arguments(args, path, ("nodePowerModel",))
+        allowed = ("nodePowerModel", *PROVIDER_ARGUMENTS)
+        given = Arguments(args, path, allowed)
         models = given.raw("nodePowerModel")
         if not isinstance(models, Mapping) or not models:
             raise FieldError(given.at("nodePowerModel"), "is missing; write node -> {k0, k1, k2}")
@@ -57,9 +59,11 @@ class Peaks(Score):
         after = np.where(capacity > 0, before + share, 0.0)
         rated = ~np.isnan(before) & (after <= 100.0)
         before, after = np.where(rated, before, 0.0), np.where(rated, after, 0.0)
-        growth: np.ndarray = models[:, 0] * (np.exp(models[:, 1] * after) - np.exp(models[:, 1] * before))
+        with np.errstate(over="ignore", invalid="ignore"):  # a model beyond all bounds rates nothing
+            power = models[:, 0] * np.exp(models[:, 1] * np.array([before, after]))
+            growth: np.ndarray = power[1] - power[0]
         return growth
 
     def normalise(self, raw: np.ndarray) -> np.ndarray:
         """See ``Score``."""
-        return by_range(raw, reverse=True, flat=100.0) if raw.any() else raw
+        return by_range(raw, reverse=True, flat=100.0) if np.nan_to_num(raw).any() else np.zeros(len(raw))

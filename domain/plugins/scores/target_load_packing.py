@@ -12,7 +12,7 @@ from domain.model.pods import CpuClaim, PodTemplate
 from domain.model.quantities import to_milli
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Score
-from domain.plugins.measuring import percent_used
+from domain.plugins.measuring import PROVIDER_ARGUMENTS, percent_used
 from domain.plugins.view import NodeView
 
 _TARGET_PERCENT = 40.0
@@ -31,6 +31,7 @@ class TargetLoadPacking(Score):
 
     Arguments: ``targetUtilization`` (percent up to 100; 0 or less: the default 40),
     ``defaultRequestsMultiplier`` (default 1.5), ``defaultRequests`` (``cpu``, default 1000m).
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
     Source: scheduler-plugins, plugin TargetLoadPacking.
     """
 
@@ -38,7 +39,8 @@ class TargetLoadPacking(Score):
     reads: ClassVar[frozenset[str]] = frozenset({"cpu_claim"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        given = Arguments(args, path, ("targetUtilization", "defaultRequestsMultiplier", "defaultRequests"))
+        allowed = ("targetUtilization", "defaultRequestsMultiplier", "defaultRequests", *PROVIDER_ARGUMENTS)
+        given = Arguments(args, path, allowed)
         target = given.number("targetUtilization", _TARGET_PERCENT, high=100)
         self._target = target if target > 0 else _TARGET_PERCENT
         self._multiplier = given.number("defaultRequestsMultiplier", _MULTIPLIER, 0)
