@@ -79,16 +79,17 @@ def effective_limits(needs: PodNeeds) -> Amounts:
     A container without a limit adds nothing, as in the scheduler's usage-aware plugins; nothing is returned
     for a pod where nobody has a limit.
     """
+    if not needs.pod_limits and not any(c.limits for c in (*needs.containers, *needs.init_containers)):
+        return {}
     limits = effective_requests(
         PodNeeds(
             containers=_limits_as_requests(needs.containers),
             init_containers=_limits_as_requests(needs.init_containers),
             has_pod_level=needs.has_pod_level,
             pod_requests=needs.pod_limits,
+            overhead=needs.overhead,
         )
     )
-    if limits:
-        _add(limits, needs.overhead)
     return _compute_only(limits)
 
 
