@@ -13,8 +13,8 @@ from typing import Any
 import asyncpg
 import orjson
 import pytest
-from services.adapters.postgres.invariants import check
 
+from services.adapters.postgres.invariants import check
 from services.ports import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC
 from services.traces import openb
 from tests.acceptance.deployment import Deployment, consume, produce
