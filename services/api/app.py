@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from domain.model.errors import BerthError, Unavailable
+from domain.model.errors import BerthError, FieldError, Unavailable
 from services.api import failures, models
 from services.api.deps import Deps
 from services.api.failures import json_answer
@@ -33,6 +33,7 @@ def create_app(deps: Deps) -> FastAPI:
     def allow(action: str) -> Any:
         async def check(request: Request) -> None:
             await deps.gate.check(request, action)
+            _check_parameters(request)
 
         return Depends(check)
 
@@ -47,6 +48,15 @@ def create_app(deps: Deps) -> FastAPI:
     app.add_middleware(Observed, metrics=deps.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
+
+
+def _check_parameters(request: Request) -> None:
+    """Refuse a parameter that the route does not have: a misspelled filter would answer everything."""
+    known = {str(parameter.alias) for parameter in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "there are none here"
+            raise FieldError(f"query.{name}", f"unknown parameter; allowed: {allowed}")
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

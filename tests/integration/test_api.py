@@ -404,9 +404,6 @@ async def test_requests_that_are_too_large(world: World) -> None:
     assert "request_bytes_max" in large.json()["error"]["message"]
 
 
-# ------------------------------------------------------------------------------------------------- errors
-
-
 @pytest.mark.parametrize(
     ("method", "target", "status", "code"),
     [
@@ -421,6 +418,7 @@ async def test_requests_that_are_too_large(world: World) -> None:
         ("GET", "/v1/pods?limit=0", 422, "invalid-field"),
         ("GET", "/v1/pods?limit=many", 422, "invalid-field"),
         ("GET", "/v1/pods?phase=running", 422, "invalid-field"),
+        ("GET", "/v1/pods?fase=bound", 422, "invalid-field"),
         ("GET", "/v1/pods?cursor=%21%21", 422, "invalid-field"),
         ("GET", "/v1/pods?cursor=YQBi", 422, "invalid-field"),
         ("GET", "/v1/decisions?cursor=abc", 422, "invalid-field"),
