@@ -139,10 +139,8 @@ class Queue:
     def candidates(self, woken_max: int) -> list[tuple[str, WaitingGroup]]:
         """Return the pods to try, by (priority, arrival): the fresh ones, and at most so many woken ones."""
         items: list[tuple[int, int, str, WaitingGroup]] = []
-        chosen: dict[bytes, WaitingGroup] = {}
         for signature in self._woken:
             group = self.groups[signature]
-            chosen[signature] = group
             items.extend(
                 (-group.template.priority, arrival, key, group)
                 for key, arrival in islice(group.pods.items(), woken_max)
