@@ -1,4 +1,4 @@
-"""The adapters of the log port, each with what the suite needs from outside of the port."""
+"""The adapters of the ports, each with what its suite needs from outside of the port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.memory.log import MemoryLog
-from services.ports import Log, TopicPartition, TopicSpec
+from services.ports import Ledger, Log, TopicPartition, TopicSpec
+from tests.contract.ledgers import BACKENDS, Backend, open_backend
 from tests.servers import MakeDatabase
 
 Truncate = Callable[[TopicPartition, int], Awaitable[None]]
@@ -65,6 +66,19 @@ async def log(harness: Harness) -> AsyncIterator[Log]:
     log = harness.connect()
     yield log
     await log.aclose()
+
+
+@pytest_asyncio.fixture(params=BACKENDS)
+async def backend(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[Backend]:
+    """Return each kind of ledger in turn."""
+    async with open_backend(request.param, request, database) as opened_backend:
+        yield opened_backend
+
+
+@pytest.fixture
+def ledger(backend: Backend) -> Ledger:
+    """Return the backend's ledger."""
+    return backend.ledger()
 
 
 def _memory() -> Harness:

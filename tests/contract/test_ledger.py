@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from domain.model.errors import Fenced
 from services.ports import (
@@ -30,22 +28,9 @@ from tests.contract.batches import (
     record,
     waiting,
 )
-from tests.contract.ledgers import BACKENDS, SHARDS, Backend, open_backend, refuses, start
-from tests.servers import MakeDatabase
+from tests.contract.ledgers import SHARDS, Backend, refuses, start
 
 COMMITTED, FENCED, MOVED = CommitOutcome.COMMITTED, CommitOutcome.FENCED, CommitOutcome.MOVED
-
-
-@pytest_asyncio.fixture(params=BACKENDS)
-async def backend(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[Backend]:
-    """Return each kind of ledger in turn."""
-    async with open_backend(request.param, request, database) as opened_backend:
-        yield opened_backend
-
-
-@pytest.fixture
-def ledger(backend: Backend) -> Ledger:
-    return backend.ledger()
 
 
 def _by_arrival(batch: CommitBatch) -> LedgerState:
