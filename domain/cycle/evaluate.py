@@ -6,14 +6,13 @@ times faster, must choose the same node (``tests/oracle/test_evaluate.py``).
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 import numpy as np
 
 from domain.cycle.queue import WaitingGroup
 from domain.model.decisions import Outcome
 from domain.model.pods import PodSpec, PodTemplate
+from domain.model.signature import tie_salt
 from domain.plugins.base import (
     OccupancyFilter,
     Plugin,
@@ -147,12 +146,8 @@ def _ask(
                 refusals.add(np.flatnonzero(refused == i), reason)
         case OccupancyFilter():
             if plugin.concerns(template):
-                held = [
-                    state.table.rows[node]
-                    for node, ports in state.ports_held.items()
-                    if node in state.table.rows and plugin.blocked(template, ports)
-                ]
-                refusals.add(np.array(held, dtype=np.int64), plugin.reason)
+                rows = plugin.blocked_rows(template, state.table, state.ports_held)
+                refusals.add(rows, plugin.reason)
         case ResourceFilter():
             _ask_for_room(plugin, state, template, refusals)
         case _:
@@ -202,8 +197,7 @@ def _kernel_order(use: ScoreUse) -> int:
 def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
     """Return the position of the highest score; of equals the smallest tie value, salted by the group."""
     best = np.flatnonzero(totals == totals.max())
-    salt = int.from_bytes(hashlib.blake2b(signature, digest_size=8).digest(), "big")
-    mixed = ties[best] ^ np.uint64(salt)
+    mixed = ties[best] ^ np.uint64(tie_salt(signature))
     mixed = (mixed ^ (mixed >> _MIX_SHIFT[0])) * _MIX_FACTOR[0]
     mixed = (mixed ^ (mixed >> _MIX_SHIFT[1])) * _MIX_FACTOR[1]
     mixed = mixed ^ (mixed >> _MIX_SHIFT[2])

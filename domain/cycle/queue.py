@@ -15,6 +15,7 @@ import numpy as np
 from domain.cycle.explanation import Attempt
 from domain.kernels import placing as kernel
 from domain.model.pods import PodSpec, PodTemplate
+from domain.plugins.base import Demand
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
@@ -26,7 +27,7 @@ class WaitingGroup:
     ``attempt`` is the one that parked the group.
     """
 
-    __slots__ = ("attempt", "held_by", "parked", "plan", "pods", "signature", "template")
+    __slots__ = ("attempt", "demands", "held_by", "parked", "plan", "pods", "signature", "template")
 
     def __init__(self, signature: bytes, template: PodTemplate, plan: ProfilePlan | None) -> None:
         self.signature = signature
@@ -35,6 +36,7 @@ class WaitingGroup:
         self.pods: dict[str, int] = {}
         self.parked = False
         self.attempt: Attempt | None = None
+        self.demands: list[Demand] | None = None  # what must be free, once a wake-up has asked
         self.held_by = self._hold()
 
     def _hold(self) -> tuple[str, ...]:
@@ -105,12 +107,13 @@ class Queue:
         columns = np.zeros((len(parked), kernel.DEMANDS_MAX), dtype=np.int32)
         values = np.zeros((len(parked), kernel.DEMANDS_MAX), dtype=np.int64)
         for w, group in enumerate(parked):
-            assert group.plan is not None
-            if group.plan.fit is not None:
-                demands = group.plan.fit[1].demands(group.template, self._state.resources)
-                counts[w] = len(demands)
-                for d, demand in enumerate(demands):
-                    columns[w, d], values[w, d] = demand
+            if group.demands is None:
+                assert group.plan is not None
+                fit = group.plan.fit
+                group.demands = [] if fit is None else fit[1].demands(group.template, self._state.resources)
+            counts[w] = len(group.demands)
+            for d, demand in enumerate(group.demands):
+                columns[w, d], values[w, d] = demand
         fits = np.zeros(len(parked), dtype=np.uint8)
         kernel.could_fit(snapshot.columns, where, counts, columns, values, fits)
         for w in np.flatnonzero(fits).tolist():

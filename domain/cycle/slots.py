@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
 from domain.kernels import placing as kernel
 from domain.model.limits import group_cache_bytes_max
 from domain.model.pods import PodTemplate
+from domain.model.signature import tie_salt
 from domain.plugins.base import Reason
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
@@ -175,8 +174,7 @@ class GroupSlots:
         if slot in self._blocked_slots:
             self._blocked_slots.discard(slot)
             groups.blocked[slot, :] = 0
-        digest = hashlib.blake2b(signature, digest_size=8).digest()
-        groups.salt[slot] = int.from_bytes(digest, "big")
+        groups.salt[slot] = tie_salt(signature)
         adds = resources.vector(template)
         groups.add_count[slot] = len(adds.columns)
         groups.add_column[slot, : len(adds.columns)] = adds.columns
@@ -222,10 +220,7 @@ class GroupSlots:
             self._blocked_slots.add(program.slot)
             blocked = self.groups.blocked[program.slot]
             blocked[:] = 0
-            for node, held in self._state.ports_held.items():
-                row = table.rows.get(node)
-                if row is not None and occupancy[1].blocked(program.template, held):
-                    blocked[row] = 1
+            blocked[occupancy[1].blocked_rows(program.template, table, self._state.ports_held)] = 1
 
     def _evaluate_static(self, program: Program, rows: np.ndarray) -> None:
         groups, part, table = self.groups, program.static.index, self._state.table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from domain.cycle.schedule import Scheduler
-from domain.kernels import placing
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate
@@ -28,8 +27,3 @@ def warm_up() -> None:
     scheduler.cycle()
     scheduler.fold(PodDeleted("n", "a"))  # makes room, so that the waiting pod is woken and placed
     scheduler.cycle()
-
-
-def is_compiled() -> bool:
-    """Say whether the kernels have been compiled in this process."""
-    return bool(placing.place.signatures) and bool(placing.could_fit.signatures)

@@ -39,3 +39,8 @@ def node_from_json(data: bytes | str) -> NodeSpec:
 def signature(template: PodTemplate) -> bytes:
     """Return 16 bytes that are equal exactly when the templates are equal."""
     return blake2b(template_to_json(template), digest_size=SIGNATURE_BYTES).digest()
+
+
+def tie_salt(signature: bytes) -> int:
+    """Return 64 bits by which a group prefers other nodes of equal score than other groups do."""
+    return int.from_bytes(blake2b(signature, digest_size=8).digest(), "big")

@@ -77,6 +77,17 @@ class OccupancyFilter(Plugin):
     def blocked(self, template: PodTemplate, held: Mapping[HostPort, int]) -> bool:
         """Say whether a node where ``held`` is in use refuses the template."""
 
+    def blocked_rows(
+        self, template: PodTemplate, table: NodeTable, ports_held: Mapping[str, Mapping[HostPort, int]]
+    ) -> np.ndarray:
+        """Return int64[K]: the rows of the nodes that refuse the template."""
+        rows = [
+            row
+            for node, held in ports_held.items()
+            if (row := table.rows.get(node)) is not None and self.blocked(template, held)
+        ]
+        return np.array(rows, dtype=np.int64)
+
     @abstractmethod
     def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
         """Say whether pods of two templates cannot share a node."""

@@ -109,9 +109,8 @@ class BatchBuilder:
     def _refresh(self, change: PodRefreshed) -> None:
         pod = change.pod
         if not change.placed:
-            if pod.key not in self._waiting:
-                self._pending_removed.append(pod.uid)
-                self._waiting[pod.key] = None
+            self._end_wait(pod)
+            self._waiting[pod.key] = None
         elif pod.uid in self._opened:
             opened = self._opened[pod.uid]
             self._opened[pod.uid] = msgspec.structs.replace(
@@ -357,7 +356,6 @@ class BatchBuilder:
                     deleted=entry.deleted,
                 )
             )
-        writes.sort(key=lambda write: write.id)
         return writes
 
     def _pending_row(self, key: str) -> PendingPod:

@@ -45,11 +45,8 @@ def drop_lease(row: LeaseRow) -> None:
     row.owner, row.connection, row.until_ms = None, None, 0
 
 
-class MemoryLedger:
-    """The ``Ledger`` port over a ``MemoryDatabase``; each method takes effect at one moment.
-
-    A simulation wraps ``commit`` to fail before or after ``MemoryDatabase.apply``, and calls ``sever`` where
-    it kills the process.
+class Client:
+    """What talks to a ``MemoryDatabase`` over a connection of its own.
 
     Parameters
     ----------
@@ -74,6 +71,18 @@ class MemoryLedger:
         if self._severed:
             raise Unavailable("the connection to the ledger is closed")
         return self.database
+
+    async def aclose(self) -> None:
+        """Close the connection; leases that were not released end with it."""
+        self.sever()
+
+
+class MemoryLedger(Client):
+    """The ``Ledger`` port over a ``MemoryDatabase``; each method takes effect at one moment.
+
+    A simulation wraps ``commit`` to fail before or after ``MemoryDatabase.apply``, and calls ``sever`` where
+    it kills the process.
+    """
 
     async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
@@ -165,7 +174,3 @@ class MemoryLedger:
             if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
                 return False
         return True
-
-    async def aclose(self) -> None:
-        """Close the connection; leases that were not released end with it."""
-        self.sever()

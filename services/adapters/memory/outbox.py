@@ -6,42 +6,20 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from domain.model.errors import Unavailable
 from services.adapters.batches import dead_letter_value, decision_key
 from services.adapters.memory.database import MemoryDatabase
-from services.adapters.memory.ledger import Connection, drop_lease, lease_alive, take_lease
+from services.adapters.memory.ledger import Client, drop_lease, lease_alive, take_lease
 from services.ports import Clock, OutboxItem, Stream
 
 POLL_SECONDS = 0.02
 
 
-class MemoryOutbox:
-    """The ``Outbox`` port over a ``MemoryDatabase``.
-
-    Parameters
-    ----------
-    database : MemoryDatabase
-        Shared with the ledgers.
-    clock : Clock
-        By which leases run out.
-    """
+class MemoryOutbox(Client):
+    """The ``Outbox`` port over a ``MemoryDatabase``."""
 
     def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
-        self.database = database
-        self._clock = clock
-        self._connection = Connection()
-        self._severed = False
+        super().__init__(database, clock)
         self._held: set[int] = set()
-
-    def sever(self) -> None:
-        """End the connection as a crash does: nothing is released, and nothing more can be done with it."""
-        self.database.gone.add(self._connection)
-        self._severed = True
-
-    def _answering(self) -> MemoryDatabase:
-        if self._severed:
-            raise Unavailable("the connection to the ledger is closed")
-        return self.database
 
     async def shards(self) -> int:
         """See ``Outbox.shards``."""
@@ -115,7 +93,3 @@ class MemoryOutbox:
             if row.dead_seq_next > published[Stream.DEAD_LETTERS] + 1:
                 return True
         return False
-
-    async def aclose(self) -> None:
-        """Close the connection; leases that were not released end with it."""
-        self.sever()
