@@ -14,15 +14,15 @@ from domain.model.decisions import Outcome
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import (
+    Limit,
+    LimitFilter,
     OccupancyFilter,
     Plugin,
     Reason,
     ResourceFilter,
-    ResourceScore,
     StaticFilter,
-    StaticScore,
 )
-from domain.plugins.registry import ProfilePlan, ScoreUse
+from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 
@@ -95,7 +95,7 @@ def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeVie
     """
     table = state.table
     view = view or NodeView(state)
-    refusals = _filter(state, plan, pod)
+    refusals = _filter(state, plan, pod, view)
     order = np.argsort(table.ordinal[: table.count], kind="stable")
     feasible = order[refusals.codes[order] == 0]
     parts, totals = _score(plan, pod.template, view, feasible)
@@ -126,39 +126,50 @@ def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeVie
 # ---------------------------------------------------------------------------------------------- filters
 
 
-def _filter(state: ClusterState, plan: ProfilePlan, pod: PodSpec) -> _Refusals:
+def _filter(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Refusals:
+    state.table.ensure_columns()
     rows = np.arange(state.table.count)
     refusals = _Refusals(len(rows))
     for code in WaitingGroup(pod.signature, pod.template, plan).held_by:
         refusals.add(rows, Reason(code, unresolvable=True))
     for plugin in plan.filters:
-        _ask(plugin, state, pod.template, rows, refusals)
+        _ask(plugin, state, pod.template, view, refusals)
     return refusals
 
 
 def _ask(
-    plugin: Plugin, state: ClusterState, template: PodTemplate, rows: np.ndarray, refusals: _Refusals
+    plugin: Plugin, state: ClusterState, template: PodTemplate, view: NodeView, refusals: _Refusals
 ) -> None:
-    match plugin:
-        case StaticFilter():
-            refused = plugin.refuse(template, state.table, rows)
-            for i, reason in enumerate(plugin.reasons if refused is not None else (), start=1):
-                refusals.add(np.flatnonzero(refused == i), reason)
-        case OccupancyFilter():
-            if plugin.concerns(template):
-                rows = plugin.blocked_rows(template, state.table, state.ports_held)
-                refusals.add(rows, plugin.reason)
-        case ResourceFilter():
-            _ask_for_room(plugin, state, template, refusals)
-        case _:
-            raise TypeError(f"{plugin.name} is no filter")
+    if isinstance(plugin, StaticFilter):
+        refused = plugin.refuse(template, view, view.all_rows())
+        for i, reason in enumerate(plugin.reasons if refused is not None else (), start=1):
+            refusals.add(np.flatnonzero(refused == i), reason)
+    if isinstance(plugin, OccupancyFilter) and plugin.concerns(template):
+        rows, counts = plugin.counts(template, view)
+        refusals.add(rows[counts >= plugin.allowed(template, view)], plugin.reason)
+    if isinstance(plugin, LimitFilter):
+        for limit in plugin.limits(template, state.resources):
+            _ask_limit(limit, view, refusals)
+    if isinstance(plugin, ResourceFilter):
+        _ask_for_room(plugin, state, template, refusals)
+
+
+def _ask_limit(limit: Limit, view: NodeView, refusals: _Refusals) -> None:
+    every = view.all_rows()
+    bound = limit.percent * view.column(view.table.allocatable, limit.capacity, every)
+    used = np.full(len(every), limit.value)
+    for column in limit.columns:
+        used += view.column(view.table.requested, column, every)
+    passed, hopeless = used * 100.0 > bound, limit.value * 100.0 > bound
+    refusals.add(np.flatnonzero(passed & ~hopeless), Reason(limit.reason, unresolvable=False))
+    refusals.add(np.flatnonzero(passed & hopeless), Reason(limit.reason, unresolvable=True))
 
 
 def _ask_for_room(
     plugin: ResourceFilter, state: ClusterState, template: PodTemplate, refusals: _Refusals
 ) -> None:
     demands = plugin.demands(template, state.resources)
-    state.table.ensure_columns()
+    state.table.ensure_columns()  # a demand may name a resource that was never seen
     columns = np.array([demand.column for demand in demands], dtype=np.int64)
     values = np.array([demand.value for demand in demands], dtype=np.int64)[:, None]
     offered = state.table.allocatable[columns, : state.table.count]
@@ -182,16 +193,14 @@ def _score(
     parts: dict[str, np.ndarray] = {}
     totals = np.zeros(len(rows))
     for use in plan.scores:
-        raw = use.plugin.raw(template, view, rows)
-        parts[use.label] = use.plugin.normalise(raw) if len(rows) else raw
+        parts[use.label] = use.plugin.normalise(use.plugin.raw(template, view, rows))
     # Summed in the kernel's order: the last bit of a sum can decide between two nodes.
-    for use in sorted(plan.scores, key=_kernel_order):
+    in_order = (
+        *plan.static_scores, *plan.normalised_scores, *plan.resource_scores, *plan.variance_scores
+    )  # fmt: skip
+    for use in in_order:
         totals = totals + use.weight * parts[use.label]
     return parts, totals
-
-
-def _kernel_order(use: ScoreUse) -> int:
-    return 0 if isinstance(use.plugin, StaticScore) else 1 if isinstance(use.plugin, ResourceScore) else 2
 
 
 def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 
 import numpy as np
 
-from domain.cycle.slots import Program
-from domain.kernels import placing as kernel
+from domain.cycle.program import Program
+from domain.kernels import arrays as kernel
 from domain.model.decisions import Candidate
-from domain.state.table import NodeTable
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
 
 
 class Attempt:
@@ -23,8 +25,10 @@ class Attempt:
     __slots__ = (
         "bound_count",
         "candidates",
+        "conflict_count",
         "feasible_count",
         "generation",
+        "moved_count",
         "nodes_count",
         "pods_count",
         "profile",
@@ -50,11 +54,18 @@ class Attempt:
         self.candidates: tuple[Candidate, ...] = ()
         self.pods_count = 0
         self.bound_count = 0
+        self.moved_count = 0
+        self.conflict_count = 0
 
     @classmethod
-    def held(cls, signature: bytes, profile: str, held_by: tuple[str, ...], nodes_count: int) -> Attempt:
-        """Make the attempt of a group that must not be tried: every node refuses it for that reason."""
-        attempt = cls(signature, profile, 0, nodes_count)
+    def held(
+        cls, signature: bytes, profile: str, revision: int, held_by: tuple[str, ...], nodes_count: int
+    ) -> Attempt:
+        """Make the attempt of a group that must not be tried: every node refuses it for that reason.
+
+        Revision 0: there is no such profile.
+        """
+        attempt = cls(signature, profile, revision, nodes_count)
         attempt.reasons = attempt.reasons_at_failure = dict.fromkeys(held_by, nodes_count)
         attempt.unresolvable = True
         attempt.unresolvable_count = nodes_count
@@ -64,35 +75,69 @@ class Attempt:
         """Return the same verdict for further pods: they are told what was found when it was found."""
         attempt = copy.copy(self)
         attempt.pods_count, attempt.bound_count = pods_count, 0
+        attempt.moved_count = attempt.conflict_count = 0
         return attempt
 
 
-def explain(
-    program: Program, placed: kernel.Placed, table: NodeTable, *, signature: bytes, generation: int
-) -> Attempt:
+class Noted:
+    """What the kernel noted in one call, as lists: one number at a time out of arrays costs far more."""
+
+    def __init__(self, placed: kernel.Placed, programs: Iterable[Program]) -> None:
+        self.attempt_of: list[int] = placed.attempt_of.tolist()
+        self.exhausted: list[int] = placed.exhausted.tolist()
+        self.moved: list[int] = placed.moved.tolist()
+        self.conflicts: list[int] = placed.conflicts.tolist()
+        self.has_reasons: list[list[bool]] = (placed.reason_code[:, :, 0] >= 0).tolist()
+        self.reason_code = placed.reason_code
+        self.reason_count = placed.reason_count
+        self.top_row: list[list[int]] = placed.top_row.tolist()
+        self.top_score: list[list[float]] = placed.top_score.tolist()
+        scores_count = max((_kernels_count(program.plan) for program in programs), default=0)
+        self.top_parts: list[list[list[float]]] = placed.top_parts[:, :, :scores_count].tolist()
+        self._places: dict[ProfilePlan, tuple[int, list[tuple[str, int]]]] = {}
+
+    def places(self, plan: ProfilePlan) -> tuple[int, list[tuple[str, int]]]:
+        """Return how many scores of a plan the kernel noted, and where each stands among all."""
+        found = self._places.get(plan)
+        if found is None:
+            kinds = (plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.static_scores)
+            at = {use.label: place for place, use in enumerate(use for kind in kinds for use in kind)}
+            places = [(use.label, at[use.label]) for use in plan.scores]
+            found = self._places[plan] = (_kernels_count(plan), places)
+        return found
+
+
+def _kernels_count(plan: ProfilePlan) -> int:
+    return len(plan.normalised_scores) + len(plan.resource_scores) + len(plan.variance_scores)
+
+
+def explain(program: Program, noted: Noted, view: NodeView, *, signature: bytes, generation: int) -> Attempt:
     """Put into words what the kernel noted at a group's attempt.
 
     Must be called before rows are renumbered. Cost: O(candidates + reasons).
     """
-    profile = program.plan.profile
-    a = int(placed.attempt_of[program.slot])
+    profile, table = program.plan.profile, view.table
+    a = noted.attempt_of[program.slot]
     attempt = Attempt(signature, profile.name, profile.revision, table.count)
     attempt.generation = generation
-    attempt.reasons, attempt.unresolvable_count = _reasons(program, placed, a, 0)
+    attempt.moved_count, attempt.conflict_count = noted.moved[a], noted.conflicts[a]
+    attempt.reasons, attempt.unresolvable_count = _reasons(program, noted, a, 0)
     attempt.feasible_count = table.count - sum(attempt.reasons.values())
-    if placed.exhausted[a]:
-        attempt.reasons_at_failure, unresolvable_count = _reasons(program, placed, a, 1)
+    if noted.exhausted[a]:
+        attempt.reasons_at_failure, unresolvable_count = _reasons(program, noted, a, 1)
         attempt.unresolvable = table.count > 0 and unresolvable_count == table.count
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}
-    attempt.candidates = _candidates(program, placed, table, a)
+    attempt.candidates = _candidates(program, noted, view, a)
     return attempt
 
 
-def _reasons(program: Program, placed: kernel.Placed, a: int, which: int) -> tuple[dict[str, int], int]:
+def _reasons(program: Program, noted: Noted, a: int, which: int) -> tuple[dict[str, int], int]:
     counts: dict[str, int] = {}
+    if not noted.has_reasons[a][which]:
+        return counts, 0
     unresolvable = 0
-    codes, numbers = placed.reason_code[a, which].tolist(), placed.reason_count[a, which].tolist()
+    codes, numbers = noted.reason_code[a, which].tolist(), noted.reason_count[a, which].tolist()
     for code, count in zip(codes, numbers, strict=True):
         if code < 0:
             break
@@ -102,24 +147,17 @@ def _reasons(program: Program, placed: kernel.Placed, a: int, which: int) -> tup
     return counts, unresolvable
 
 
-def _candidates(program: Program, placed: kernel.Placed, table: NodeTable, a: int) -> tuple[Candidate, ...]:
-    rows = placed.top_row[a]
-    rows = rows[rows >= 0].astype(np.int64)
-    if not len(rows):
+def _candidates(program: Program, noted: Noted, view: NodeView, a: int) -> tuple[Candidate, ...]:
+    rows = [row for row in noted.top_row[a] if row >= 0]
+    if not rows:
         return ()
-    parts: list[tuple[str, list[float]]] = [
-        (score.name, score.rate(program.template, table, rows).tolist())
-        for _, score in program.plan.static_scores
-    ]
-    parts += [
-        (score.name, placed.top_terms[a, : len(rows), t].tolist())
-        for t, (_, score) in enumerate(program.plan.resource_scores)
-    ]
-    return tuple(
-        Candidate(
-            node=table.names[row],
-            score=float(placed.top_score[a, i]),
-            parts={name: values[i] for name, values in parts},
-        )
-        for i, row in enumerate(rows.tolist())
-    )
+    plan, names = program.plan, view.table.names
+    kernels_count, places = noted.places(plan)
+    where = np.array(rows, dtype=np.int64)
+    asked = [use.plugin.raw(program.template, view, where).tolist() for use in plan.static_scores]
+    candidates = []
+    for i, row in enumerate(rows):
+        values = noted.top_parts[a][i][:kernels_count] + [column[i] for column in asked]
+        parts = {label: values[place] for label, place in places}
+        candidates.append(Candidate(node=names[row], score=noted.top_score[a][i], parts=parts))
+    return tuple(candidates)

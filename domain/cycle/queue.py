@@ -7,14 +7,15 @@ one group, so a parked million costs as much as a parked one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
 
 from domain.cycle.explanation import Attempt
-from domain.kernels import placing as kernel
-from domain.model.pods import PodSpec, PodTemplate
+from domain.kernels import arrays as kernel
+from domain.kernels import placing
+from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.plugins.base import Demand
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
@@ -39,6 +40,11 @@ class WaitingGroup:
         self.demands: list[Demand] | None = None  # what must be free, once a wake-up has asked
         self.held_by = self._hold()
 
+    def replan(self, plan: ProfilePlan | None) -> None:
+        """Take another plan; what was found under the one before holds no longer."""
+        self.plan, self.parked, self.attempt, self.demands = plan, False, None, None
+        self.held_by = self._hold()
+
     def _hold(self) -> tuple[str, ...]:
         """Name what keeps every pod of the group from being tried at all."""
         if self.plan is None:
@@ -56,6 +62,8 @@ class Queue:
         self.groups: dict[bytes, WaitingGroup] = {}
         self._fresh: dict[str, bytes] = {}
         self._woken: dict[bytes, None] = {}
+        self._measured_generation = 0  # the table's, as of the last look at what was measured
+        self._newly_held: dict[bytes, None] = {}  # to be said, though no pod of it is fresh
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
         """Let a pod wait; one that is not fresh was tried before a restart, and is tried again after it."""
@@ -77,6 +85,20 @@ class Queue:
         if not group.pods:
             del self.groups[pod.signature]
             self._woken.pop(pod.signature, None)
+            self._newly_held.pop(pod.signature, None)
+
+    def replan(self, profile: str) -> None:
+        """Give the waiting groups of a profile its plan of now: each is worth an attempt, or held."""
+        plan = self._plans.get(profile)
+        for group in self.groups.values():
+            if group.template.profile != profile:
+                continue
+            group.replan(plan)
+            now, before = (
+                (self._newly_held, self._woken) if group.held_by else (self._woken, self._newly_held)
+            )
+            now[group.signature] = None
+            before.pop(group.signature, None)
 
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
@@ -99,7 +121,27 @@ class Queue:
         Only resources are looked at here: whether the other filters agree is the attempt's business.
         """
         parked = [g for g in self.groups.values() if g.parked and not g.held_by]
-        where = np.array(sorted(rows), dtype=np.int64)
+        self._wake_where_room_is(parked, snapshot, np.array(sorted(rows), dtype=np.int64))
+
+    def wake_measured(self, snapshot: Snapshot) -> None:
+        """Wake the parked groups that a filter may have refused by usage, where that was measured anew."""
+        table = self._state.table
+        if self.has_measured:
+            rows = np.flatnonzero(table.usage_generation[: table.count] > self._measured_generation)
+            self._wake_where_room_is(self._parked_by_usage(), snapshot, rows)
+        self._measured_generation = table.last_usage_generation
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether measurements have come since the last look that could cure a parked group."""
+        is_new = self._state.table.last_usage_generation > self._measured_generation
+        return is_new and bool(self._parked_by_usage())
+
+    def _parked_by_usage(self) -> list[WaitingGroup]:
+        parked = [g for g in self.groups.values() if g.parked and not g.held_by]
+        return [group for group in parked if group.plan is not None and group.plan.filters_by_usage]
+
+    def _wake_where_room_is(self, parked: list[WaitingGroup], snapshot: Snapshot, where: np.ndarray) -> None:
         where = where[where < snapshot.columns.rows_count[0]]
         if not parked or not len(where):
             return
@@ -115,22 +157,34 @@ class Queue:
             for d, demand in enumerate(group.demands):
                 columns[w, d], values[w, d] = demand
         fits = np.zeros(len(parked), dtype=np.uint8)
-        kernel.could_fit(snapshot.columns, where, counts, columns, values, fits)
+        placing.could_fit(snapshot.columns, where, counts, columns, values, fits)
         for w in np.flatnonzero(fits).tolist():
-            parked[w].parked = False
-            self._woken[parked[w].signature] = None
+            self._wake(parked[w])
+
+    def wake_masters(self, clusters: Collection[str]) -> None:
+        """Wake the parked groups of masters of some clusters, of which a node may take more now."""
+        for group in self.groups.values() if clusters else ():
+            is_concerned = is_master(group.template) and group.template.cluster in clusters
+            if is_concerned and group.parked and not group.held_by:
+                self._wake(group)
+
+    def _wake(self, group: WaitingGroup) -> None:
+        group.parked = False
+        self._woken[group.signature] = None
 
     @property
     def has_work(self) -> bool:
         """Whether any pod is worth an attempt."""
-        return bool(self._fresh or self._woken)
+        return bool(self._fresh or self._woken or self._newly_held)
 
     def refused(self) -> Iterator[tuple[WaitingGroup, list[str]]]:
         """Yield parked and held groups, each with its fresh pods, which count as tried then.
 
-        What parked the group holds for them too: since then, room was only taken away.
+        What parked the group holds for them too: since then, room was only taken away. A group that a
+        change of its profile holds from now on is yielded even without a fresh pod.
         """
-        by_group: dict[bytes, list[str]] = {}
+        by_group: dict[bytes, list[str]] = {signature: [] for signature in self._newly_held}
+        self._newly_held.clear()
         for key, signature in self._fresh.items():
             group = self.groups[signature]
             if group.parked or group.held_by:

@@ -9,19 +9,28 @@ attempt that explains both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import Attempt, explain
+from domain.cycle.explanation import Attempt, Noted, explain
+from domain.cycle.profiles import Profiles
+from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
-from domain.cycle.slots import GroupSlots, Program
-from domain.kernels import placing as kernel
-from domain.model.events import Event
-from domain.model.limits import candidates_explained_max, reasons_per_cycle_max, woken_pods_per_batch_max
-from domain.model.pods import PodSpec
+from domain.cycle.slots import GroupSlots
+from domain.cycle.windows import IN_LINE, Call, Threads, place_all
+from domain.kernels import arrays as kernel
+from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
+from domain.model.limits import (
+    candidates_explained_max,
+    reasons_per_cycle_max,
+    usage_window_seconds,
+    woken_pods_per_batch_max,
+)
+from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
-from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodReleased, PodWaits
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.pods import PodEntry
@@ -63,21 +72,42 @@ class Scheduler:
     Parameters
     ----------
     profiles : mapping of str to Profile
-        What pods may name in ``spec.schedulerName``.
+        What pods may name in ``spec.schedulerName`` without any event about profiles.
     seed : int
         Decides between nodes of equal score. The same events and seed give the same decisions.
+    usage_window_seconds : int
+        Over how long the measured usage of a node is looked at that does not say it itself.
+    threads : Threads
+        Where groups may be looked at side by side. They decide how long a cycle takes, and nothing else.
     """
 
-    def __init__(self, profiles: Mapping[str, Profile], *, seed: int) -> None:
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        *,
+        seed: int,
+        usage_window_seconds: int = usage_window_seconds,
+        threads: Threads = IN_LINE,
+    ) -> None:
+        self._threads = threads
         self.seed = seed
-        self.state = ClusterState(seed=seed)
-        self._plans = {name: ProfilePlan(profile) for name, profile in profiles.items()}
-        self.queue = Queue(self.state, self._plans)
+        self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
+        self.profiles = Profiles(profiles)
+        self.queue = Queue(self.state, self.profiles.plans)
         self._snapshot = Snapshot(self.state.table)
         self._slots = GroupSlots(self.state, self._snapshot)
+        self._view = NodeView(self.state)
+        self._grown: set[str] = set()  # clusters of which a node may take more masters than before
 
-    def fold(self, event: Event) -> tuple[Change, ...]:
-        """Apply one event and keep the queue in step."""
+    def fold(self, event: Event | ProfileEvent) -> tuple[Change, ...]:
+        """Apply one event and keep the queue in step.
+
+        A profile event holds for the cycles that follow: the pods folded before it are to be tried first.
+        """
+        if isinstance(event, ProfileEvent):
+            return (self._fold_profile(event),)
+        if isinstance(event, PodUpserted) and self._lets_more_in(event.pod.template):
+            self._grown.add(event.pod.template.cluster)
         changes = self.state.apply(event)
         for change in changes:
             match change:
@@ -93,6 +123,32 @@ class Scheduler:
                     pass
         return changes
 
+    def settles_first(self, event: Event | ProfileEvent) -> bool:
+        """Say whether what waits is to be tried before an event is folded, so that it does not matter when.
+
+        A master lets more masters of its cluster share a node: those before it, and nobody who came
+        between, must not profit from it early.
+        """
+        if not isinstance(event, PodUpserted) or not self._lets_more_in(event.pod.template):
+            return False
+        masters = self.state.holdings.masters.get(event.pod.template.cluster)
+        return masters is not None and masters.waiting_count > 0 and self.has_work
+
+    def _lets_more_in(self, template: PodTemplate) -> bool:
+        return is_master(template) and any(
+            occupancy.concerns(template) and occupancy.grows(template, self._view)
+            for plan in self.profiles.plans.values()
+            for _, occupancy in plan.occupancies
+        )
+
+    def _fold_profile(self, event: ProfileEvent) -> Change:
+        name = event.name if isinstance(event, ProfileDeleted) else event.profile.name
+        before = self.profiles.plans.get(name)
+        change = self.profiles.apply(event)
+        if self.profiles.plans.get(name) is not before:
+            self.queue.replan(name)
+        return change
+
     def restore_pod(
         self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0
     ) -> PodEntry:
@@ -105,7 +161,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a cycle would try any pod."""
-        return bool(self.queue.has_work or self.state.improved_rows)
+        return bool(self.queue.has_work or self.state.improved_rows or self._grown or self.queue.has_measured)
 
     def cycle(self) -> CycleResult:
         """Try every fresh pod, and the woken ones up to a bound; count what was placed."""
@@ -113,6 +169,9 @@ class Scheduler:
         self.sync()
         self.queue.wake(self._snapshot, self.state.improved_rows)
         self.state.improved_rows.clear()
+        self.queue.wake_measured(self._snapshot)
+        self.queue.wake_masters(self._grown)
+        self._grown.clear()
         for group, keys in self.queue.refused():
             self._refuse(group, keys, result)
         candidates = self.queue.candidates(woken_pods_per_batch_max)
@@ -124,6 +183,7 @@ class Scheduler:
 
     def sync(self) -> None:
         """Bring the snapshot up to the state."""
+        self._slots.reserve(self.profiles.plans.values())
         if not self._snapshot.sync():
             self._slots.void()
 
@@ -159,16 +219,39 @@ class Scheduler:
         if not self._snapshot.reserve(len(sequence)):
             self._slots.void()
         placed = _room_for(len(sequence), len(programs), len(self._slots.groups.synced))
-        kernel.place(
+        call = Call(
             self._snapshot.columns,
             self._slots.groups,
+            self._slots.bounds,
+            self._slots.lists,
             self._snapshot.changes,
             _exclusions(list(programs.values()), len(self._slots.groups.synced)),
             np.array(sequence, dtype=np.int32),
             placed,
         )
+        variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
+        place_all(call, self._threads, partial(self._scratch, variances))
         self._take_over(tried, programs, placed, result)
         return end
+
+    def _scratch(self, variances: int) -> kernel.Scratch:
+        """Return memory for the kernel, which makes none itself."""
+        blocks = self._slots.bounds.free_low.shape[1]
+        return kernel.Scratch(
+            fits=np.empty(kernel.BLOCK, dtype=np.uint8),
+            total=np.empty(kernel.BLOCK),
+            weighted=np.empty(kernel.BLOCK),
+            weights=np.empty(kernel.BLOCK),
+            work=np.empty((4 + kernel.PARTS_MAX, kernel.BLOCK)),
+            ties=np.empty(kernel.TOP, dtype=np.uint64),
+            row=np.empty(1, dtype=np.int64),
+            growth=np.empty((variances, self._snapshot.rows_width)),
+            uses=np.zeros(len(self._slots.groups.synced), dtype=np.int64),
+            limit=np.empty(blocks),
+            marks=np.zeros(blocks, dtype=np.uint8),
+            best_row=np.empty(kernel.TOP, dtype=np.int32),
+            best_score=np.empty(kernel.TOP),
+        )
 
     def _reserve_columns(self) -> None:
         """A template may name a resource that no node has; its column must exist all the same."""
@@ -187,8 +270,9 @@ class Scheduler:
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         generation = self._snapshot.generation
+        noted = Noted(placed, programs.values())
         attempts = [
-            explain(p, placed, table, signature=s, generation=generation) for s, p in programs.items()
+            explain(p, noted, self._view, signature=s, generation=generation) for s, p in programs.items()
         ]
         attempt_of = {signature: base + i for i, signature in enumerate(programs)}
         result.attempts.extend(attempts)
@@ -222,7 +306,8 @@ class Scheduler:
         """Let fresh pods wait without an attempt of their own."""
         if group.held_by:
             nodes_count = self.state.table.count
-            held = Attempt.held(group.signature, group.template.profile, group.held_by, nodes_count)
+            revision = 0 if group.plan is None else group.plan.profile.revision
+            held = Attempt.held(group.signature, group.template.profile, revision, group.held_by, nodes_count)
             held.generation = self._snapshot.generation
             self.queue.park(group.signature, held)
         assert group.attempt is not None
@@ -239,31 +324,28 @@ def _room_for(pods: int, attempts: int, slots: int) -> kernel.Placed:
         attempt_of=np.full(slots, -1, dtype=np.int32),
         top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
         top_score=np.zeros((attempts, kernel.TOP), dtype=np.float64),
-        top_terms=np.zeros((attempts, kernel.TOP, kernel.TERMS_MAX), dtype=np.float64),
+        top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
         reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
         reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
         exhausted=np.zeros(attempts, dtype=np.uint8),
+        moved=np.zeros(attempts, dtype=np.int32),
+        conflicts=np.zeros(attempts, dtype=np.int32),
+        attempts_count=np.zeros(1, dtype=np.int64),
     )
 
 
 def _exclusions(programs: Sequence[Program], slots: int) -> kernel.Exclusions:
     """Tell the kernel which of these groups cannot share a node because of what they hold."""
-    holding = [
-        p for p in programs if p.plan.occupancy is not None and p.plan.occupancy[1].concerns(p.template)
-    ]
+    asking = [(p, o, occupancy) for p in programs for o, occupancy in enumerate(p.occupancies)]
     # Also a group whose own profile does not ask may hold what another group's profile asks for.
-    excluded: dict[int, list[int]] = {}
-    for one in programs if holding else ():
-        others = [o.slot for o in holding if _refuses(o, one)]
-        if others:
-            excluded[one.slot] = others
+    excluded: dict[int, list[tuple[int, int]]] = {}
+    for one in programs if asking else ():
+        counted = [(p.slot, o) for p, o, each in asking if each.excludes(one.template, p.template)]
+        if counted:
+            excluded[one.slot] = counted
     lengths = np.zeros(slots + 1, dtype=np.int32)
-    for slot, others in excluded.items():
-        lengths[slot + 1] = len(others)
-    flat = [other for slot in sorted(excluded) for other in excluded[slot]]
-    return kernel.Exclusions(np.cumsum(lengths).astype(np.int32), np.array(flat, dtype=np.int32))
-
-
-def _refuses(program: Program, holder: Program) -> bool:
-    assert program.plan.occupancy is not None
-    return program.plan.occupancy[1].excludes(holder.template, program.template)
+    for slot, counted in excluded.items():
+        lengths[slot + 1] = len(counted)
+    flat = [pair for slot in sorted(excluded) for pair in excluded[slot]]
+    pairs = np.array(flat, dtype=np.int32).reshape(-1, 2)
+    return kernel.Exclusions(np.cumsum(lengths).astype(np.int32), pairs[:, 0].copy(), pairs[:, 1].copy())

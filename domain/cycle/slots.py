@@ -2,86 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
-from domain.kernels import placing as kernel
-from domain.model.limits import group_cache_bytes_max
+from domain.cycle.program import ROW_FIELDS, SLOT_BYTES, SLOT_FIELDS, Program, StaticPart, compile_program
+from domain.kernels import arrays as kernel
+from domain.kernels.arrays import LISTED, SPAN
+from domain.model.limits import group_cache_bytes_max, pods_per_node_max
 from domain.model.pods import PodTemplate
-from domain.model.signature import tie_salt
-from domain.plugins.base import Reason
+from domain.plugins.base import Reason, Term
 from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 
 _SLOTS_MIN = 16
+_SLOTS_FIRST = 32
 _SLOTS_MAX = 4_096
-_ROW_FIELDS = {
-    "static_code": np.int16,
-    "static_score": np.float64,
-    "blocked": np.int16,
-    "code": np.int16,
-    "score": np.float64,
-}
-_SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
-    "histogram": ((kernel.CODES,), np.int32),
-    "synced": ((), np.int64),
-    "static_part": ((), np.int32),
-    "salt": ((), np.uint64),
-    "static_position": ((64,), np.int32),
-    "blocked_position": ((), np.int32),
-    "fit_position": ((), np.int32),
-    "demand_count": ((), np.int32),
-    "demand_column": ((kernel.DEMANDS_MAX,), np.int32),
-    "demand_value": ((kernel.DEMANDS_MAX,), np.int64),
-    "add_count": ((), np.int32),
-    "add_column": ((kernel.ADDS_MAX,), np.int32),
-    "add_value": ((kernel.ADDS_MAX,), np.int64),
-    "term_count": ((), np.int32),
-    "term_kind": ((kernel.TERMS_MAX,), np.int32),
-    "term_weight": ((kernel.TERMS_MAX,), np.float64),
-    "term_first": ((kernel.TERMS_MAX + 1,), np.int32),
-    "part_column": ((kernel.PARTS_MAX,), np.int32),
-    "part_weight": ((kernel.PARTS_MAX,), np.float64),
-    "part_value": ((kernel.PARTS_MAX,), np.int64),
-}
-
-
-class StaticPart:
-    """What a profile's static plugins say of every node, for all templates that they cannot tell apart."""
-
-    __slots__ = ("generation", "index", "key", "reasons", "users_count")
-
-    def __init__(self, key: bytes, index: int) -> None:
-        self.key = key
-        self.index = index
-        self.generation = -1
-        self.reasons: list[Reason] = []
-        self.users_count = 0
-
-
-class Program:
-    """What a slot was compiled from, and the words for its codes."""
-
-    __slots__ = ("demand_names", "plan", "slot", "static", "template")
-
-    def __init__(self, slot: int, template: PodTemplate, plan: ProfilePlan, static: StaticPart) -> None:
-        self.slot = slot
-        self.template = template
-        self.plan = plan
-        self.static = static
-        self.demand_names: list[str] = []
-
-    def reason(self, code: int) -> Reason:
-        """Put a kernel code into words."""
-        if code == kernel.BLOCKED:
-            assert self.plan.occupancy is not None
-            return self.plan.occupancy[1].reason
-        if code < kernel.BLOCKED:
-            return self.static.reasons[code - 1]
-        assert self.plan.fit is not None
-        bits = code - kernel.FIT
-        short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
-        return self.plan.fit[1].reason(short, unresolvable=bool(bits & kernel.UNRESOLVABLE))
+_COUNT_MAX = int(np.iinfo(np.int16).max) - pods_per_node_max
+_ROW_BYTES = sum(np.dtype(kind).itemsize for kind in ROW_FIELDS.values()) + 8 + 2 * kernel.OCCUPANCIES_MAX
+_RAW_BYTES = 8
 
 
 class GroupSlots:
@@ -91,43 +32,94 @@ class GroupSlots:
         self, state: ClusterState, snapshot: Snapshot, *, bytes_max: int = group_cache_bytes_max
     ) -> None:
         self._state = state
+        self._view = NodeView(state)
         self._snapshot = snapshot
         self._bytes_max = bytes_max
+        self._raws_count = 0
         self._programs: dict[bytes, Program] = {}  # in order of use, oldest first
         self._statics: dict[bytes, StaticPart] = {}
         self._free: list[int] = []
         self._free_statics: list[int] = []
-        self._blocked_slots: set[int] = set()
+        self.groups: kernel.Groups
         self._allocate()
 
     def _allocate(self) -> None:
-        """Reserve every slot that the bound allows; memory that is not touched is not taken."""
+        """Begin anew, with few slots."""
+        self._programs.clear()
+        self._statics.clear()
+        self._free, self._free_statics = [], []
+        self._reserve(min(_SLOTS_FIRST, self.slots_max))
+
+    def _reserve(self, slots: int) -> None:
+        """Have so many slots; what is in those that there are already stays."""
+        before = len(self.groups.synced) if self._programs else 0
         width = self._snapshot.rows_width
-        shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in _ROW_FIELDS.items()}
+        shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in ROW_FIELDS.items()}
         shapes["tree"] = ((2 * width,), np.int32)
-        shapes |= _SLOT_FIELDS
-        slots = self.slots_max
+        shapes["occupied"] = ((kernel.OCCUPANCIES_MAX, width), np.int16)
+        shapes["static_raw"] = ((max(self._raws_count, 1), width), np.float64)
+        shapes |= SLOT_FIELDS
         arrays: dict[str, np.ndarray] = {
             name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
         }
+        if before:
+            for name, array in arrays.items():
+                known = getattr(self.groups, name)
+                written = known.reshape(before, -1).any(axis=1)  # a copy of zeros would take memory for them
+                array[:before][written] = known[written]
         self.groups = kernel.Groups(**arrays)
-        self._programs.clear()
-        self._statics.clear()
-        self._blocked_slots.clear()
-        self._free = list(range(slots - 1, -1, -1))
-        self._free_statics = list(range(slots - 1, -1, -1))
+        self._allocate_bounds()
+        self.lists = self._make_lists()
+        self._free += range(slots - 1, before - 1, -1)
+        self._free_statics += range(slots - 1, before - 1, -1)
+
+    def _allocate_bounds(self) -> None:
+        blocks, statics = self._snapshot.rows_width // SPAN, len(self.groups.synced)
+        resources = self._snapshot.columns.allocatable.shape[0]
+        self.bounds = kernel.Bounds(
+            free_low=np.zeros((resources, blocks), dtype=np.int64),
+            free_high=np.zeros((resources, blocks), dtype=np.int64),
+            per_unit=np.zeros((resources, blocks), dtype=np.float64),
+            best=np.zeros((statics, blocks), dtype=np.float64),
+            refused=np.zeros((statics, blocks), dtype=np.int32),
+            blocks_synced=np.full(1, -1, dtype=np.int64),
+            synced=np.full(statics, -1, dtype=np.int64),
+        )
+
+    def _make_lists(self) -> kernel.Lists:
+        slots, listed = len(self.groups.synced), LISTED
+        return kernel.Lists(
+            row=np.empty((slots, listed), dtype=np.int32),
+            score=np.empty((slots, listed), dtype=np.float64),
+            tie=np.empty((slots, listed), dtype=np.uint64),
+            kept=np.zeros(slots, dtype=np.int32),
+            made=np.full(slots, -1, dtype=np.int64),
+            seen=np.zeros(slots, dtype=np.int64),
+            mark=np.zeros(self._snapshot.rows_width, dtype=np.int64),
+            stamp=np.zeros(1, dtype=np.int64),
+            level=np.zeros(slots, dtype=np.uint8),
+        )
 
     @property
     def slots_max(self) -> int:
         """How many groups fit the memory bound at the present number of nodes."""
-        per_slot = self._snapshot.rows_width * 30 + kernel.CODES * 4 + 2_048
+        per_slot = self._snapshot.rows_width * (_ROW_BYTES + _RAW_BYTES * self._raws_count) + SLOT_BYTES
         return min(max(_SLOTS_MIN, self._bytes_max // per_slot), _SLOTS_MAX)
+
+    def reserve(self, plans: Iterable[ProfilePlan]) -> None:
+        """Make room for the columns that profiles need; to be asked before the programs of a cycle."""
+        raws_count = max((plan.raws_count for plan in plans), default=0)
+        if raws_count > self._raws_count:
+            self._raws_count = raws_count
+            self._allocate()
 
     def void(self) -> None:
         """Mark every slot as stale: the change log was started anew."""
         self.groups.synced[:] = -1
         if self.groups.tree.shape[1] != 2 * self._snapshot.rows_width:
             self._allocate()
+        else:
+            self._allocate_bounds()
 
     def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
         """Return the group's slot, compiled and with its static part up to date.
@@ -139,12 +131,18 @@ class GroupSlots:
             self._drop(program)
             program = None
         if program is None:
-            program = self._compile(self._take_slot(), signature, template, plan)
+            terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
+            slot = self._take_slot()
+            program = Program(slot, template, plan, self._static_part(template, plan, terms), terms)
+            adds = self._state.sums.vector_of(signature, template)
+            compile_program(program, signature, self.groups, self._state.resources, adds)
         self._programs[signature] = program
         self._refresh(program)
         return program
 
     def _take_slot(self) -> int:
+        if not self._free and len(self.groups.synced) < self.slots_max:
+            self._reserve(min(2 * len(self.groups.synced), self.slots_max))
         if not self._free:
             oldest = next(iter(self._programs))
             self._drop(self._programs.pop(oldest))
@@ -158,76 +156,55 @@ class GroupSlots:
             del self._statics[static.key]
             self._free_statics.append(static.index)
 
-    def _static_part(self, template: PodTemplate, plan: ProfilePlan) -> StaticPart:
-        key = plan.static_key(template)
+    def _static_part(self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term]) -> StaticPart:
+        shape = [[(part.column, part.weight) for part in term.parts] for term in terms]
+        key = plan.static_key(template) + repr(shape).encode()
         static = self._statics.get(key)
         if static is None:
             static = self._statics[key] = StaticPart(key, self._free_statics.pop())
         static.users_count += 1
         return static
 
-    def _compile(self, slot: int, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
-        program = Program(slot, template, plan, self._static_part(template, plan))
-        groups, resources = self.groups, self._state.resources
-        groups.synced[slot] = -1
-        groups.static_part[slot] = program.static.index
-        if slot in self._blocked_slots:
-            self._blocked_slots.discard(slot)
-            groups.blocked[slot, :] = 0
-        groups.salt[slot] = tie_salt(signature)
-        adds = resources.vector(template)
-        groups.add_count[slot] = len(adds.columns)
-        groups.add_column[slot, : len(adds.columns)] = adds.columns
-        groups.add_value[slot, : len(adds.columns)] = adds.values
-        groups.blocked_position[slot] = kernel.NEVER if plan.occupancy is None else plan.occupancy[0]
-        demands = []
-        groups.fit_position[slot] = kernel.NEVER
-        if plan.fit is not None:
-            groups.fit_position[slot] = plan.fit[0]
-            demands = plan.fit[1].demands(template, resources)
-        groups.demand_count[slot] = len(demands)
-        for d, demand in enumerate(demands):
-            groups.demand_column[slot, d] = demand.column
-            groups.demand_value[slot, d] = demand.value
-        program.demand_names = [resources.name(d.column) for d in demands]
-        self._compile_terms(program)
-        return program
-
-    def _compile_terms(self, program: Program) -> None:
-        groups, slot, first = self.groups, program.slot, 0
-        groups.term_count[slot] = len(program.plan.resource_scores)
-        for t, (weight, score) in enumerate(program.plan.resource_scores):
-            term = score.term(program.template, self._state.resources)
-            groups.term_kind[slot, t] = term.kind
-            groups.term_weight[slot, t] = weight
-            for part in term.parts:
-                groups.part_column[slot, first] = part.column
-                groups.part_weight[slot, first] = part.weight
-                groups.part_value[slot, first] = part.value
-                first += 1
-            groups.term_first[slot, t + 1] = first
-
     def _refresh(self, program: Program) -> None:
-        """Ask the static plugins again for rows whose spec changed, and look again at held ports."""
-        table, static = self._state.table, program.static
-        if static.generation < table.last_spec_generation:
-            rows = np.flatnonzero(table.spec_generation[: table.count] > static.generation)
-            if len(rows):
-                self._evaluate_static(program, rows)
-            static.generation = table.last_spec_generation
-        occupancy = program.plan.occupancy
-        if occupancy is not None and occupancy[1].concerns(program.template):
-            self._blocked_slots.add(program.slot)
-            blocked = self.groups.blocked[program.slot]
-            blocked[:] = 0
-            blocked[occupancy[1].blocked_rows(program.template, table, self._state.ports_held)] = 1
+        """Ask the static plugins again where something changed, and count again what pods hold."""
+        self._refresh_static(program)
+        groups, slot = self.groups, program.slot
+        if program.static_version != program.static.version:
+            program.static_version = program.static.version
+            groups.synced[slot] = -1
+        for o, occupancy in enumerate(program.occupancies):
+            rows, counts = occupancy.counts(program.template, self._view)
+            groups.occupied[slot, o, :] = 0
+            groups.occupied[slot, o, rows] = np.minimum(counts, _COUNT_MAX)
+            allowed = min(occupancy.allowed(program.template, self._view), _COUNT_MAX)
+            if groups.occupancy_allowed[slot, o] != allowed:
+                groups.occupancy_allowed[slot, o] = allowed
+                groups.synced[slot] = -1
+
+    def _refresh_static(self, program: Program) -> None:
+        table, static, plan = self._state.table, program.static, program.plan
+        newest = max(table.last_spec_generation, table.last_usage_generation if plan.reads_usage else 0)
+        if static.generation >= newest:
+            return
+        changed = table.spec_generation[: table.count] > static.generation
+        if plan.reads_usage:
+            changed |= table.usage_generation[: table.count] > static.generation
+        if plan.reads_images and static.images_generation != table.last_images_generation:
+            changed[:] = True
+            static.version += 1
+        elif plan.normalised_scores and changed.any():
+            static.version += 1
+        static.generation, static.images_generation = table.last_generation, table.last_images_generation
+        rows = np.flatnonzero(changed)
+        if len(rows):
+            self._evaluate_static(program, rows)
 
     def _evaluate_static(self, program: Program, rows: np.ndarray) -> None:
-        groups, part, table = self.groups, program.static.index, self._state.table
+        groups, part, plan, view = self.groups, program.static.index, program.plan, self._view
         codes = np.zeros(len(rows), dtype=np.int16)
         reasons: list[Reason] = []
-        for position, plugin in program.plan.static_filters:
-            refused = plugin.refuse(program.template, table, rows)
+        for position, plugin in plan.static_filters:
+            refused = plugin.refuse(program.template, view, rows)
             base = len(reasons)
             for i in range(len(plugin.reasons)):
                 groups.static_position[part, base + i + 1] = position
@@ -235,9 +212,16 @@ class GroupSlots:
             if refused is not None:
                 first_to_refuse = (codes == 0) & (refused != 0)
                 codes[first_to_refuse] = base + refused[first_to_refuse]
-        assert len(reasons) <= kernel.STATIC_MAX
         program.static.reasons = reasons
         groups.static_code[part, rows] = codes
+        self.bounds.synced[part] = -1
         groups.static_score[part, rows] = 0.0
-        for weight, score in program.plan.static_scores:
-            groups.static_score[part, rows] += weight * score.rate(program.template, table, rows)
+        for use in plan.static_scores:
+            groups.static_score[part, rows] += use.weight * use.plugin.raw(program.template, view, rows)
+        for k, use in enumerate(plan.normalised_scores):
+            groups.static_raw[part, k, rows] = use.plugin.raw(program.template, view, rows)
+        for measuring in (*plan.resource_scores, *plan.variance_scores):
+            if measuring.plugin.measured_count:
+                columns = measuring.plugin.measured(view, rows)
+                for i, column in enumerate(columns, start=plan.measured_first[measuring.label]):
+                    groups.static_raw[part, i, rows] = column

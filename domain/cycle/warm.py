@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from domain.cycle.schedule import Scheduler
+from domain.cycle.windows import PODS_MIN, Threads
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate
@@ -10,20 +11,15 @@ from domain.model.profiles import BUILT_IN_PROFILES
 
 
 def warm_up() -> None:
-    """Place a pod on an imaginary node; compiles what is not in the cache on disk yet (some seconds)."""
-    scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
+    """Place pods on an imaginary node; compiles what is not in the cache on disk yet (some seconds)."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=0, threads=Threads(count=2))
     room = {"cpu": 1, "memory": 1, "pods": 1}
     scheduler.fold(NodeUpserted(NodeSpec(name="n", uid="n", resource_version=1, allocatable=room)))
-    for name in ("a", "b"):
-        pod = PodSpec(
-            uid=name,
-            namespace="n",
-            name=name,
-            resource_version=1,
-            template=PodTemplate(requests={"cpu": 1}),
-            signature=b"warm",
-        )
+    # Enough pods for a window, by a profile whose scores have no bounds: lists are made, too.
+    template = PodTemplate(requests={"cpu": 1}, profile="most-allocated")
+    for i in range(PODS_MIN):
+        pod = PodSpec(uid=f"{i}", key=f"n/{i}", resource_version=1, template=template, signature=b"warm")
         scheduler.fold(PodUpserted(pod))
     scheduler.cycle()
-    scheduler.fold(PodDeleted("n", "a"))  # makes room, so that the waiting pod is woken and placed
+    scheduler.fold(PodDeleted("n", "0"))  # makes room, so that the waiting pod is woken and placed
     scheduler.cycle()

@@ -95,6 +95,8 @@ class WireSpread(msgspec.Struct, gc=False, rename="camel"):
 
 def read_tolerations(tolerations: list[WireToleration], path: str) -> tuple[Toleration, ...]:
     """Return tolerations, sorted and each once: any one that matches is enough, so order says nothing."""
+    if not tolerations:
+        return ()
     check_count(len(tolerations), taints_per_node_max, "taints_per_node_max", path)
     read = {_toleration(wire, f"{path}[{index}]") for index, wire in enumerate(tolerations)}
     return tuple(sorted(read, key=lambda item: (item.key, item.operator, item.value, item.effect)))
@@ -193,6 +195,8 @@ def unsupported_demands(
     affinity: WireAffinity | None, spread: list[WireSpread], path: str
 ) -> tuple[str, ...]:
     """Return the hard constraints that this version does not honour, so that such a pod waits."""
+    if affinity is None and not spread:
+        return ()
     demands = []
     if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
         demands.append("pod-affinity")

@@ -26,6 +26,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``decided_at_ms`` is log time (milliseconds since the epoch, from the events), so that the same log
     gives the same decisions; when the row was written is the ledger's business. ``cycle_seq`` names the
     cycle row that explains it (0: none is needed). ``score`` is the node's total when it was chosen.
+    ``profile_revision`` is that of ``profile`` which was in force; None where no profile was asked, or where
+    there is none of that name.
     """
 
     shard: int
@@ -40,6 +42,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decided_at_ms: int
     profile: str
     signature: bytes
+    profile_revision: int | None = None
     reason: str = ""
     score: float | None = None
     cycle_seq: int = 0
@@ -57,7 +60,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduling attempt of one group: what all decisions of the attempt share.
 
     ``reasons`` counts nodes per reason code of the first failing filter. ``candidates`` are the best
-    nodes, best first, as the group's first pod of the attempt saw them.
+    nodes, best first, as the group's first pod of the attempt saw them. ``duration_us`` is that of the
+    worker's whole cycle, of which the attempt is a part.
     """
 
     shard: int

@@ -1,4 +1,4 @@
-"""What can happen to the cluster: the only things that ``ClusterState.apply`` accepts."""
+"""What can happen: to the cluster, which ``ClusterState.apply`` accepts, and to the profiles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import msgspec
 
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
+from domain.model.profiles import Profile
+from domain.model.usage import NodeUsage
 
 
 class NodeUpserted(msgspec.Struct, frozen=True, gc=False):
@@ -37,4 +39,25 @@ class PodDeleted(msgspec.Struct, frozen=True, gc=False):
     resource_version: int | None = None
 
 
-Event = NodeUpserted | NodeDeleted | PodUpserted | PodDeleted
+class NodeUsed(msgspec.Struct, frozen=True, gc=False):
+    """What a node uses was measured."""
+
+    usage: NodeUsage
+
+
+class ProfileUpserted(msgspec.Struct, frozen=True, gc=False):
+    """A profile was added or modified; which revision that makes is the fold's business."""
+
+    profile: Profile
+    resource_version: int | None = None
+
+
+class ProfileDeleted(msgspec.Struct, frozen=True, gc=False):
+    """A profile went away; a built-in one of that name is in force again."""
+
+    name: str
+    resource_version: int | None = None
+
+
+Event = NodeUpserted | NodeDeleted | NodeUsed | PodUpserted | PodDeleted
+ProfileEvent = ProfileUpserted | ProfileDeleted

@@ -20,6 +20,7 @@ host_ports_per_pod_max = 256
 gates_per_pod_max = 64
 resources_per_object_max = 64
 terms_per_affinity_max = 128
+usage_resources_max = 16  # different resources that are measured on one node
 requested_resources_max = 10  # different resources that one pod asks for
 dead_letter_key_bytes_max = 1 << 10
 dead_letter_topic_raw_bytes_max = 64 << 10
@@ -29,6 +30,26 @@ dead_letter_ledger_raw_bytes_max = 4 << 20
 resource_value_max = 2**50
 cpu_milli_max = 10**9
 pods_per_node_max = 2**12
+usage_percent_max = 10_000  # a hundred times what the node has: beyond that a unit is wrong
+
+# How measured usage is remembered.
+usage_window_seconds_min = 10
+usage_window_seconds_max = 86_400
+usage_window_seconds = 900  # where neither the node nor the configuration says another
+usage_samples_max = 120  # per node and resource; closer ones are thinned out, the latest of each span stays
+usage_ahead_seconds_max = 86_400  # that a measurement may be later than its record
+unknown_nodes_measured_max = 10_000
+
+# What the filters and scores of one profile may have together.
+static_reasons_max = 40
+limits_per_profile_max = 8
+occupancy_filters_max = 2
+resource_filters_max = 1
+normalised_scores_max = 8
+resource_scores_max = 8
+scored_resources_max = 32
+score_numbers_max = 512  # points of curves count two each
+variance_scores_max = 4
 
 # What a batch may hold.
 batch_records_max = 2_000
@@ -36,12 +57,13 @@ batch_bytes_max = 32 << 20
 poll_records_max = 2_000
 
 # What the engine keeps.
-group_cache_bytes_max = 256 << 20
+group_cache_bytes_max = 384 << 20  # as reserved; what no node uses or groups share is not taken
 candidates_explained_max = 5
 reasons_per_cycle_max = 32
 tombstones_max = 200_000
 signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for
 woken_pods_per_batch_max = 2_000
+profiles_max = 1_000  # in force at the same time
 resource_names_max = 512  # a column over all nodes each, for as long as the process lives
 
 # Time.
@@ -52,6 +74,8 @@ retry_backoff_ms_max = 5_000
 
 assert resource_value_max * pods_per_node_max <= INT64_MAX
 assert cpu_milli_max <= resource_value_max
+assert usage_window_seconds_min <= usage_window_seconds <= usage_window_seconds_max
+assert usage_samples_max > 1
 assert poll_records_max <= batch_records_max
 assert events_per_request_max * 64 <= request_bytes_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max

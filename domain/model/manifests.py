@@ -32,7 +32,7 @@ from domain.model.pod_manifest import (
     start_time,
     template_from_wire,
 )
-from domain.model.pods import PodSpec, PodTemplate
+from domain.model.pods import PodSpec, PodTemplate, with_membership
 from domain.model.signature import signature
 from domain.model.validation import field_error
 
@@ -90,9 +90,11 @@ def pod_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", stri
     qos = given_qos(pod.status, f"{path}.status")
     template = template_from_wire(spec, qos, f"{path}.spec", strict=strict)
     meta = pod.metadata or ObjectMeta()
+    labels = read_labels(meta.labels, f"{path}.metadata")
+    template = with_membership(template, labels)
     return assemble_pod(
         meta,
-        labels=read_labels(meta.labels, f"{path}.metadata"),
+        labels=labels,
         status=pod.status,
         template=template,
         template_signature=signature(template),
@@ -117,10 +119,10 @@ def assemble_pod(
     meta_path = f"{path}.metadata"
     name = read_name(meta.name, meta_path, strict=strict)
     namespace = read_namespace(meta.namespace, meta_path)
+    key = f"{namespace}/{name}"
     return PodSpec(
-        uid=read_uid(meta.uid, f"{namespace}/{name}", meta_path),
-        namespace=namespace,
-        name=name,
+        uid=read_uid(meta.uid, key, meta_path),
+        key=key,
         resource_version=read_version(meta.resource_version, meta_path),
         template=template,
         signature=template_signature,

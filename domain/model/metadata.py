@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import msgspec
@@ -34,6 +33,7 @@ class ObjectMeta(Identity, gc=False):
     """``metadata`` as it is written."""
 
     labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
 
 
 def read_name(name: str | None, path: str, *, strict: bool) -> str:
@@ -47,7 +47,7 @@ def read_namespace(namespace: str | None, path: str) -> str:
     """Return an object's namespace, ``default`` when it names none."""
     if not namespace:
         return DEFAULT_NAMESPACE
-    return sys.intern(check_dns_label(namespace, f"{path}.namespace"))  # a million pods share a few
+    return check_dns_label(namespace, f"{path}.namespace")
 
 
 def read_uid(uid: str | None, missing: str, path: str) -> str:

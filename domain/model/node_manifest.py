@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
 from domain.model.errors import FieldError
-from domain.model.limits import taints_per_node_max
+from domain.model.limits import taints_per_node_max, usage_window_seconds_max, usage_window_seconds_min
 from domain.model.metadata import ObjectMeta, read_labels, read_name, read_uid, read_version
 from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.resources import CPU, MEMORY, PODS, check_pods, read_amounts, to_canonical
@@ -17,12 +18,17 @@ from domain.model.validation import (
     check_label_key,
     check_label_value,
     check_printable,
+    check_range,
     key_path,
+    shown,
 )
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_NODE_PODS = 110
 """How many pods a node takes that does not say it (kubelet's default)."""
+
+USAGE_WINDOW_KEY = "berth.io/usage-window-seconds"
+"""Annotation or label of a node: over how long its measured usage is looked at."""
 
 _IMAGE_NAME_LENGTH_MAX = 1024
 
@@ -91,8 +97,21 @@ def node_from_wire(node: WireNode, path: str, *, strict: bool) -> NodeSpec:
         unschedulable=bool(spec.unschedulable),
         allocatable=to_canonical(allocatable),
         capacity=to_canonical(capacity),
+        usage_window_seconds=_usage_window(meta, meta_path),
         images=_images(status.images or [], f"{path}.status.images"),
     )
+
+
+def _usage_window(meta: ObjectMeta, path: str) -> int:
+    """Return the seconds that the annotation says, else the label; 0 where the node says nothing."""
+    for field, values in (("annotations", meta.annotations), ("labels", meta.labels)):
+        value = (values or {}).get(USAGE_WINDOW_KEY)
+        if value is not None:
+            at = key_path(f"{path}.{field}", USAGE_WINDOW_KEY)
+            if not isinstance(value, str) or not re.fullmatch("[0-9]{1,9}", value):
+                raise FieldError(at, f"{shown(value)} is no number of seconds; allowed is a string of digits")
+            return check_range(int(value), usage_window_seconds_min, usage_window_seconds_max, at)
+    return 0
 
 
 def _usable(allocatable: dict[str, int], path: str) -> dict[str, int]:

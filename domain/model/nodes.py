@@ -28,7 +28,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that scheduling reads of a v1 Node.
 
     ``allocatable`` and ``capacity`` map a resource name to an int64 in its canonical unit: ``cpu`` in
-    thousandths of a core, everything else in its own unit (bytes, pods, devices).
+    thousandths of a core, everything else in its own unit (bytes, pods, devices). ``usage_window_seconds`` is
+    over how long its measured usage is looked at, 0: as configured for all nodes.
     """
 
     name: str
@@ -40,3 +41,4 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: dict[str, int] = {}
     capacity: dict[str, int] = {}
     images: tuple[NodeImage, ...] = ()
+    usage_window_seconds: int = 0

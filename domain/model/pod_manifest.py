@@ -140,9 +140,10 @@ def template_from_wire(spec: WirePodSpec, qos: str, path: str, *, strict: bool) 
         f"{path}.containers",
     )
     needs = _needs(spec, path)
-    scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs)
+    amounts = effective_requests(needs)
+    scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs, amounts)
     return PodTemplate(
-        requests=_requests(needs, path),
+        requests=_requests(amounts, path),
         scoring_cpu_milli=scoring_cpu_milli,
         scoring_memory_bytes=milli_to_units(scoring_memory_milli),
         node_selector=check_labels(spec.node_selector, f"{path}.nodeSelector"),
@@ -167,8 +168,7 @@ def template_from_wire(spec: WirePodSpec, qos: str, path: str, *, strict: bool) 
     )
 
 
-def _requests(needs: PodNeeds, path: str) -> dict[str, int]:
-    amounts = effective_requests(needs)
+def _requests(amounts: Amounts, path: str) -> dict[str, int]:
     for name, milli in amounts.items():
         try:
             check_amount(name, milli, path)
@@ -208,9 +208,12 @@ def start_time(status: WirePodStatus | None) -> str:
 
 
 def _needs(spec: WirePodSpec, path: str) -> PodNeeds:
+    containers = _containers(spec.containers or [], f"{path}.containers")
+    if spec.init_containers is None and spec.resources is None and spec.overhead is None:
+        return PodNeeds(containers=containers)  # as most pods are
     own = spec.resources or WireResources()
     return PodNeeds(
-        containers=_containers(spec.containers or [], f"{path}.containers"),
+        containers=containers,
         init_containers=_containers(spec.init_containers or [], f"{path}.initContainers"),
         has_pod_level=spec.resources is not None,
         pod_requests=_requested(own.requests, f"{path}.resources.requests"),
@@ -229,8 +232,8 @@ def _containers(containers: list[WireContainer], path: str) -> list[ContainerNee
         below = f"{path}[{index}].resources"
         needs.append(
             ContainerNeeds(
-                requests=_requested(resources.requests, f"{below}.requests"),
-                limits=_requested(resources.limits, f"{below}.limits"),
+                requests=_requested(resources.requests, f"{below}.requests") if resources.requests else {},
+                limits=_requested(resources.limits, f"{below}.limits") if resources.limits else {},
                 restartable=_is_restartable(container),
             )
         )
@@ -249,6 +252,8 @@ def _is_restartable(container: WireContainer) -> bool:
 
 def _host_ports(spec: WirePodSpec, path: str) -> tuple[HostPort, ...]:
     """Return the node's ports that the pod holds as long as it runs, sorted, each once."""
+    if not any(container.ports for container in (*(spec.containers or ()), *(spec.init_containers or ()))):
+        return ()
     ports = set(_ports(spec.containers or [], f"{path}.containers", bool(spec.host_network), every=True))
     ports.update(
         _ports(spec.init_containers or [], f"{path}.initContainers", bool(spec.host_network), every=False)
@@ -283,20 +288,18 @@ def _check_ip(text: str, path: str) -> str:
 
 def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
     """Return the images of all containers, sorted: an image that two containers use counts twice."""
-    return tuple(
-        sorted(
-            check_printable(container.image, f"{path}.{field}[{index}].image", _IMAGE_LENGTH_MAX)
-            for field, containers in (
-                ("containers", spec.containers),
-                ("initContainers", spec.init_containers),
-            )
-            for index, container in enumerate(containers or ())
-            if container.image
-        )
-    )
+    images = []
+    for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for index, container in enumerate(containers or ()):
+            if container.image:
+                below = f"{path}.{field}[{index}].image"
+                images.append(check_printable(container.image, below, _IMAGE_LENGTH_MAX))
+    return tuple(sorted(images))
 
 
 def _gates(gates: list[WireGate], path: str) -> tuple[str, ...]:
+    if not gates:
+        return ()
     check_count(len(gates), gates_per_pod_max, "gates_per_pod_max", path)
     return tuple(
         check_printable(gate.name or "", f"{path}[{index}].name") for index, gate in enumerate(gates)

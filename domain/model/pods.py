@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 DEFAULT_PROFILE = "default-scheduler"
+
+CLUSTER_LABEL = "berth.io/cluster"
+ROLE_LABEL = "berth.io/role"
+MASTER = "master"
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +71,7 @@ class CpuClaim(msgspec.Struct, frozen=True, gc=False):
     silent_count: int = 0
 
 
-class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
+class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Everything of a pod that matters for placing it: pods with equal templates are one equivalence group.
 
     ``requests`` holds the effective request per resource in canonical units (cpu in thousandths of a core,
@@ -73,6 +79,8 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
     ``scoring_cpu_milli`` and ``scoring_memory_bytes`` are the same request with the scheduler's defaults
     for containers that ask for nothing (100m and 200 MiB; kube-scheduler's non-zero request).
     ``limits`` holds the effective limit of cpu and memory, left out where there is none.
+    ``cluster`` and ``role`` say what the pod is part of, and as what: the labels ``berth.io/cluster`` and
+    ``berth.io/role``, both "" where either is missing. No other label matters for placing.
     """
 
     requests: dict[str, int] = {}
@@ -90,20 +98,34 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[str, ...] = ()
     limits: dict[str, int] = {}
     cpu_claim: CpuClaim = CpuClaim()
+    cluster: str = ""
+    role: str = ""
     gates: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
 
 
-class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
+def is_master(template: PodTemplate) -> bool:
+    """Say whether a pod is one of the masters of its cluster."""
+    return template.role == MASTER
+
+
+def with_membership(template: PodTemplate, labels: Mapping[str, str]) -> PodTemplate:
+    """Return the template of a pod that has these labels: itself, or a member of their cluster."""
+    cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
+    return msgspec.structs.replace(template, cluster=cluster, role=role) if cluster and role else template
+
+
+class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One v1 Pod: identity, what it needs, and what is known of its life.
 
-    ``node_name`` is where the log says that the pod is bound ("" when it is not). ``finished`` is true
-    for phase Succeeded or Failed. ``signature`` is 16 bytes, equal exactly when the templates are.
+    ``key`` is ``namespace/name``, the key of the pod's records in the log; it is kept whole, since every step
+    of a pod's way asks for it, and a million pods are kept. ``node_name`` is where the log says that the pod
+    is bound ("" when it is not). ``finished`` is true for phase Succeeded or Failed. ``signature`` is 16
+    bytes, equal exactly when the templates are.
     """
 
     uid: str
-    namespace: str
-    name: str
+    key: str
     resource_version: int | None
     template: PodTemplate
     signature: bytes
@@ -113,6 +135,16 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_time: str = ""
 
     @property
-    def key(self) -> str:
-        """``namespace/name``: the key of the pod's records in the log."""
-        return f"{self.namespace}/{self.name}"
+    def namespace(self) -> str:
+        """The part of the key before the slash."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The part of the key behind the slash."""
+        return self.key.partition("/")[2]
+
+    def share_texts(self, known: PodSpec) -> None:
+        """Refer to the uid and key of an older spec of the same pod, so that they are kept once."""
+        msgspec.structs.force_setattr(self, "uid", known.uid)
+        msgspec.structs.force_setattr(self, "key", known.key)

@@ -26,6 +26,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     scores: tuple[PluginUse, ...] = ()
 
 
+class ProfileRevision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a profile is since an accepted change of it, numbered from 1 without a hole per name.
+
+    ``profile`` is None from the deletion of a profile on; after that of a built-in one's replacement it is
+    the built-in one again. ``resource_version`` is the newest seen, so that a late duplicate stays late.
+    """
+
+    name: str
+    revision: int
+    profile: Profile | None
+    resource_version: int | None = None
+
+
 _FILTERS = tuple(
     PluginUse(name=name)
     for name in (

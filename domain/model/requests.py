@@ -56,11 +56,15 @@ def effective_requests(needs: PodNeeds) -> Amounts:
     return requests
 
 
-def scoring_requests(needs: PodNeeds) -> tuple[int, int]:
+def scoring_requests(needs: PodNeeds, effective: Amounts) -> tuple[int, int]:
     """Return (cpu, memory) with defaults for containers that ask for none, in thousandths.
 
+    ``effective`` is what ``effective_requests`` returned, which holds where no default applies.
     Where the pod as a whole has requests, a default counts only for what neither it nor any container names.
     """
+    everyone = (*needs.containers, *needs.init_containers)
+    if all(CPU in r and MEMORY in r for r in map(_with_limits, everyone)):
+        return effective.get(CPU, 0), effective.get(MEMORY, 0)
     named = _containers_requests(needs, ())
     pod_level = _pod_level_requests(needs, named)
     missing = SCORING_DEFAULTS
@@ -122,6 +126,9 @@ def qos_class(needs: PodNeeds) -> str:
         owners = [ContainerNeeds(requests=requests, limits=needs.pod_limits)]
     else:
         owners = [*needs.containers, *needs.init_containers]
+    if not any(owner.limits for owner in owners):
+        asks = any(owner.requests.get(CPU) or owner.requests.get(MEMORY) for owner in owners)
+        return "Burstable" if asks else "BestEffort"
     requested: Amounts = {}
     limited: Amounts = {}
     all_limited = True
@@ -175,6 +182,8 @@ def _pod_level_requests(needs: PodNeeds, from_containers: Amounts) -> Amounts:
     With pod limits, what containers request of cpu and memory becomes the pod's request where it has none,
     and what nobody requests becomes the limit.
     """
+    if not needs.has_pod_level:
+        return {}
     requests = {name: milli for name, milli in needs.pod_requests.items() if _is_pod_level(name)}
     if needs.pod_limits:
         for name in (CPU, MEMORY):

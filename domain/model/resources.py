@@ -47,7 +47,8 @@ def _read_amount(name: str, value: object, path: str) -> int:
         raise FieldError(key_path(path, name), error.message) from None
     if milli < 0:
         raise FieldError(key_path(path, name), f"{shown(value)} is negative; allowed is 0 or more")
-    check_amount(name, milli, key_path(path, name))
+    if milli > _amount_max(name):
+        check_amount(name, milli, key_path(path, name))
     if milli % 1000 and name not in _FRACTIONAL and not name.startswith(HUGE_PAGES_PREFIX):
         raise FieldError(
             key_path(path, name), f"{shown(value)} is a fraction; allowed are whole numbers of {name}"
@@ -64,18 +65,22 @@ def _quantity_text(value: object) -> str:
     raise FieldError("", f"expected a quantity (a string or a number), got {shown(value)}")
 
 
+def _amount_max(name: str) -> int:
+    return cpu_milli_max if name == CPU else resource_value_max * 1000
+
+
 def check_amount(name: str, milli: int, path: str) -> None:
     """Raise if an amount is above the limit of its resource."""
+    if milli <= _amount_max(name):
+        return
     if name == CPU:
-        if milli > cpu_milli_max:
-            cores_max = cpu_milli_max // 1000
-            raise FieldError(
-                path, f"is {format_milli(milli)}; allowed are at most {cores_max} cores (cpu_milli_max)"
-            )
-    elif milli > resource_value_max * 1000:
+        cores_max = cpu_milli_max // 1000
         raise FieldError(
-            path, f"is {milli_to_units(milli)}; allowed are at most {resource_value_max} (resource_value_max)"
+            path, f"is {format_milli(milli)}; allowed are at most {cores_max} cores (cpu_milli_max)"
         )
+    raise FieldError(
+        path, f"is {milli_to_units(milli)}; allowed are at most {resource_value_max} (resource_value_max)"
+    )
 
 
 def check_pods(amounts: Amounts, path: str) -> None:

@@ -27,6 +27,7 @@ def to_ms(moment: datetime.datetime) -> int:
     return clamp_ms(since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000)
 
 
+@lru_cache(maxsize=1024)
 def format_ms(ms: int) -> str:
     """Return RFC 3339 in UTC with milliseconds; of one width, so they sort as the moments do."""
     seconds, rest = divmod(clamp_ms(ms), 1000)

@@ -11,15 +11,69 @@ import msgspec
 from domain.model.errors import FieldError
 from domain.model.validation import key_path, shown
 
-_FIGURES = ("avg", "std", "latest")
+_FIGURES = ("avg", "std", "latest", "peak")
 
 
 class Measured(msgspec.Struct, frozen=True, gc=False):
-    """One resource of one node over the window of measurement, in percent; None: not measured."""
+    """One resource of one node over the window of measurement, in percent; None: not measured.
+
+    ``peak`` is the highest value of the day before.
+    """
 
     avg: float | None = None
     std: float | None = None
     latest: float | None = None
+    peak: float | None = None
+
+
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What was measured on a node at one moment.
+
+    ``percent`` is of the node's capacity; ``used`` is absolute, in the resources' canonical units, and
+    becomes percent when it is folded. ``window`` holds figures that were made where it was measured.
+    """
+
+    node: str
+    at_ms: int
+    percent: dict[str, float] = {}
+    used: dict[str, int] = {}
+    window: dict[str, Measured] = {}
+
+
+class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is remembered of one resource of one node.
+
+    Attributes
+    ----------
+    ago_ms : list of int
+        How long before the node's latest measurement each sample was taken, oldest first.
+    percent : list of float
+        The samples.
+    given, given_ago_ms
+        The figures that came with an event, and how long before the latest measurement.
+    peaks : dict
+        Day since the epoch (UTC) -> the highest sample of it, for the day of the latest measurement and the
+        one before.
+    """
+
+    ago_ms: list[int] = []
+    percent: list[float] = []
+    given: Measured | None = None
+    given_ago_ms: int = 0
+    peaks: dict[int, float] = {}
+
+
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is remembered of a node's measured usage; without any series it is forgotten.
+
+    ``marks`` says per shard which seq was next when the latest measurement was folded: pods placed from there
+    on are not in it.
+    """
+
+    node: str
+    at_ms: int
+    series: dict[str, SeriesRecord]
+    marks: dict[int, int]
 
 
 Usage = Mapping[str, Mapping[str, Measured]]
@@ -27,7 +81,7 @@ Usage = Mapping[str, Mapping[str, Measured]]
 
 
 def usage_from_manifest(document: Any, path: str = "usage") -> dict[str, dict[str, Measured]]:
-    """Return usage given as plain dicts: ``{node: {resource: {avg, std, latest}}}``.
+    """Return usage given as plain dicts: ``{node: {resource: {avg, std, latest, peak}}}``.
 
     Raises
     ------
@@ -36,14 +90,15 @@ def usage_from_manifest(document: Any, path: str = "usage") -> dict[str, dict[st
     """
     return {
         node: {
-            resource: _measured(figures, key_path(key_path(path, node), resource))
+            resource: measured_from_manifest(figures, key_path(key_path(path, node), resource))
             for resource, figures in _mapping(resources, key_path(path, node)).items()
         }
         for node, resources in _mapping(document, path).items()
     }
 
 
-def _measured(figures: Any, path: str) -> Measured:
+def measured_from_manifest(figures: Any, path: str) -> Measured:
+    """Return the figures of one resource, in percent; see ``usage_from_manifest``."""
     found = {}
     for name, value in _mapping(figures, path).items():
         if name not in _FIGURES:

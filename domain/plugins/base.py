@@ -1,11 +1,13 @@
 """What a plugin is: a small class with a name, the pod fields that it reads, and one question it answers.
 
-A *static filter* and a *static score* depend on the node's spec alone; they are asked once per equivalence
-group and again only for rows whose spec changed. An *occupancy filter* asks what the pods on a node hold
-(host ports). A *resource filter* and a *resource score* depend on what is free; they hand numbers to the
-placing kernel, which re-evaluates them for a row whenever a pod is placed on it. Any other *score* may read
-all that a ``NodeView`` shows, and be normalised over the feasible nodes; only ``cycle/evaluate.py``, which
-looks at every node for one pod, can ask it.
+A *static filter* and a *static score* depend on the node's spec alone (and, where they say so, on measured
+usage); they are asked once per equivalence group and again only for rows where that changed. An *occupancy
+filter* counts what the pods on a node hold against the group (host ports). A *limit filter*, a *resource
+filter* and a *resource score* depend on what is requested; they hand numbers to the placing kernel, which
+re-evaluates them for a row whenever a pod is placed on it. A plugin may be several kinds at once: then its
+static answer counts first, its occupancy second, its limits last. A *variance score* asks how evenly a
+resource would be used over all nodes. Every score has two forms with the same answer to the last bit:
+``raw``, in numpy, which ``cycle/evaluate.py`` asks, and what it hands to the kernel.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from domain.model.errors import FieldError
-from domain.model.pods import HostPort, PodTemplate
+from domain.model.pods import PodTemplate
+from domain.plugins.normalising import Normaliser
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
-from domain.state.table import NodeTable
 
 
 class Reason(NamedTuple):
@@ -38,12 +40,16 @@ class Plugin(ABC):
     name : str
         As in ``KubeSchedulerConfiguration`` where the plugin exists there.
     reads : frozenset of str
-        Fields of ``PodTemplate`` that the answer depends on: the signature contract. Pods that agree in
-        the fields that a profile's plugins read are interchangeable for it.
+        Fields of ``PodTemplate`` that the answer depends on: the signature contract. Groups that agree in
+        them share what a static plugin says; pods are grouped by their whole template, so nothing else
+        rests on it. A plugin that does not declare it is not registered.
+    reads_usage : bool
+        The answer also depends on measured usage, with the arguments that the plugin has.
     """
 
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
+    reads_usage: bool = False
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         """Take the profile's arguments; ``path`` is where they stand, for errors."""
@@ -52,12 +58,20 @@ class Plugin(ABC):
 
 
 class StaticFilter(Plugin):
-    """Refuses nodes by their spec."""
+    """Refuses nodes by their spec, or by their measured usage.
 
-    reasons: ClassVar[tuple[Reason, ...]]
+    ``reasons`` are all that it may give, with the arguments that it has.
+    """
+
+    reasons: tuple[Reason, ...]
+
+    @property
+    def static_reads(self) -> frozenset[str]:
+        """Fields that ``refuse`` depends on: fewer than ``reads`` where the plugin is of another kind too."""
+        return self.reads
 
     @abstractmethod
-    def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
+    def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """Return uint8[len(rows)]: 0 where the node passes, i where ``reasons[i - 1]`` holds.
 
         None when every node passes.
@@ -65,32 +79,63 @@ class StaticFilter(Plugin):
 
 
 class OccupancyFilter(Plugin):
-    """Refuses nodes by what pods on them hold exclusively."""
+    """Refuses nodes where too many pods already hold what the template asks for."""
 
     reason: ClassVar[Reason]
 
     @abstractmethod
     def concerns(self, template: PodTemplate) -> bool:
-        """Say whether the template asks for anything exclusive at all."""
+        """Say whether the filter could refuse the template at all."""
 
     @abstractmethod
-    def blocked(self, template: PodTemplate, held: Mapping[HostPort, int]) -> bool:
-        """Say whether a node where ``held`` is in use refuses the template."""
+    def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and counts, int64[K] each: what counts against the template on which node.
 
-    def blocked_rows(
-        self, template: PodTemplate, table: NodeTable, ports_held: Mapping[str, Mapping[HostPort, int]]
-    ) -> np.ndarray:
-        """Return int64[K]: the rows of the nodes that refuse the template."""
-        rows = [
-            row
-            for node, held in ports_held.items()
-            if (row := table.rows.get(node)) is not None and self.blocked(template, held)
-        ]
-        return np.array(rows, dtype=np.int64)
+        A row is there at most once; the others count 0.
+        """
+
+    @abstractmethod
+    def allowed(self, template: PodTemplate, view: NodeView) -> int:
+        """Return the count, 1 or more, from which on a node refuses the template."""
+
+    def grows(self, template: PodTemplate, view: NodeView) -> bool:
+        """Say whether one more pod like this, wherever it is, raises what is allowed.
+
+        The pods before it are tried first, by what was allowed then; parked ones are tried again with it.
+        """
+        return False
 
     @abstractmethod
     def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
-        """Say whether pods of two templates cannot share a node."""
+        """Say whether a pod of ``template``, once placed, counts 1 against ``other`` on its node."""
+
+
+class Limit(NamedTuple):
+    """Of some columns together, ``value`` more must not exceed ``percent`` of what a node has of another one.
+
+    A node is refused where (sum of requested[columns] + value) * 100 > percent * allocatable[capacity]; it is
+    unresolvable where value alone exceeds that. ``reason`` is the code. Multiplied like this a whole number
+    of percent is exact: 29 of 100 are not more than 29 %, though 0.29 * 100 is less than 29 in binary.
+    """
+
+    columns: tuple[int, ...]
+    value: int
+    capacity: int
+    percent: float
+    reason: str
+
+
+class LimitFilter(Plugin):
+    """Refuses nodes where sums over their pods pass a limit.
+
+    ``limits_max`` is how many limits it ever sets for one template.
+    """
+
+    limits_max: int = 1
+
+    @abstractmethod
+    def limits(self, template: PodTemplate, resources: ResourceIndex) -> list[Limit]:
+        """Return the limits, in the order in which they are reported; the first that is passed counts."""
 
 
 class Demand(NamedTuple):
@@ -113,7 +158,14 @@ class ResourceFilter(Plugin):
 
 
 class Score(Plugin):
-    """Rates nodes."""
+    """Rates nodes.
+
+    ``normaliser`` says how scores become 0..100 over the feasible nodes; None: they are so by themselves.
+    ``measured_count`` is the number of columns that ``measured`` returns.
+    """
+
+    normaliser: ClassVar[Normaliser | None] = None
+    measured_count: int = 0
 
     @abstractmethod
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
@@ -121,19 +173,20 @@ class Score(Plugin):
 
     def normalise(self, raw: np.ndarray) -> np.ndarray:
         """Return the scores of all feasible nodes, each 0..100."""
-        return raw
+        return raw if self.normaliser is None else self.normaliser.apply(raw)
+
+    def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """Return float64[measured_count, len(rows)]: what was measured for it; NaN: nothing."""
+        return np.empty((0, len(rows)))
 
 
 class StaticScore(Score):
-    """Rates nodes by their spec."""
+    """Rates nodes by their spec, or by their measured usage; the answer for a node is its own alone.
 
-    @abstractmethod
-    def rate(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray:
-        """Return float64[len(rows)], each 0..100."""
+    Only with ``reads_images`` it may depend on the images of all nodes.
+    """
 
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        return self.rate(template, view.table, rows)
+    reads_images: ClassVar[bool] = False
 
 
 class TermPart(NamedTuple):
@@ -145,15 +198,33 @@ class TermPart(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A resource score in numbers for the kernel: ``kind`` is a constant of ``domain.kernels.placing``."""
+    """A resource score in numbers for the kernel: ``kind`` is a constant of ``domain.kernels.arrays``."""
 
     kind: int
     parts: tuple[TermPart, ...]
+    numbers: tuple[float, ...] = ()
 
 
 class ResourceScore(Score):
-    """Rates nodes by how full they would be; ``raw`` and the kernel's term give the same numbers."""
+    """Rates nodes by what is requested of them; ``raw`` and the kernel's term give the same numbers.
+
+    ``parts_max`` and ``numbers_max`` bound the term of any template.
+    """
+
+    parts_max: int = 0
+    numbers_max: int = 0
 
     @abstractmethod
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
         """Return the kernel's numbers for a template."""
+
+
+class VarianceScore(Score):
+    """Rates nodes by the variance of a metric over all nodes with the pod on them.
+
+    The metric is what is requested of a resource, or the one column that ``measured`` returns.
+    """
+
+    @abstractmethod
+    def demand(self, template: PodTemplate, resources: ResourceIndex) -> Demand:
+        """Return the resource, and what the pod adds to it."""

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.model.usage import Measured
 from domain.plugins.view import NodeView
 
 PROVIDER_ARGUMENTS = ("metricProvider", "watcherAddress")
 """Where upstream's usage-aware plugins fetch measurements from: taken, and without effect here."""
+
+_PERCENT_MAX = 1e6
 
 
 class Load(NamedTuple):
@@ -22,30 +23,31 @@ class Load(NamedTuple):
 
 
 def percent_used(view: NodeView, resource: str, rows: np.ndarray) -> np.ndarray:
-    """Return float64[K]: the average, else the latest value, in percent; NaN where there is neither."""
-    found = view.measured(resource, rows)
-    values = [None if m is None else m.latest if m.avg is None else m.avg for m in found]
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    """Return float64[K]: the average, else the latest value, in percent; NaN where there is neither.
+
+    Cut to 0..1,000,000: what is beyond is an error of the measurement, and must not break any formula.
+    """
+    average, _, latest = view.figures(resource, rows)
+    percent = np.where(np.isnan(average), latest, average)
+    cut: np.ndarray = np.clip(percent, 0.0, _PERCENT_MAX)
+    return cut
 
 
 def load(view: NodeView, resource: str, rows: np.ndarray, request: int = 0) -> Load:
     """Return mean and deviation of a resource, with a pod's request on top, each cut to 0..1.
 
-    Known is a resource of which any figure was measured; a figure that is missing counts as 0. Where the node
-    offers nothing of the resource, both are 0.
+    Known is a resource of which any figure of the window was measured; a figure that is missing counts as 0.
+    Where the node offers nothing of the resource, both are 0.
     Source: scheduler-plugins, trimaran resource statistics.
     """
-    figures = view.measured(resource, rows)
+    figures = view.figures(resource, rows)
     offered = view.allocatable(resource, rows).astype(np.float64)
     average = np.clip(np.nan_to_num(percent_used(view, resource, rows)) / 100.0, 0.0, 1.0)
-    spread = [0.0 if m is None or m.std is None else m.std / 100.0 for m in figures]
+    spread = np.nan_to_num(figures[1]) / 100.0
     asked = np.divide(float(request), offered, out=np.zeros(len(rows)), where=offered > 0)
     there = offered > 0
     return Load(
         mean=np.where(there, np.clip(average + asked, 0.0, 1.0), 0.0),
-        deviation=np.where(there, np.clip(np.array(spread, dtype=np.float64), 0.0, 1.0), 0.0),
-        known=np.array(
-            [m is not None and m != Measured() for m in figures],
-            dtype=np.bool_,
-        ),
+        deviation=np.where(there, np.clip(spread, 0.0, 1.0), 0.0),
+        known=~np.isnan(figures).all(axis=0),
     )

@@ -1,33 +1,54 @@
-"""Rules by which scores of all feasible nodes become 0..100."""
+"""The one rule by which scores of all feasible nodes become 0..100."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-
-def by_highest(raw: np.ndarray, *, reverse: bool) -> np.ndarray:
-    """Return shares of the highest score, times 100; with ``reverse`` what is missing to 100.
-
-    Source: kube-scheduler, helper DefaultNormalizeScore.
-    """
-    highest = raw.max(initial=0.0)
-    share = raw / highest * 100.0 if highest > 0 else np.zeros(len(raw))
-    return 100.0 - share if reverse else share
+from domain.kernels.arrays import EQUAL_FULL, FROM_ZERO, KNOWN_MAX, REVERSED, ZERO_FULL
 
 
-def by_range(raw: np.ndarray, *, reverse: bool, flat: float) -> np.ndarray:
-    """Return where each score stands between the lowest (0) and the highest (100).
+class Normaliser(NamedTuple):
+    """Where a score stands between the lowest (0) and the highest (100) of the feasible nodes.
 
-    ``reverse`` turns it round; ``flat`` is everyone's score when all are equal. A score that is not a number
+    Formula: ``(score - lowest) / (highest - lowest) * 100``. A score that is not a number, or beyond 1e300,
     becomes 0.
+
+    Attributes
+    ----------
+    reverse : bool
+        The lowest gets 100, the highest 0.
+    from_zero : bool
+        The lowest is 0, whatever the nodes have: scores are shares of the highest.
+    equal_full : bool
+        All get 100 when all are equal; else all get 0.
+    zero_full : bool
+        The same when all are 0.
     """
-    known = np.isfinite(raw)
-    scores = np.zeros(len(raw))
-    if known.any():
-        low, high = raw[known].min(), raw[known].max()
+
+    reverse: bool = False
+    from_zero: bool = False
+    equal_full: bool = False
+    zero_full: bool = False
+
+    @property
+    def flags(self) -> int:
+        """The same in one number for the kernel."""
+        flags = (REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL)
+        return sum(flag for flag, is_set in zip(flags, self, strict=True) if is_set)
+
+    def apply(self, raw: np.ndarray) -> np.ndarray:
+        """Return the scores of all feasible nodes, float64[K]."""
+        known = np.abs(raw) <= KNOWN_MAX
+        scores = np.zeros(len(raw))
+        if not known.any():
+            return scores
+        low = 0.0 if self.from_zero else float(raw[known].min())
+        high = max(0.0, float(raw[known].max())) if self.from_zero else float(raw[known].max())
         if high > low:
-            ahead = high - raw[known] if reverse else raw[known] - low
+            ahead = high - raw[known] if self.reverse else raw[known] - low
             scores[known] = ahead / (high - low) * 100.0
-        else:
-            scores[known] = flat
-    return scores
+        elif self.zero_full if high == 0.0 else self.equal_full:
+            scores[known] = 100.0
+        return scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.profiles import Profile
 from domain.plugins.base import (
+    LimitFilter,
     OccupancyFilter,
     Plugin,
     ResourceFilter,
@@ -19,12 +20,19 @@ from domain.plugins.base import (
     Score,
     StaticFilter,
     StaticScore,
+    VarianceScore,
 )
+from domain.plugins.bounds import Bounds
+from domain.plugins.declaring import declared, registered
+from domain.plugins.filters.master_share import MasterShare
+from domain.plugins.filters.max_memory_sum import MaxMemorySum
 from domain.plugins.filters.node_affinity import NodeAffinity
 from domain.plugins.filters.node_name import NodeName
 from domain.plugins.filters.node_ports import NodePorts
 from domain.plugins.filters.node_resources_fit import NodeResourcesFit
 from domain.plugins.filters.node_unschedulable import NodeUnschedulable
+from domain.plugins.filters.peak_usage import PeakUsage
+from domain.plugins.filters.resource_threshold import ResourceThreshold
 from domain.plugins.filters.taint_toleration import TaintToleration
 from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.first_fit import FirstFit
@@ -40,62 +48,63 @@ from domain.plugins.scores.requested_to_capacity_ratio import RequestedToCapacit
 from domain.plugins.scores.taint_toleration import TaintToleration as TaintTolerationScore
 from domain.plugins.scores.target_load_packing import TargetLoadPacking
 
-FILTERS: Mapping[str, type[Plugin]] = MappingProxyType(
-    {
-        plugin.name: plugin
-        for plugin in (
-            NodeUnschedulable,
-            NodeName,
-            TaintToleration,
-            NodeAffinity,
-            NodePorts,
-            NodeResourcesFit,
-        )
-    }
+FILTERS = registered(
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    ResourceThreshold,
+    MaxMemorySum,
+    MasterShare,
+    PeakUsage,
 )
-SCORES: Mapping[str, type[Plugin]] = MappingProxyType(
-    {
-        plugin.name: plugin
-        for plugin in (
-            Allocated,
-            FirstFit,
-            Balanced,
-            TaintTolerationScore,
-            NodeAffinityScore,
-            ImageLocality,
-            Allocatable,
-            TargetLoadPacking,
-            LoadVariationRiskBalancing,
-            LowRiskOverCommitment,
-            Peaks,
-            GlobalVariance,
-        )
-    }
+SCORES = registered(
+    Allocated,
+    FirstFit,
+    Balanced,
+    TaintTolerationScore,
+    NodeAffinityScore,
+    ImageLocality,
+    Allocatable,
+    TargetLoadPacking,
+    LoadVariationRiskBalancing,
+    LowRiskOverCommitment,
+    Peaks,
+    GlobalVariance,
 )
 STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType(
-    {"RequestedToCapacityRatio": RequestedToCapacityRatio}
+    {"RequestedToCapacityRatio": declared(RequestedToCapacityRatio)}
 )
 """Scoring strategies of NodeResourcesFit that are not in its own file, by type."""
 
 
-class ScoreUse(NamedTuple):
+_Kind = TypeVar("_Kind", bound=Score, covariant=True)
+
+
+class ScoreUse(NamedTuple, Generic[_Kind]):
     """A score of a profile: ``label`` is its name, numbered when the profile has it more than once."""
 
     label: str
     weight: float
-    plugin: Score
+    plugin: _Kind
 
 
 class ProfilePlan:
-    """A profile made ready: its plugins, instantiated, with their positions and weights.
+    """A profile made ready: its plugins, instantiated and sorted by kind, with positions and weights.
 
-    Parameters
+    Attributes
     ----------
-    profile : Profile
-        Ordered filters and weighted scores.
-    planning : bool
-        Take every plugin. Without it the plan is for a worker, and a score that the placing kernel cannot
-        compute yet is refused.
+    static_scores, normalised_scores : list of ScoreUse
+        Static scores without and with a normaliser.
+    raws_count : int
+        Number of columns per node that the kernel needs besides the table's: one for each normalised score,
+        and behind them what was measured for the other ones.
+    filters_by_usage : bool
+        Whether a measurement alone can make a node feasible.
+    measured_first : dict
+        Label of a score -> where its measured columns begin.
 
     Raises
     ------
@@ -103,24 +112,41 @@ class ProfilePlan:
         With the path of the field, what is wrong and what is allowed.
     """
 
-    def __init__(self, profile: Profile, *, planning: bool = False) -> None:
+    def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.filters: list[Plugin] = []
-        self.scores: list[ScoreUse] = []
+        self.scores: list[ScoreUse[Score]] = []
         self.static_filters: list[tuple[int, StaticFilter]] = []
-        self.occupancy: tuple[int, OccupancyFilter] | None = None
+        self.occupancies: list[tuple[int, OccupancyFilter]] = []
+        self.limits: list[tuple[int, LimitFilter]] = []
         self.fit: tuple[int, ResourceFilter] | None = None
-        self.static_scores: list[tuple[float, StaticScore]] = []
-        self.resource_scores: list[tuple[float, ResourceScore]] = []
+        self.static_scores: list[ScoreUse[StaticScore]] = []
+        self.normalised_scores: list[ScoreUse[StaticScore]] = []
+        self.resource_scores: list[ScoreUse[ResourceScore]] = []
+        self.variance_scores: list[ScoreUse[VarianceScore]] = []
+        bounds = Bounds()
         for i, use in enumerate(profile.filters):
             if use.name in [other.name for other in profile.filters[:i]]:
                 raise FieldError(f"filters[{i}].name", f"{use.name} is there twice; a filter counts once")
-            self._add_filter(i, _make(FILTERS, use.name, use.args, f"filters[{i}]"))
+            plugin = _make(FILTERS, use.name, use.args, f"filters[{i}]")
+            bounds.take(plugin, f"filters[{i}]")
+            self._add_filter(i, plugin)
         for i, use in enumerate(profile.scores):
-            score = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
-            self._add_score(use.weight, score, None if planning else f"scores[{i}]")
-        static = [plugin for _, plugin in self.static_filters] + [plugin for _, plugin in self.static_scores]
-        self._static_reads = sorted(set().union(*(plugin.reads for plugin in static)))
+            plugin = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
+            bounds.take(plugin, f"scores[{i}]")
+            self._add_score(use.weight, plugin)
+        self.raws_count = len(self.normalised_scores)
+        self.measured_first: dict[str, int] = {}
+        for kind in (*self.resource_scores, *self.variance_scores):
+            self.measured_first[kind.label] = self.raws_count
+            self.raws_count += kind.plugin.measured_count
+        asked = [*self.filters, *(use.plugin for use in self.scores)]
+        self.reads_usage = any(plugin.reads_usage for plugin in asked)
+        self.filters_by_usage = any(plugin.reads_usage for _, plugin in self.static_filters)
+        self.reads_images = any(use.plugin.reads_images for use in self.static_scores)
+        reads = [plugin.static_reads for _, plugin in self.static_filters]
+        reads += [use.plugin.reads for use in (*self.static_scores, *self.normalised_scores)]
+        self._static_reads = sorted(set().union(*reads))
 
     def static_key(self, template: PodTemplate) -> bytes:
         """Return what the static plugins can tell of a template: equal keys, equal answers."""
@@ -129,32 +155,30 @@ class ProfilePlan:
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)
-        match plugin:
-            case StaticFilter():
-                self.static_filters.append((position, plugin))
-            case OccupancyFilter():
-                self.occupancy = (position, plugin)
-            case ResourceFilter():
-                self.fit = (position, plugin)
-            case _:
-                raise TypeError(f"{plugin.name} is no filter")
+        if isinstance(plugin, StaticFilter):
+            self.static_filters.append((position, plugin))
+        if isinstance(plugin, OccupancyFilter):
+            self.occupancies.append((position, plugin))
+        if isinstance(plugin, LimitFilter):
+            self.limits.append((position, plugin))
+        if isinstance(plugin, ResourceFilter):
+            self.fit = (position, plugin)
 
-    def _add_score(self, weight: float, plugin: Plugin, refuse_at: str | None) -> None:
-        """Take a score; one that only a plan can ask is refused at the given path."""
+    def _add_score(self, weight: float, plugin: Plugin) -> None:
         assert isinstance(plugin, Score), f"{plugin.name} is no score"
         before = sum(use.plugin.name == plugin.name for use in self.scores)
         label = f"{plugin.name}#{before + 1}" if before else plugin.name
         self.scores.append(ScoreUse(label, weight, plugin))
         match plugin:
             case StaticScore():
-                self.static_scores.append((weight, plugin))
+                kind = self.static_scores if plugin.normaliser is None else self.normalised_scores
+                kind.append(ScoreUse(label, weight, plugin))
             case ResourceScore():
-                self.resource_scores.append((weight, plugin))
-            case _ if refuse_at is not None:
-                message = (
-                    f"{type(plugin).__name__} works in `berth plan` only; a worker cannot compute it yet"
-                )
-                raise FieldError(refuse_at, message)
+                self.resource_scores.append(ScoreUse(label, weight, plugin))
+            case VarianceScore():
+                self.variance_scores.append(ScoreUse(label, weight, plugin))
+            case _:
+                raise TypeError(f"{plugin.name} is a score of no kind")
 
 
 def _scores_for(args: Mapping[str, Any]) -> Mapping[str, type[Plugin]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from domain.model.pods import PodTemplate
 from domain.model.quantities import HUGE_PAGES_PREFIX
-from domain.plugins.arguments import WeightedResource
+from domain.plugins.arguments import Arguments, WeightedResource
 from domain.plugins.base import TermPart
 from domain.state.resources import CPU, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceIndex
 
@@ -32,3 +33,11 @@ def scoring_parts(
             continue
         parts.append(TermPart(column, weight, value))
     return tuple(parts)
+
+
+def fit_strategy(args: Mapping[str, Any], path: str) -> Arguments:
+    """Return ``scoringStrategy`` of NodeResourcesFit, beside which the filter's arguments may stand."""
+    allowed = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups", "arithmetic")
+    given = Arguments(args, path, allowed)
+    given.choice("arithmetic", ("real",))
+    return given.section("scoringStrategy", ("type", "resources", "requestedToCapacityRatio"))

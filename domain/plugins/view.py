@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from domain.model.pods import PodTemplate
+from domain.model.pods import HostPort
 from domain.model.usage import Measured, Usage
 from domain.state.cluster import ClusterState
+from domain.state.holdings import Masters
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 
 _NOTHING: Mapping[str, Measured] = MappingProxyType({})
+
+_UNKNOWN = Measured()
+
+
+class _Figures:
+    """Figures of one resource over all rows as of a generation."""
+
+    __slots__ = ("generation", "values")
+
+    def __init__(self, rows_capacity: int) -> None:
+        self.generation = -1
+        self.values = np.full((3, rows_capacity), np.nan)
 
 
 class NodeView:
@@ -24,20 +37,17 @@ class NodeView:
     state : ClusterState
         Nodes, and the pods that count on them.
     usage : mapping
-        What was measured, by node and resource.
-    unmeasured : mapping
-        Node -> templates of the pods that were placed after the last measurement.
+        What was measured, by node and resource; without it, what the state has folded.
     """
 
     def __init__(
         self,
         state: ClusterState,
         usage: Usage | None = None,
-        unmeasured: Mapping[str, Sequence[PodTemplate]] | None = None,
     ) -> None:
         self._state = state
-        self._usage = usage or {}
-        self._unmeasured = unmeasured or {}
+        self._usage = state.usage.measured if usage is None else usage
+        self._figures: dict[str, _Figures] = {}
 
     @property
     def table(self) -> NodeTable:
@@ -48,6 +58,16 @@ class NodeView:
     def resources(self) -> ResourceIndex:
         """Which resource is in which column."""
         return self._state.resources
+
+    @property
+    def ports_held(self) -> Mapping[str, Mapping[HostPort, int]]:
+        """Node -> host port -> number of pods that hold it."""
+        return self._state.holdings.ports
+
+    @property
+    def masters(self) -> Mapping[str, Masters]:
+        """Cluster -> its masters; a cluster without any is missing."""
+        return self._state.holdings.masters
 
     def all_rows(self) -> np.ndarray:
         """Return the rows of all nodes, also of those that a filter refused."""
@@ -81,10 +101,28 @@ class NodeView:
         names = self.table.names
         return [self._usage.get(names[row], _NOTHING).get(resource) for row in rows.tolist()]
 
-    def pods(self, row: int) -> Iterable[PodTemplate]:
-        """Return the templates of the pods that count on a node."""
-        return (pod.spec.template for pod in self._state.nodes[self.table.names[row]].pods.values())
+    def figures(self, resource: str, rows: np.ndarray) -> np.ndarray:
+        """Return float64[3, K]: average, deviation and latest value in percent; NaN: not measured.
 
-    def unmeasured(self, row: int) -> Sequence[PodTemplate]:
-        """Return the templates of the pods that the measurement of a node does not know yet."""
-        return self._unmeasured.get(self.table.names[row], ())
+        Kept from one question to the next: only rows where something changed are read again.
+        """
+        table = self.table
+        kept = self._figures.get(resource)
+        if kept is None or kept.values.shape[1] < table.count:
+            kept = self._figures[resource] = _Figures(table.rows_capacity)
+        newest = max(table.last_spec_generation, table.last_usage_generation)
+        if kept.generation < newest:
+            changed = table.spec_generation[: table.count] > kept.generation
+            changed |= table.usage_generation[: table.count] > kept.generation
+            stale = np.flatnonzero(changed)
+            found = [m or _UNKNOWN for m in self.measured(resource, stale)]
+            values = np.array([(m.avg, m.std, m.latest) for m in found], dtype=np.float64)
+            kept.values[:, stale] = values.reshape(-1, 3).T
+            kept.generation = table.last_generation
+        figures: np.ndarray = kept.values[:, rows]
+        return figures
+
+    def peak_yesterday(self, resource: str, rows: np.ndarray) -> np.ndarray:
+        """Return float64[K]: the highest usage of the day before, in percent; NaN where it is not known."""
+        peaks = [None if found is None else found.peak for found in self.measured(resource, rows)]
+        return np.array([np.nan if peak is None else peak for peak in peaks], dtype=np.float64)

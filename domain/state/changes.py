@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from domain.model.pods import PodSpec
+from domain.model.profiles import ProfileRevision
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
@@ -59,4 +60,27 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-Change = Skipped | NodeChanged | PodWaits | PodRefreshed | PodAdopted | PodReleased | Refused
+class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
+    """A node's measured usage changed, or is forgotten; ``newer``: by a measurement later than all before."""
+
+    name: str
+    newer: bool = False
+
+
+class ProfileChanged(msgspec.Struct, frozen=True, gc=False):
+    """A profile has a new revision, or a newer resource version of the same one."""
+
+    revision: ProfileRevision
+
+
+Change = (
+    Skipped
+    | NodeChanged
+    | NodeMeasured
+    | PodWaits
+    | PodRefreshed
+    | PodAdopted
+    | PodReleased
+    | ProfileChanged
+    | Refused
+)

@@ -13,18 +13,20 @@ from typing import assert_never
 import msgspec
 import numpy as np
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import (
     pods_per_node_max,
     resource_names_max,
-    signatures_cached_max,
     tombstones_max,
+    usage_window_seconds,
 )
 from domain.model.nodes import NodeSpec
-from domain.model.pods import HostPort, PodSpec, PodTemplate
+from domain.model.pods import PodSpec
+from domain.model.usage import UsageRecord
 from domain.state.changes import (
     Change,
     NodeChanged,
+    NodeMeasured,
     PodAdopted,
     PodRefreshed,
     PodReleased,
@@ -32,11 +34,15 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
+from domain.state.digest import digest_of
+from domain.state.holdings import Holdings
 from domain.state.nodes import NodeEntry
 from domain.state.pods import PodEntry, Tombstone
-from domain.state.resources import ResourceIndex, ResourceVector
+from domain.state.resources import ResourceIndex
+from domain.state.sums import Sums
 from domain.state.table import NodeTable
-from domain.state.versions import digest, is_older, is_stale, newer_of, same_node
+from domain.state.usage import UsageWindows
+from domain.state.versions import is_older, is_stale, newer_of, same_node
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 _TOO_MANY_NAMES = (
@@ -58,9 +64,11 @@ class ClusterState:
     ----------
     seed : int
         Decides between equals, and nothing else.
+    usage_window_seconds : int
+        Over how long the measured usage of a node is looked at that does not say it itself.
     """
 
-    def __init__(self, *, seed: int) -> None:
+    def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
         self.resources = ResourceIndex()
         self.table = NodeTable(self.resources, seed)
         self.nodes: dict[str, NodeEntry] = {}
@@ -68,9 +76,10 @@ class ClusterState:
         self.tombstones: dict[str, Tombstone] = {}
         self.dirty_nodes: dict[str, bool] = {}  # name -> spec changed too; drained by the committer
         self.improved_rows: set[int] = set()  # rows with more room or another spec; drained by the cycle
-        self.ports_held: dict[str, dict[HostPort, int]] = {}  # node -> port -> holders
+        self.holdings = Holdings()
+        self.usage = UsageWindows(usage_window_seconds)
         self._keys_by_uid: dict[str, str] = {}
-        self._vectors: dict[bytes, ResourceVector] = {}
+        self.sums = Sums(self.resources, self.table)
         self._next_ordinal = 1
         self._next_arrival = 1
 
@@ -90,6 +99,8 @@ class ClusterState:
                 return self._upsert_node(event.node)
             case NodeDeleted():
                 return self._delete_node(event)
+            case NodeUsed():
+                return self._measure(event)
             case Assumed():
                 return self._assume(event)
             case _:
@@ -100,7 +111,7 @@ class ClusterState:
         if self.resources.with_new(spec.allocatable) > resource_names_max:
             return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
         if entry is None:
-            entry = self.nodes[spec.name] = NodeEntry()
+            entry = self._first_seen(spec.name)
         elif is_stale(spec.resource_version, entry.resource_version) or (
             not entry.deleted and same_node(entry.spec, spec)
         ):
@@ -112,9 +123,15 @@ class ClusterState:
         entry.resource_version = newer_of(spec.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._show(entry)
+        self.usage.unknown.discard(spec.name)
         entry.version += 1
         self.dirty_nodes[spec.name] = True
         return (NodeChanged(spec.name),)
+
+    def _first_seen(self, name: str) -> NodeEntry:
+        entry = self.nodes[name] = NodeEntry()
+        entry.recent = set() if name in self.usage.windows else None
+        return entry
 
     def _show(self, entry: NodeEntry) -> None:
         """Give a node a row, with what its pods occupy."""
@@ -123,7 +140,7 @@ class ClusterState:
         if entry.deleted:
             entry.deleted = False
             for pod in entry.pods.values():
-                self._count(row, pod.spec, 1)
+                self.sums.count(row, entry, pod.spec, 1)
         self.improved_rows.add(row)
 
     def _delete_node(self, event: NodeDeleted) -> tuple[Change, ...]:
@@ -146,7 +163,30 @@ class ClusterState:
                 self.improved_rows.add(row)
         entry.version += 1
         self.dirty_nodes[event.name] = True
-        return (NodeChanged(event.name),)
+        entry.recent = None
+        forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
+        return (NodeChanged(event.name), *forgotten)
+
+    def _measure(self, event: NodeUsed) -> tuple[Change, ...]:
+        """Take a measurement; one of a node that is gone says nothing of the node that may come back."""
+        entry = self.nodes.get(event.usage.node)
+        spec = None if entry is None else entry.spec
+        if entry is not None and spec is not None and entry.deleted:
+            return _SKIPPED
+        change = self.usage.fold(event.usage, spec)
+        if isinstance(change, NodeMeasured):
+            self._note_measured(change)
+        return (change,)
+
+    def _note_measured(self, change: NodeMeasured) -> None:
+        """Stamp the node's row; what runs there is part of a measurement that is newer than all before."""
+        entry, row = self.nodes.get(change.name), self.table.rows.get(change.name)
+        if change.newer and entry is not None:
+            entry.recent = set()
+        if row is not None:
+            if change.newer:
+                self.sums.measured(row)
+            self.table.touch_usage(row)
 
     # -------------------------------------------------------------------------------------------- pods
 
@@ -179,10 +219,10 @@ class ClusterState:
 
     def _no_room_for(self, pod: PodSpec, node: str) -> Refused | None:
         """Refuse what the columns cannot hold: too many resource names, or sums over a node beyond int64."""
-        if pod.signature not in self._vectors:
+        if not self.sums.knows(pod.signature):
             if self.resources.with_new(pod.template.requests) > resource_names_max:
                 return Refused("object.spec.containers", _TOO_MANY_NAMES)
-            self.vector(pod)
+            self.sums.vector(pod)
         known = self.nodes.get(pod.node_name) if pod.node_name != node else None
         if known is not None and len(known.pods) >= pods_per_node_max:
             message = f"{pod.node_name} holds {pods_per_node_max} pods already (pods_per_node_max)"
@@ -191,16 +231,22 @@ class ClusterState:
 
     def _enter(self, pod: PodSpec) -> Change:
         # What was there under this name before stays known, as in the ledger: this pod may leave no version.
-        self._keys_by_uid[pod.uid] = pod.key
-        entry = self.pods[pod.key] = PodEntry(pod, arrival=self._next_arrival)
+        entry = self._know(pod, self._next_arrival)
         self._next_arrival += 1
         if not pod.node_name:
             return PodWaits(pod)
         self._place(entry, pod.node_name, adopted=True)
         return PodAdopted(pod, pod.node_name)
 
+    def _know(self, pod: PodSpec, arrival: int) -> PodEntry:
+        self._keys_by_uid[pod.uid] = pod.key
+        self.holdings.enter(pod.template)
+        entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival)
+        return entry
+
     def _update(self, entry: PodEntry, pod: PodSpec) -> Change:
         before, before_node = entry.spec, entry.node
+        pod.share_texts(before)
         if pod.resource_version is None and before.resource_version is not None:
             # An event without a version must not make way for older ones that have one.
             pod = msgspec.structs.replace(pod, resource_version=before.resource_version)
@@ -212,12 +258,14 @@ class ClusterState:
             entry.spec = pod
             return PodRefreshed(pod, bool(node))
         if node == "":
+            self.holdings.change(before.template, pod.template)
             entry.spec = pod
             entry.arrival = self._next_arrival
             self._next_arrival += 1
             return PodWaits(pod, before)
         if before_node:
             self._unplace(entry)
+        self.holdings.change(before.template, pod.template)
         entry.spec = pod
         self._place(entry, node, adopted=True)
         return PodAdopted(pod, node, before_node, waited=None if before_node else before)
@@ -225,9 +273,7 @@ class ClusterState:
     def _delete_pod(self, event: PodDeleted) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
         entry = self.pods.get(key)
-        if entry is None:
-            return _SKIPPED
-        if event.uid and event.uid != entry.spec.uid:
+        if entry is None or (event.uid and event.uid != entry.spec.uid):
             return _SKIPPED
         if is_older(event.resource_version, entry.spec.resource_version):
             return _SKIPPED
@@ -237,6 +283,7 @@ class ClusterState:
         pod, node = entry.spec, entry.node
         if node:
             self._unplace(entry)
+        self.holdings.leave(pod.template)
         del self.pods[pod.key]
         del self._keys_by_uid[pod.uid]
         newest = newer_of(resource_version, pod.resource_version)
@@ -250,17 +297,16 @@ class ClusterState:
     # ------------------------------------------------------------------------------------- occupancy
 
     def _place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
-        entry.node = node
-        entry.adopted = adopted
+        entry.node, entry.adopted, entry.arrival = node, adopted, 0
         known = self.nodes.get(node)
         if known is None:
-            known = self.nodes[node] = NodeEntry()
+            known = self._first_seen(node)
         known.version += 1
-        known.pods[entry.spec.key] = entry
-        self._hold_ports(node, entry.spec.template, 1)
+        known.add(entry)
+        self.holdings.hold(node, entry.spec.template)
         if not known.deleted:
             row = self.table.rows[node]
-            self._count(row, entry.spec, 1)
+            self.sums.count(row, known, entry.spec, 1)
             self.table.touch(row)
         if known.spec is not None:
             self.dirty_nodes.setdefault(node, False)
@@ -270,69 +316,39 @@ class ClusterState:
         entry.node = ""
         known = self.nodes[node]
         known.version += 1
-        del known.pods[entry.spec.key]
-        self._hold_ports(node, entry.spec.template, -1)
+        self.holdings.release(node, entry.spec.template)
         if not known.deleted:
             row = self.table.rows[node]
-            self._count(row, entry.spec, -1)
+            self.sums.count(row, known, entry.spec, -1)
             self.table.touch(row)
             self.improved_rows.add(row)
+        known.drop(entry)
         if known.spec is not None:
             self.dirty_nodes.setdefault(node, False)
-
-    def vector(self, pod: PodSpec) -> ResourceVector:
-        """Return what the pod occupies, computed once per signature."""
-        vector = self._vectors.get(pod.signature)
-        if vector is None:
-            if len(self._vectors) >= signatures_cached_max:
-                self._vectors.clear()
-            vector = self._vectors[pod.signature] = self.resources.vector(pod.template)
-            self.table.ensure_columns()
-        return vector
-
-    def _count(self, row: int, pod: PodSpec, sign: int) -> None:
-        vector = self.vector(pod)
-        self.table.requested[vector.columns, row] += sign * vector.values
-
-    def _hold_ports(self, node: str, template: PodTemplate, sign: int) -> None:
-        for port in template.host_ports:
-            held = self.ports_held.setdefault(node, {})
-            held[port] = held.get(port, 0) + sign
-            if held[port] == 0:
-                del held[port]
-            if not held:
-                del self.ports_held[node]
 
     def _assume(self, assumed: Assumed) -> tuple[Change, ...]:
         """Count a cycle's placements, all at once."""
         names = self.table.names
-        columns, rows, values = [], [], []
+        pods = []
         for key, row in zip(assumed.keys, assumed.rows.tolist(), strict=True):
             entry = self.pods[key]
             assert entry.node == "", "a pod is placed once"
             node = entry.node = names[row]
+            entry.arrival = 0
             known = self.nodes[node]
             known.version += 1
-            known.pods[key] = entry
+            known.add(entry)
             self.dirty_nodes.setdefault(node, False)
-            if entry.spec.template.host_ports:
-                self._hold_ports(node, entry.spec.template, 1)
-            vector = self.vector(entry.spec)
-            columns.append(vector.columns)
-            values.append(vector.values)
-            rows.append(row)
-        if rows:
-            lengths = [len(v) for v in values]
-            where = np.repeat(np.array(rows, dtype=np.int64), lengths)
-            np.add.at(self.table.requested, (np.concatenate(columns), where), np.concatenate(values))
-            self.table.touch_many(np.unique(assumed.rows))
+            self.holdings.hold(node, entry.spec.template)
+            pods.append(entry.spec)
+        self.sums.count_new(pods, assumed.rows)
         return ()
 
     # --------------------------------------------------------------------------------------- restoring
 
     def restore_node(self, *, name: str, ordinal: int, version: int, spec: NodeSpec, deleted: bool) -> None:
         """Put a node of the ledger back, before any pod."""
-        entry = self.nodes[name] = NodeEntry()
+        entry = self._first_seen(name)
         entry.ordinal = ordinal
         self._next_ordinal = max(self._next_ordinal, ordinal + 1)
         entry.version_drained = version
@@ -343,12 +359,17 @@ class ClusterState:
 
     def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0) -> PodEntry:
         """Put a pod of the ledger back; waiting pods come in their order of arrival, and keep it."""
-        entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival)
+        entry = self._know(pod, arrival)
         self._next_arrival = max(self._next_arrival, arrival + 1)
-        self._keys_by_uid[pod.uid] = pod.key
         if node:
             self._place(entry, node, adopted=adopted)
         return entry
+
+    def restore_usage(self, record: UsageRecord) -> None:
+        """Put what was measured on a node back, after the pods that it knows of and before later ones."""
+        entry = self.nodes.get(record.node)
+        self.usage.restore(record, known=entry is not None and entry.spec is not None)
+        self._note_measured(NodeMeasured(record.node, newer=True))
 
     def restored(self) -> None:
         """Note that all of the ledger was put back: nothing is dirty, versions are the ledger's."""
@@ -368,30 +389,12 @@ class ClusterState:
 
     def requested_of(self, name: str) -> dict[str, int]:
         """Return the sum per resource of the pods that count on a node, zeros left out."""
-        entry = self.nodes[name]
-        if entry.deleted:
-            total: dict[int, int] = {}
-            for pod in entry.pods.values():
-                vector = self.vector(pod.spec)
-                for column, value in zip(vector.columns.tolist(), vector.values.tolist(), strict=True):
-                    total[column] = total.get(column, 0) + value
-        else:
-            row = self.table.rows[name]
-            total = dict(enumerate(self.table.requested[:, row].tolist()))
-        return {n: total[c] for c, n in self.resources.visible() if total.get(c)}
+        return self.requested_of_each([name])[0]
+
+    def requested_of_each(self, names: Sequence[str]) -> list[dict[str, int]]:
+        """Return ``requested_of`` of each node; those that exist are read from the columns all at once."""
+        return self.sums.of_each(names, self.nodes)
 
     def digest(self) -> str:
         """Return a hash of everything that decides what happens next; equal states have equal digests."""
-        nodes = {name: entry for name, entry in sorted(self.nodes.items()) if entry.spec is not None}
-        return digest(
-            nodes={
-                name: (e.ordinal, e.deleted, e.spec, self.requested_of(name)) for name, e in nodes.items()
-            },
-            pods={key: _known_of(entry) for key, entry in sorted(self.pods.items())},
-            gone={key: (t.uid, t.resource_version) for key, t in sorted(self.tombstones.items())},
-        )
-
-
-def _known_of(entry: PodEntry) -> tuple[object, ...]:
-    spec = entry.spec
-    return (spec.uid, spec.resource_version, spec.labels, spec.signature, entry.node, entry.adopted)
+        return digest_of(self)

@@ -10,10 +10,20 @@ class NodeEntry:
     """A node that is known: its place in the ledger, its last spec, and the pods that count on it.
 
     ``version`` counts every change of the node and of what is placed on it; ``version_drained`` is what it
-    was when the committer last took over.
+    was when the committer last took over. ``recent`` names the pods that came after the node was last
+    measured, None where it never was: then all of them did.
     """
 
-    __slots__ = ("deleted", "ordinal", "pods", "resource_version", "spec", "version", "version_drained")
+    __slots__ = (
+        "deleted",
+        "ordinal",
+        "pods",
+        "recent",
+        "resource_version",
+        "spec",
+        "version",
+        "version_drained",
+    )
 
     def __init__(self) -> None:
         self.ordinal = 0  # given with the first spec, so that it is the same after a restart
@@ -23,3 +33,16 @@ class NodeEntry:
         self.deleted = True
         self.resource_version: int | None = None
         self.pods: dict[str, PodEntry] = {}
+        self.recent: set[str] | None = None
+
+    def add(self, pod: PodEntry) -> None:
+        """Let a pod count on the node."""
+        self.pods[pod.spec.key] = pod
+        if self.recent is not None:
+            self.recent.add(pod.spec.key)
+
+    def drop(self, pod: PodEntry) -> None:
+        """Let a pod count no longer."""
+        del self.pods[pod.spec.key]
+        if self.recent is not None:
+            self.recent.discard(pod.spec.key)

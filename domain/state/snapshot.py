@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.placing import ChangeLog, Columns
+from domain.kernels.arrays import ChangeLog, Columns
 from domain.state.table import NodeTable
 
 _LOG_LENGTH = 1 << 18
@@ -13,8 +13,9 @@ _LOG_LENGTH = 1 << 18
 class Snapshot:
     """Copies of the resource columns, and a log of the rows that changed for whoever caches by row.
 
-    ``sync`` costs O(rows changed since the last one). A cycle's own placements are written here first; once
-    the state has counted the same ones, ``caught_up`` says so and they are not copied again.
+    ``sync`` costs O(rows changed since the last one). A cycle's own placements are written here first, and
+    each is noted in the log. Once the state has counted the same ones, ``caught_up`` says so; the rows that
+    nobody vouched for are copied again by the next ``sync``, so that a placement on trial vanishes.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -34,6 +35,17 @@ class Snapshot:
         )
         self.changes = ChangeLog(np.zeros(_LOG_LENGTH, dtype=np.int32), np.zeros(1, dtype=np.int64))
         self.generation = 0
+        self._settle()
+
+    def _settle(self) -> None:
+        """Note that no row differs from the state as of ``generation``."""
+        self._settled_length = int(self.changes.length[0])
+        self._edited_before = np.zeros(0, dtype=np.int64)
+
+    def _edited(self) -> np.ndarray:
+        """Return the rows that were written here since all was settled."""
+        written = self.changes.rows[self._settled_length : int(self.changes.length[0])]
+        return np.union1d(self._edited_before, written) if len(written) else self._edited_before
 
     @property
     def rows_width(self) -> int:
@@ -53,7 +65,9 @@ class Snapshot:
         ):
             self._allocate()
             kept = False
-        rows = table.changed_since(self.generation)
+        rows, edited = table.changed_since(self.generation), self._edited()
+        if len(edited):
+            rows = np.union1d(rows, edited)
         for name in ("allocatable", "requested"):
             source, target = getattr(table, name), getattr(self.columns, name)
             target[: source.shape[0], rows] = source[:, rows]
@@ -64,6 +78,7 @@ class Snapshot:
         self.changes.rows[length : length + len(rows)] = rows
         self.changes.length[0] = length + len(rows)
         self.generation = table.last_generation
+        self._settle()
         return kept
 
     def reserve(self, rows: int) -> bool:
@@ -71,9 +86,12 @@ class Snapshot:
         assert rows <= self.changes_max
         if int(self.changes.length[0]) + rows <= self.changes_max:
             return True
+        self._edited_before = self._edited()
+        self._settled_length = 0
         self.changes.length[0] = 0
         return False
 
     def caught_up(self) -> None:
         """Note that the state has counted exactly what was written here since the last ``sync``."""
         self.generation = self._table.last_generation
+        self._settle()

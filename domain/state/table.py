@@ -1,4 +1,4 @@
-"""Nodes as a struct of arrays: dense rows, a generation on every change, and a journal of what changed.
+"""Nodes as a struct of arrays: dense rows, a generation on every change, and a journal of it.
 
 Adding a node appends a row; removing one moves the last row into the hole; both cost O(1). A row number is
 therefore never an identity: whatever must be stable (ties, order of arrival, the ledger's version) hangs on
@@ -8,16 +8,25 @@ the node's name.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
 from domain.model.nodes import NodeSpec, Taint
-from domain.state.resources import MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceIndex
+from domain.state.journal import Journal
+from domain.state.resources import (
+    CPU,
+    CPU_BEYOND,
+    MEMORY,
+    MEMORY_BEYOND,
+    SCORING_CPU,
+    SCORING_MEMORY,
+    ResourceIndex,
+)
 
 ABSENT = -1
 """Value id of a label that a node does not have."""
-
-_JOURNAL_PER_ROW_MAX = 8
 
 
 class NodeTable:
@@ -27,8 +36,11 @@ class NodeTable:
     ----------
     allocatable, requested : int64[R, N]
         Per resource column (see ``ResourceIndex``) and row; only the first ``count`` rows are meaningful.
-    generation, spec_generation : int64[N]
-        Global generation of the row's last change, and of the last change of its spec.
+    generation : int64[N]
+        Global generation of the last change of the node in the row.
+    spec_generation, usage_generation : int64[N]
+        Global generation of the last change of its spec (or of its coming into this row), and of its measured
+        usage.
     tie : uint64[N]
         Seeded hash of the name: decides between nodes of equal score.
     ordinal : int64[N]
@@ -42,6 +54,9 @@ class NodeTable:
         self.count = 0
         self.last_generation = 0
         self.last_spec_generation = 0
+        self.last_usage_generation = 0
+        self.last_images_generation = 0  # of the last change of which node has which images
+        self.image_nodes: Counter[str] = Counter()  # image name -> number of nodes that have it
         self.names: list[str] = []
         self.specs: list[NodeSpec] = []
         self.rows: dict[str, int] = {}
@@ -51,8 +66,7 @@ class NodeTable:
         self._values: dict[str, int] = {}
         self._value_texts: list[str] = []
         self._labels: dict[str, np.ndarray] = {}
-        self._journal: list[int] = []
-        self._journal_first_generation = 1
+        self._journal = Journal()
         self._allocate(64, max(8, len(resources)))
 
     def _allocate(self, rows: int, columns: int) -> None:
@@ -73,6 +87,7 @@ class NodeTable:
         self.requested = grown("requested", (columns, rows), np.int64)
         self.generation = grown("generation", (rows,), np.int64)
         self.spec_generation = grown("spec_generation", (rows,), np.int64)
+        self.usage_generation = grown("usage_generation", (rows,), np.int64)
         self.tie = grown("tie", (rows,), np.uint64)
         self.ordinal = grown("ordinal", (rows,), np.int64)
         self.taint_set = grown("taint_set", (rows,), np.int32)
@@ -98,9 +113,8 @@ class NodeTable:
         """Stamp a row with the next generation."""
         self.last_generation += 1
         self.generation[row] = self.last_generation
-        self._journal.append(row)
-        if len(self._journal) > _JOURNAL_PER_ROW_MAX * max(self.rows_capacity, 64):
-            self._compact()
+        self._journal.append(self.last_generation, row)
+        self._journal.compact(self.generation, self.count)
 
     def touch_spec(self, row: int) -> None:
         """Stamp a row whose spec changed."""
@@ -108,34 +122,31 @@ class NodeTable:
         self.last_spec_generation = self.last_generation
         self.spec_generation[row] = self.last_generation
 
+    def touch_usage(self, row: int) -> None:
+        """Stamp a row whose measured usage changed."""
+        self.touch(row)
+        self.last_usage_generation = self.last_generation
+        self.usage_generation[row] = self.last_generation
+
     def touch_many(self, rows: np.ndarray) -> None:
         """Stamp distinct rows, each with a generation of its own, in the given order."""
         first = self.last_generation + 1
         self.last_generation += len(rows)
         self.generation[rows] = np.arange(first, self.last_generation + 1)
-        self._journal.extend(rows.tolist())
-        if len(self._journal) > _JOURNAL_PER_ROW_MAX * max(self.rows_capacity, 64):
-            self._compact()
-
-    def _compact(self) -> None:
-        """Drop the journal's older half; whoever is further behind gets all rows."""
-        half = len(self._journal) // 2
-        del self._journal[:half]
-        self._journal_first_generation += half
+        self._journal.extend(first, rows)
+        self._journal.compact(self.generation, self.count)
 
     def changed_since(self, generation: int) -> np.ndarray:
-        """Return the distinct rows (int64[K]) with a newer generation, at a cost of what changed.
+        """Return the distinct rows (int64[K]) whose content is newer, at a cost of what changed.
 
-        A row at or beyond ``count`` was removed.
+        A row at or beyond ``count`` was removed; a row into which a node was moved is among them, although
+        the node itself did not change.
         """
-        if generation + 1 < self._journal_first_generation:
-            return np.arange(self.rows_capacity)
-        start = generation + 1 - self._journal_first_generation
-        return np.unique(np.array(self._journal[start:], dtype=np.int64))
+        return self._journal.since(generation)
 
-    def newest_first(self) -> list[str]:
-        """Return all names, the most recently changed first."""
-        return [self.names[row] for row in np.argsort(-self.generation[: self.count], kind="stable")]
+    def newest_first(self) -> Iterator[str]:
+        """Yield all names, the most recently changed node first; what is not taken costs nothing."""
+        return (self.names[row] for row in self._journal.newest_first(self.generation, self.count))
 
     # ------------------------------------------------------------------------------------------- rows
 
@@ -155,9 +166,21 @@ class NodeTable:
             self.ordinal[row] = ordinal
             for column in self._labels.values():
                 column[row] = ABSENT
+            self._count_images(spec, 1)
+        elif spec.images != self.specs[row].images:
+            self._count_images(self.specs[row], -1)
+            self._count_images(spec, 1)
         self._write_spec(row, spec)
         self.touch_spec(row)
         return row
+
+    def _count_images(self, spec: NodeSpec, sign: int) -> None:
+        """Count a node's images; also a node without any changes how spread they are."""
+        self.last_images_generation += 1
+        for name in {name for image in spec.images for name in image.names}:
+            self.image_nodes[name] += sign
+            if not self.image_nodes[name]:
+                del self.image_nodes[name]
 
     def _write_spec(self, row: int, spec: NodeSpec) -> None:
         columns = [(self.resources.column(name), value) for name, value in spec.allocatable.items()]
@@ -165,8 +188,11 @@ class NodeTable:
         self.allocatable[:, row] = 0
         for column, value in columns:
             self.allocatable[column, row] = value
-        self.allocatable[SCORING_CPU, row] = self.allocatable[0, row]
+        self.allocatable[SCORING_CPU, row] = self.allocatable[CPU, row]
         self.allocatable[SCORING_MEMORY, row] = self.allocatable[MEMORY, row]
+        capacity = spec.capacity or spec.allocatable
+        self.allocatable[CPU_BEYOND, row] = capacity.get("cpu", 0)
+        self.allocatable[MEMORY_BEYOND, row] = capacity.get("memory", 0)
         for key in self.specs[row].labels:
             if key not in spec.labels and key in self._labels:
                 self._labels[key][row] = ABSENT
@@ -182,11 +208,12 @@ class NodeTable:
     def remove(self, name: str) -> None:
         """Drop a node's row; the last row takes its place."""
         row = self.rows.pop(name)
+        self._count_images(self.specs[row], -1)
         last = self.count - 1
         if row != last:
             for array in (self.allocatable, self.requested):
                 array[:, row] = array[:, last]
-            for array in (self.tie, self.ordinal, self.taint_set, self.unschedulable):
+            for array in (self.tie, self.ordinal, self.taint_set, self.unschedulable, self.usage_generation):
                 array[row] = array[last]
             for column in self._labels.values():
                 column[row] = column[last]
@@ -196,9 +223,18 @@ class NodeTable:
         self.names.pop()
         self.specs.pop()
         self.count = last
-        self.touch_spec(last)
         if row != last:
-            self.touch_spec(row)
+            self._moved(last, row)
+        self.touch_spec(last)
+
+    def _moved(self, source: int, row: int) -> None:
+        """Note that a row's content is another one, although the node that came into it did not change."""
+        own = int(self.generation[source])
+        self._journal.moved(own, row)
+        self.generation[row] = own
+        self.last_generation += 1
+        self._journal.append(self.last_generation, row)
+        self.spec_generation[row] = self.last_spec_generation = self.last_generation
 
     # ----------------------------------------------------------------------------------------- labels
 

@@ -10,7 +10,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.selecting import added_affinity, match_any_term, match_labels
-from domain.state.table import NodeTable
+from domain.plugins.view import NodeView
 
 _OWN, _ADDED = 1, 2
 
@@ -26,7 +26,7 @@ class NodeAffinity(StaticFilter):
 
     name: ClassVar[str] = "NodeAffinity"
     reads: ClassVar[frozenset[str]] = frozenset({"node_selector", "node_affinity"})
-    reasons: ClassVar[tuple[Reason, ...]] = (
+    reasons: tuple[Reason, ...] = (
         Reason("node-affinity", unresolvable=True),
         Reason("node-affinity-enforced", unresolvable=True),
     )
@@ -35,16 +35,16 @@ class NodeAffinity(StaticFilter):
         added = added_affinity(args, path)
         self._added = None if added is None else added.required
 
-    def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
+    def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
         affinity = template.node_affinity
         required = None if affinity is None else affinity.required
         if not template.node_selector and required is None and self._added is None:
             return None
-        matched = match_labels(template.node_selector, table, rows)
+        matched = match_labels(template.node_selector, view.table, rows)
         if required is not None:
-            matched &= match_any_term(required, table, rows)
+            matched &= match_any_term(required, view.table, rows)
         refused = np.where(matched, 0, _OWN).astype(np.uint8)
         if self._added is not None:
-            refused[~match_any_term(self._added, table, rows)] = _ADDED
+            refused[~match_any_term(self._added, view.table, rows)] = _ADDED
         return refused

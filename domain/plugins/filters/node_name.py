@@ -8,7 +8,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.state.table import NodeTable
+from domain.plugins.view import NodeView
 
 
 class NodeName(StaticFilter):
@@ -19,11 +19,11 @@ class NodeName(StaticFilter):
 
     name: ClassVar[str] = "NodeName"
     reads: ClassVar[frozenset[str]] = frozenset({"node_name"})
-    reasons: ClassVar[tuple[Reason, ...]] = (Reason("node-name", unresolvable=True),)
+    reasons: tuple[Reason, ...] = (Reason("node-name", unresolvable=True),)
 
-    def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
+    def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
         if not template.node_name:
             return None
-        elsewhere: np.ndarray = rows != table.rows.get(template.node_name, -1)
+        elsewhere: np.ndarray = rows != view.table.rows.get(template.node_name, -1)
         return elsewhere.astype(np.uint8)

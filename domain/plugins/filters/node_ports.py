@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import ClassVar
+
+import numpy as np
 
 from domain.model.pods import HostPort, PodTemplate
 from domain.plugins.base import OccupancyFilter, Reason
+from domain.plugins.view import NodeView
 
 _ANY_ADDRESS = ("0.0.0.0", "")
 
@@ -26,9 +29,19 @@ class NodePorts(OccupancyFilter):
         """See ``OccupancyFilter``."""
         return bool(template.host_ports)
 
-    def blocked(self, template: PodTemplate, held: Mapping[HostPort, int]) -> bool:
+    def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
+        """See ``OccupancyFilter``: 1 where any port is taken."""
+        rows = view.table.rows
+        found = [
+            rows[node]
+            for node, held in view.ports_held.items()
+            if node in rows and _collide(template.host_ports, held)
+        ]
+        return np.array(found, dtype=np.int64), np.ones(len(found), dtype=np.int64)
+
+    def allowed(self, template: PodTemplate, view: NodeView) -> int:
         """See ``OccupancyFilter``."""
-        return _collide(template.host_ports, held)
+        return 1
 
     def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
         """See ``OccupancyFilter``."""

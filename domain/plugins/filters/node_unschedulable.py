@@ -10,7 +10,7 @@ from domain.model.nodes import Taint
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.tolerating import tolerated
-from domain.state.table import NodeTable
+from domain.plugins.view import NodeView
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -23,11 +23,11 @@ class NodeUnschedulable(StaticFilter):
 
     name: ClassVar[str] = "NodeUnschedulable"
     reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
-    reasons: ClassVar[tuple[Reason, ...]] = (Reason("node-unschedulable", unresolvable=True),)
+    reasons: tuple[Reason, ...] = (Reason("node-unschedulable", unresolvable=True),)
 
-    def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
+    def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
-        cordoned: np.ndarray = table.unschedulable[rows]
+        cordoned: np.ndarray = view.table.unschedulable[rows]
         if not cordoned.any() or tolerated(_CORDON, template.tolerations):
             return None
         return cordoned.astype(np.uint8)

@@ -9,7 +9,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.tolerating import tolerated
-from domain.state.table import NodeTable
+from domain.plugins.view import NodeView
 
 _REPELLING = ("NoSchedule", "NoExecute")
 
@@ -22,15 +22,15 @@ class TaintToleration(StaticFilter):
 
     name: ClassVar[str] = "TaintToleration"
     reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
-    reasons: ClassVar[tuple[Reason, ...]] = (Reason("untolerated-taint", unresolvable=True),)
+    reasons: tuple[Reason, ...] = (Reason("untolerated-taint", unresolvable=True),)
 
-    def refuse(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray | None:
+    def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
         refused = np.array(
             [
                 any(t.effect in _REPELLING and not tolerated(t, template.tolerations) for t in taints)
-                for taints in table.taint_sets
+                for taints in view.table.taint_sets
             ],
             dtype=np.uint8,
         )
-        return refused[table.taint_set[rows]] if refused.any() else None
+        return refused[view.table.taint_set[rows]] if refused.any() else None

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from domain.kernels.placing import LEAST_ALLOCATED, MOST_ALLOCATED
+from domain.kernels.arrays import LEAST_ALLOCATED, MOST_ALLOCATED
 from domain.model.pods import PodTemplate
-from domain.plugins.arguments import CPU_AND_MEMORY, Arguments
+from domain.plugins.arguments import CPU_AND_MEMORY
 from domain.plugins.base import ResourceScore, Term
-from domain.plugins.scoring import scoring_parts
+from domain.plugins.scoring import fit_strategy, scoring_parts
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 
@@ -38,12 +38,10 @@ class Allocated(ResourceScore):
     reads: ClassVar[frozenset[str]] = frozenset({"requests", "scoring_cpu_milli", "scoring_memory_bytes"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        allowed = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups", "arithmetic")
-        given = Arguments(args, path, allowed)
-        given.choice("arithmetic", ("real",))
-        strategy = given.section("scoringStrategy", ("type", "resources", "requestedToCapacityRatio"))
+        strategy = fit_strategy(args, path)
         self._kind = _KINDS[strategy.choice("type", _STRATEGIES)]
         self._resources = strategy.resources("resources", CPU_AND_MEMORY, weight_max=100)
+        self.parts_max = len(self._resources)
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
         """See ``ResourceScore``."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import StaticScore
-from domain.state.table import NodeTable
+from domain.plugins.view import NodeView
 
 
 class FirstFit(StaticScore):
@@ -23,7 +23,7 @@ class FirstFit(StaticScore):
     name: ClassVar[str] = "FirstFit"
     reads: ClassVar[frozenset[str]] = frozenset()
 
-    def rate(self, template: PodTemplate, table: NodeTable, rows: np.ndarray) -> np.ndarray:
-        """See ``StaticScore``."""
-        score: np.ndarray = 100.0 / np.maximum(table.ordinal[rows], 1)
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``."""
+        score: np.ndarray = 100.0 / np.maximum(view.table.ordinal[rows], 1)
         return score

@@ -7,35 +7,38 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from domain.kernels.arrays import METRIC_MAX, METRIC_ONE
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import Score
+from domain.plugins.base import Demand, VarianceScore
 from domain.plugins.measuring import percent_used
-from domain.plugins.normalising import by_range
+from domain.plugins.normalising import Normaliser
 from domain.plugins.view import NodeView
+from domain.state.resources import ResourceIndex
 
 _REQUESTED = "requested/allocatable"
 _MEASURED = "measured"
 
 
-class GlobalVariance(Score):
+class GlobalVariance(VarianceScore):
     """Rate a node by the variance of a metric over all nodes once the pod is on it: the smallest wins.
 
-    Formula: with ``d`` a node's distance from the mean of the metric, ``Q`` the sum of ``d^2`` over the ``n``
-    nodes, and ``e`` what the pod adds to the candidate's metric, the variance becomes
-    ``(Q + 2 * d * e + e^2) / n - (e / n)^2``: O(1) per candidate from sums that are made once. The smallest
-    becomes 100, the largest 0, equal ones 100. All nodes count, feasible or not; those without the resource
-    (or without a measurement) are left out and get 0.
+    Formula: with ``m`` a node's metric, ``S`` the sum of all ``n`` nodes', and ``e`` what the pod adds to the
+    candidate's, the variance times ``n^2`` grows by ``e * (2 * (m * n - S) + e * (n - 1))``: O(1) per
+    candidate from one sum. Metrics are whole numbers of ``2^-20``, cut off beyond 4, so that the order of
+    nodes changes nothing. The smallest growth becomes 100, the largest 0, equal ones 100. All nodes count,
+    feasible or not; those without the resource (or without a measurement) are left out and get 0.
 
     Arguments: ``resource`` (default memory), ``of`` (``requested/allocatable``, the default, or ``measured``:
     the measured usage, plus the pod's request over what the node offers), ``variance`` (``population``, the
-    default, or ``sample``).
+    default, or ``sample``: which nodes are best is the same).
     Source: a node scoring study that uses it with high weight beside a usage-aware score.
     """
 
     name: ClassVar[str] = "GlobalVariance"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    normaliser: ClassVar[Normaliser] = Normaliser(reverse=True, equal_full=True, zero_full=True)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         given = Arguments(args, path, ("resource", "of", "variance"))
@@ -43,32 +46,39 @@ class GlobalVariance(Score):
         if not isinstance(resource, str):
             raise FieldError(given.at("resource"), "expected the name of a resource")
         self._resource = resource
-        self._of = given.choice("of", (_REQUESTED, _MEASURED))
-        self._is_sample = given.choice("variance", ("population", "sample")) == "sample"
+        self.reads_usage = given.choice("of", (_REQUESTED, _MEASURED)) == _MEASURED
+        self.measured_count = int(self.reads_usage)
+        given.choice("variance", ("population", "sample"))
+
+    def demand(self, template: PodTemplate, resources: ResourceIndex) -> Demand:
+        """See ``VarianceScore``."""
+        return Demand(resources.column(self._resource), template.requests.get(self._resource, 0))
+
+    def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``: the metric, if it is the measured one."""
+        share = percent_used(view, self._resource, rows) / 100.0
+        metric: np.ndarray = np.clip(np.floor(share * METRIC_ONE), 0, METRIC_MAX)
+        return metric[None, :][: self.measured_count]
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: the variance with the pod on each node, NaN for a node that is left out."""
-        every = view.all_rows()
-        capacity = view.allocatable(self._resource, every).astype(np.float64)
-        metric = np.full(len(every), np.nan)
-        if self._of == _REQUESTED:
-            used = view.requested(self._resource, every)
-            np.divide(used, capacity, out=metric, where=capacity > 0)
-        else:
-            metric = np.where(capacity > 0, percent_used(view, self._resource, every) / 100.0, np.nan)
-        counted = ~np.isnan(metric)
-        n = int(counted.sum())
-        if n == 0 or (self._is_sample and n == 1):
-            return np.where(counted[rows], 0.0, np.nan)
-        distance = metric - metric[counted].mean()
-        squares = float((distance[counted] ** 2).sum())
-        added = np.divide(
-            template.requests.get(self._resource, 0), capacity, out=np.zeros(len(every)), where=counted
-        )
-        variance = (squares + (2.0 * distance + added) * added) / n - (added / n) ** 2
-        found: np.ndarray = variance[rows] * (n / (n - 1) if self._is_sample else 1.0)
-        return found
+        """See ``Score``: the growth of the variance, NaN for a node that is left out."""
+        every, (column, value) = view.all_rows(), self.demand(template, view.resources)
+        capacity = view.column(view.table.allocatable, column, every)
+        offered = np.maximum(capacity, 1)
+        metric = _metric(view.column(view.table.requested, column, every), offered)
+        counted = capacity > 0
+        if self.measured_count:
+            found = self.measured(view, every)[0]
+            counted &= ~np.isnan(found)
+            metric = np.nan_to_num(found).astype(np.int64)
+        n, total = int(counted.sum()), int(metric[counted].sum())
+        added = _metric(np.full(len(every), value), offered)
+        growth = added * (2 * (metric * n - total) + added * (n - 1))
+        raw: np.ndarray = np.where(counted, growth, np.nan)[rows]
+        return raw
 
-    def normalise(self, raw: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        return by_range(raw, reverse=True, flat=100.0)
+
+def _metric(requested: np.ndarray, capacity: np.ndarray) -> np.ndarray:
+    share: np.ndarray = np.floor(requested * float(METRIC_ONE) / capacity)
+    metric: np.ndarray = np.minimum(share, METRIC_MAX).astype(np.int64)
+    return metric

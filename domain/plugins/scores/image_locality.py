@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from domain.model.pods import PodTemplate
-from domain.plugins.base import Score
+from domain.plugins.base import StaticScore
 from domain.plugins.view import NodeView
 
 _MIB = 1 << 20
@@ -16,7 +16,7 @@ _LOW_BYTES = 23 * _MIB
 _HIGH_BYTES_PER_CONTAINER = 1000 * _MIB
 
 
-class ImageLocality(Score):
+class ImageLocality(StaticScore):
     """Rate how much of the pod's images a node has, each image the less the fewer nodes have it.
 
     Formula: ``sum = sum(size * nodes that have it / all nodes)`` over the pod's containers and init
@@ -28,22 +28,25 @@ class ImageLocality(Score):
 
     name: ClassVar[str] = "ImageLocality"
     reads: ClassVar[frozenset[str]] = frozenset({"images"})
+    reads_images: ClassVar[bool] = True
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
-        wanted = Counter(_tagged(image) for image in template.images)
+        specs, nodes_having = view.table.specs, view.table.image_nodes
+        images = [_tagged(image) for image in template.images]
         total = np.zeros(len(rows))
-        if not wanted:
+        if not any(image in nodes_having for image in images):
             return total
-        specs = view.table.specs
-        sizes = [
-            {name: image.size_bytes for image in spec.images for name in image.names if name in wanted}
-            for spec in specs
-        ]
-        nodes_having = Counter(name for found in sizes for name in found)
+        wanted = Counter(images)
         for i, row in enumerate(rows.tolist()):
+            sizes = {
+                name: image.size_bytes
+                for image in specs[row].images
+                for name in image.names
+                if name in wanted
+            }
             total[i] = sum(
-                wanted[name] * size * nodes_having[name] / len(specs) for name, size in sizes[row].items()
+                wanted[name] * size * nodes_having[name] / len(specs) for name, size in sizes.items()
             )
         high = _HIGH_BYTES_PER_CONTAINER * sum(wanted.values())
         return (np.clip(total, _LOW_BYTES, high) - _LOW_BYTES) * 100.0 / (high - _LOW_BYTES)

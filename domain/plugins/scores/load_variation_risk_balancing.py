@@ -9,7 +9,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import Score
+from domain.plugins.base import StaticScore
 from domain.plugins.measuring import PROVIDER_ARGUMENTS, load
 from domain.plugins.view import NodeView
 
@@ -17,7 +17,7 @@ _HALVED = "(mu+sigma)/2"
 _SUMMED = "mu+sigma"
 
 
-class LoadVariationRiskBalancing(Score):
+class LoadVariationRiskBalancing(StaticScore):
     """Rate a node by mean plus deviation of its measured cpu and memory usage; the worse of both counts.
 
     Formula: ``100 * (1 - (mu + sigma) / 2)`` with ``mu`` the measured mean plus the pod's request over what
@@ -27,12 +27,13 @@ class LoadVariationRiskBalancing(Score):
 
     Arguments: ``safeVarianceMargin``, ``safeVarianceSensitivity`` (negative: the default 1), ``formula``
     (``(mu+sigma)/2``, the default and upstream's, or ``mu+sigma``, that of its proposal).
-    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes by events.
     Source: scheduler-plugins, plugin LoadVariationRiskBalancing.
     """
 
     name: ClassVar[str] = "LoadVariationRiskBalancing"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    reads_usage = True
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         allowed = ("safeVarianceMargin", "safeVarianceSensitivity", "formula", *PROVIDER_ARGUMENTS)

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from domain.model.pods import PodTemplate
-from domain.plugins.base import Score
-from domain.plugins.normalising import by_highest
+from domain.plugins.base import StaticScore
+from domain.plugins.normalising import Normaliser
 from domain.plugins.selecting import added_affinity, match_term
 from domain.plugins.view import NodeView
 
 
-class NodeAffinity(Score):
+class NodeAffinity(StaticScore):
     """Sum the weights of the preferred node affinity terms that match the node.
 
     Formula: ``100 * sum / highest sum`` over the feasible nodes; 0 where no term matches anywhere. A term
@@ -26,6 +26,7 @@ class NodeAffinity(Score):
 
     name: ClassVar[str] = "NodeAffinity"
     reads: ClassVar[frozenset[str]] = frozenset({"node_affinity"})
+    normaliser: ClassVar[Normaliser] = Normaliser(from_zero=True)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         self._added = added_affinity(args, path)
@@ -37,7 +38,3 @@ class NodeAffinity(Score):
             for preferred in affinity.preferred if affinity is not None else ():
                 total += preferred.weight * match_term(preferred.term, view.table, rows)
         return total
-
-    def normalise(self, raw: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        return by_highest(raw, reverse=False)

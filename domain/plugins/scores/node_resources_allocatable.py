@@ -9,15 +9,15 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments, WeightedResource
-from domain.plugins.base import Score
-from domain.plugins.normalising import by_range
+from domain.plugins.base import StaticScore
+from domain.plugins.normalising import Normaliser
 from domain.plugins.view import NodeView
 
 _DEFAULT = (WeightedResource("cpu", float(1 << 20)), WeightedResource("memory", 1.0))
 _WEIGHT_MAX = float(1 << 62)
 
 
-class Allocatable(Score):
+class Allocatable(StaticScore):
     """Rate a node by the weighted mean of what it offers: the least or the most wins.
 
     Formula: ``sum(w * allocatable) / sum(w)`` (cpu in thousandths of a core, memory in bytes), negative for
@@ -31,6 +31,7 @@ class Allocatable(Score):
 
     name: ClassVar[str] = "NodeResourcesAllocatable"
     reads: ClassVar[frozenset[str]] = frozenset()
+    normaliser: ClassVar[Normaliser] = Normaliser()
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         given = Arguments(args, path, ("mode", "resources"))
@@ -45,7 +46,3 @@ class Allocatable(Score):
         for name, weight in self._resources:
             total += weight * view.allocatable(name, rows)
         return self._sign * total / sum(resource.weight for resource in self._resources)
-
-    def normalise(self, raw: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        return by_range(raw, reverse=False, flat=0.0)

@@ -11,16 +11,16 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.validation import key_path
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import Score
+from domain.plugins.base import StaticScore
 from domain.plugins.measuring import PROVIDER_ARGUMENTS, percent_used
-from domain.plugins.normalising import by_range
+from domain.plugins.normalising import Normaliser
 from domain.plugins.view import NodeView
 
 _COEFFICIENTS = ("k0", "k1", "k2")
 _NO_POWER = (0.0, 0.0)
 
 
-class Peaks(Score):
+class Peaks(StaticScore):
     """Rate a node by the growth of its power draw, which is ``k0 + k1 * exp(k2 * u)`` at usage ``u`` percent.
 
     Formula: ``k1 * (exp(k2 * after) - exp(k2 * before))``, where ``before`` is the measured cpu usage and
@@ -29,12 +29,14 @@ class Peaks(Score):
     largest 0; equal ones 100, or 0 where all are 0.
 
     Arguments: ``nodePowerModel`` (node -> ``k0``, ``k1``, ``k2``; needed).
-    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes by events.
     Source: scheduler-plugins, plugin Peaks.
     """
 
     name: ClassVar[str] = "Peaks"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    reads_usage = True
+    normaliser: ClassVar[Normaliser] = Normaliser(reverse=True, equal_full=True)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         allowed = ("nodePowerModel", *PROVIDER_ARGUMENTS)
@@ -63,7 +65,3 @@ class Peaks(Score):
             power = models[:, 0] * np.exp(models[:, 1] * np.array([before, after]))
             growth: np.ndarray = power[1] - power[0]
         return growth
-
-    def normalise(self, raw: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        return by_range(raw, reverse=True, flat=100.0) if np.nan_to_num(raw).any() else np.zeros(len(raw))

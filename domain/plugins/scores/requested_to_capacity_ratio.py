@@ -7,17 +7,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from domain.kernels.arrays import CAPACITY_RATIO
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import CPU_AND_MEMORY, Arguments, number
-from domain.plugins.base import Score
-from domain.plugins.scoring import scoring_parts
+from domain.plugins.base import ResourceScore, Term
+from domain.plugins.scoring import fit_strategy, scoring_parts
 from domain.plugins.view import NodeView
+from domain.state.resources import ResourceIndex
 
 _SCORE_MAX = 10
 
 
-class RequestedToCapacityRatio(Score):
+class RequestedToCapacityRatio(ResourceScore):
     """Weighted mean over resources of a curve that goes in straight lines through given points.
 
     Formula: ``sum(w * f(100 * used / capacity)) / sum(w)`` over the resources whose ``f`` is above 0, where
@@ -36,13 +38,16 @@ class RequestedToCapacityRatio(Score):
     reads: ClassVar[frozenset[str]] = frozenset({"requests", "scoring_cpu_milli", "scoring_memory_bytes"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        allowed = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups", "arithmetic")
-        given = Arguments(args, path, allowed)
-        given.choice("arithmetic", ("real",))
-        strategy = given.section("scoringStrategy", ("type", "resources", "requestedToCapacityRatio"))
+        strategy = fit_strategy(args, path)
         self._resources = strategy.resources("resources", CPU_AND_MEMORY, weight_max=100)
         ratio = strategy.section("requestedToCapacityRatio", ("shape",))
         self._utilisation, self._score = _points(ratio)
+        self.parts_max, self.numbers_max = len(self._resources), 2 * len(self._score)
+
+    def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
+        """See ``ResourceScore``."""
+        points = [number for point in zip(self._utilisation, self._score, strict=True) for number in point]
+        return Term(CAPACITY_RATIO, scoring_parts(self._resources, template, resources), tuple(points))
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
@@ -50,12 +55,22 @@ class RequestedToCapacityRatio(Score):
         for part in scoring_parts(self._resources, template, view.resources):
             capacity = view.column(view.table.allocatable, part.column, rows)
             used = view.column(view.table.requested, part.column, rows) + part.value
-            percent = np.minimum(used, capacity) * 100.0 / np.maximum(capacity, 1)
-            score = np.interp(percent, self._utilisation, self._score)
+            score = self._curve(np.minimum(used, capacity) * 100.0 / np.maximum(capacity, 1))
             counts = (capacity != 0) & (score > 0)
             total += np.where(counts, part.weight * score, 0.0)
             weights += np.where(counts, part.weight, 0.0)
         return np.divide(total, weights, out=np.zeros(len(rows)), where=weights > 0)
+
+    def _curve(self, percent: np.ndarray) -> np.ndarray:
+        """Interpolate as the kernel does: ``np.interp`` rounds differently."""
+        x, y = np.array(self._utilisation), np.array(self._score)
+        if len(x) == 1:
+            return np.full(len(percent), y[0])
+        at = np.clip(np.searchsorted(x, percent, side="left"), 1, len(x) - 1)
+        slope = (y[at] - y[at - 1]) / (x[at] - x[at - 1])
+        between = y[at - 1] + slope * (percent - x[at - 1])
+        curve: np.ndarray = np.where(percent <= x[0], y[0], np.where(percent > x[-1], y[-1], between))
+        return curve
 
 
 def _points(ratio: Arguments) -> tuple[list[float], list[float]]:

@@ -7,24 +7,25 @@ from typing import ClassVar
 import numpy as np
 
 from domain.model.pods import PodTemplate
-from domain.plugins.base import Score
-from domain.plugins.normalising import by_highest
+from domain.plugins.base import StaticScore
+from domain.plugins.normalising import Normaliser
 from domain.plugins.tolerating import tolerated
 from domain.plugins.view import NodeView
 
 _PREFER = "PreferNoSchedule"
 
 
-class TaintToleration(Score):
+class TaintToleration(StaticScore):
     """Count the PreferNoSchedule taints that no toleration of the pod covers: the fewer, the better.
 
-    Formula: ``100 - 100 * count / highest count`` over the feasible nodes; 100 where no node has any. Asked
-    once per distinct set of taints, not per node.
+    Formula: ``100 * (highest count - count) / highest count`` over the feasible nodes; 100 where no node has
+    any. Asked once per distinct set of taints, not per node.
     Source: kube-scheduler plugin TaintToleration.
     """
 
     name: ClassVar[str] = "TaintToleration"
     reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
+    normaliser: ClassVar[Normaliser] = Normaliser(reverse=True, from_zero=True, zero_full=True)
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
@@ -38,7 +39,3 @@ class TaintToleration(Score):
         )
         found: np.ndarray = counts[view.table.taint_set[rows]]
         return found
-
-    def normalise(self, raw: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        return by_highest(raw, reverse=True)

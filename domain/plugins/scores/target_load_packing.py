@@ -7,20 +7,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from domain.kernels.arrays import TARGET_LOAD
 from domain.model.errors import FieldError
-from domain.model.pods import CpuClaim, PodTemplate
+from domain.model.pods import PodTemplate
 from domain.model.quantities import to_milli
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import Score
+from domain.plugins.base import ResourceScore, Term, TermPart
 from domain.plugins.measuring import PROVIDER_ARGUMENTS, percent_used
 from domain.plugins.view import NodeView
+from domain.state.resources import (
+    CPU_BEYOND,
+    RECENT_FIXED,
+    RECENT_REQUESTED,
+    RECENT_SILENT,
+    ResourceIndex,
+)
 
 _TARGET_PERCENT = 40.0
 _MULTIPLIER = 1.5
 _DEFAULT_REQUEST_MILLI = 1000
 
 
-class TargetLoadPacking(Score):
+class TargetLoadPacking(ResourceScore):
     """Rate a node by the cpu usage that is predicted with the pod on it.
 
     Formula: with ``u`` the predicted usage in percent of the node's capacity and ``t`` the target,
@@ -31,12 +39,16 @@ class TargetLoadPacking(Score):
 
     Arguments: ``targetUtilization`` (percent up to 100; 0 or less: the default 40),
     ``defaultRequestsMultiplier`` (default 1.5), ``defaultRequests`` (``cpu``, default 1000m).
-    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes with the scenario.
+    ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes by events.
     Source: scheduler-plugins, plugin TargetLoadPacking.
     """
 
     name: ClassVar[str] = "TargetLoadPacking"
     reads: ClassVar[frozenset[str]] = frozenset({"cpu_claim"})
+    reads_usage = True
+    measured_count = 1
+    parts_max = 4
+    numbers_max = 1
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         allowed = ("targetUtilization", "defaultRequestsMultiplier", "defaultRequests", *PROVIDER_ARGUMENTS)
@@ -48,24 +60,35 @@ class TargetLoadPacking(Score):
         if "defaultRequests" in given:
             self._default_milli = _cpu_milli(given.section("defaultRequests", ("cpu", "memory")))
 
+    def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
+        """See ``ResourceScore``: the column with the capacity, then the claims that were not measured yet."""
+        claim = template.cpu_claim
+        parts = (
+            TermPart(CPU_BEYOND, 0.0, 0),
+            TermPart(RECENT_FIXED, 1.0, claim.fixed_milli),
+            TermPart(RECENT_REQUESTED, self._multiplier, claim.requested_milli),
+            TermPart(RECENT_SILENT, self._default_milli, claim.silent_count),
+        )
+        return Term(TARGET_LOAD, parts, (self._target,))
+
+    def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """See ``Score``: the percentage of cpu that is used."""
+        return percent_used(view, "cpu", rows)[None, :]
+
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
-        capacity = view.capacity("cpu", rows)
-        own = self._predict(template.cpu_claim)
-        recent = [sum(self._predict(pod.cpu_claim) for pod in view.unmeasured(row)) for row in rows.tolist()]
-        extra = own + np.array(recent, dtype=np.float64)
-        percent = percent_used(view, "cpu", rows)
-        used = percent + np.divide(100.0 * extra, capacity, out=np.zeros(len(rows)), where=capacity > 0)
-        used = np.where(capacity > 0, used, np.where(np.isnan(percent), np.nan, 0.0))
-        target = self._target
+        capacity_part, *claims = self.term(template, view.resources).parts
+        capacity = view.column(view.table.allocatable, capacity_part.column, rows)
+        claimed = np.zeros(len(rows))
+        for part in claims:
+            claimed += part.weight * (view.column(view.table.requested, part.column, rows) + part.value)
+        percent, target = self.measured(view, rows)[0], self._target
+        added = np.divide(100.0 * claimed, capacity, out=np.zeros(len(rows)), where=capacity > 0)
+        used = np.where(capacity > 0, percent + added, np.where(np.isnan(percent), np.nan, 0.0))
         rising = (100.0 - target) * used / target + target
         falling = target * (100.0 - used) / (100.0 - target) if target < 100 else np.zeros(len(rows))
         score: np.ndarray = np.select([used <= target, used <= 100.0], [rising, falling], 0.0)
         return score
-
-    def _predict(self, claim: CpuClaim) -> float:
-        estimated = claim.requested_milli * self._multiplier + claim.silent_count * self._default_milli
-        return claim.fixed_milli + estimated
 
 
 def _cpu_milli(requests: Arguments) -> float:

@@ -1,0 +1,105 @@
+"""The profiles in force: the built-in ones, and what events have made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from domain.model.events import ProfileDeleted, ProfileEvent, ProfileUpserted
+from domain.model.limits import profiles_max
+from domain.model.profile_manifest import profile_to_spec
+from domain.model.profiles import Profile, ProfileRevision
+from domain.plugins.registry import ProfilePlan
+from domain.state.changes import Change, ProfileChanged, Refused, Skipped
+from domain.state.versions import is_older, is_stale, newer_of
+
+_CANONICAL = msgspec.json.Encoder(order="deterministic")
+
+
+class Profiles:
+    """Every profile that a pod may name, with its revision and its plan.
+
+    Revisions are a function of the log: each change of a name, its deletion included, counts one up, and
+    what is in force already is no change. ``plans`` holds what is in force; it changes in place.
+
+    Parameters
+    ----------
+    built_in : mapping of str to Profile
+        What exists without any event, in force until an event of the same name and again after a deletion.
+    """
+
+    def __init__(self, built_in: Mapping[str, Profile]) -> None:
+        self._built_in = dict(built_in)
+        self._known: dict[str, ProfileRevision] = {}
+        self.plans: dict[str, ProfilePlan] = {}
+        for name, profile in built_in.items():
+            self._put(ProfileRevision(name=name, revision=profile.revision, profile=profile))
+
+    def apply(self, event: ProfileEvent) -> Change:
+        """Take an event whose profile was checked; return what it changed.
+
+        Raises
+        ------
+        FieldError
+            The profile makes no sense, and nothing changed: whoever read the event had to check it.
+        """
+        match event:
+            case ProfileUpserted():
+                return self._upsert(event)
+            case ProfileDeleted():
+                return self._delete(event)
+
+    def restore(self, revision: ProfileRevision) -> None:
+        """Put the latest revision of a name back as the ledger has it.
+
+        Raises
+        ------
+        FieldError
+            The profile makes no sense any more, and nothing changed.
+        """
+        self._put(revision)
+
+    def _put(self, revision: ProfileRevision) -> None:
+        if revision.profile is None:
+            self.plans.pop(revision.name, None)
+        else:
+            self.plans[revision.name] = ProfilePlan(revision.profile)
+        self._known[revision.name] = revision
+
+    def _upsert(self, event: ProfileUpserted) -> Change:
+        name, known = event.profile.name, self._known.get(event.profile.name)
+        if known is not None and is_stale(event.resource_version, known.resource_version):
+            return Skipped()
+        if name not in self.plans and len(self.plans) >= profiles_max:
+            return Refused(
+                "object.metadata.name",
+                f"{len(self.plans)} profiles are in force; allowed are at most {profiles_max} (profiles_max)",
+            )
+        return self._change(name, event.profile, event.resource_version)
+
+    def _delete(self, event: ProfileDeleted) -> Change:
+        known = self._known.get(event.name)
+        if known is None or is_older(event.resource_version, known.resource_version):
+            return Skipped()
+        return self._change(event.name, self._built_in.get(event.name), event.resource_version)
+
+    def _change(self, name: str, profile: Profile | None, version: int | None) -> Change:
+        known = self._known.get(name)
+        newest = newer_of(version, None if known is None else known.resource_version)
+        if known is not None and _written(known.profile) == _written(profile):
+            if newest == known.resource_version:
+                return Skipped()
+            self._known[name] = msgspec.structs.replace(known, resource_version=newest)
+            return ProfileChanged(self._known[name])
+        number = 1 if known is None else known.revision + 1
+        if profile is not None:
+            profile = msgspec.structs.replace(profile, revision=number)
+        revision = ProfileRevision(name=name, revision=number, profile=profile, resource_version=newest)
+        self._put(revision)
+        return ProfileChanged(revision)
+
+
+def _written(profile: Profile | None) -> bytes:
+    """Return what a profile says in its one written form: equal bytes, the same profile."""
+    return b"" if profile is None else _CANONICAL.encode(profile_to_spec(profile))

@@ -1,0 +1,222 @@
+"""A group as the kernel sees it: its numbers, how plugins make them, and the words for its codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from domain.kernels import arrays as kernel
+from domain.model.pods import PodTemplate
+from domain.model.signature import tie_salt
+from domain.plugins.base import Limit, OccupancyFilter, Reason, Term
+from domain.plugins.registry import ProfilePlan
+from domain.state.resources import ResourceIndex, ResourceVector
+
+ROW_FIELDS = {
+    "static_code": np.int16,
+    "static_score": np.float64,
+    "code": np.int16,
+    "score": np.float64,
+}
+_I, _L, _F = np.int32, np.int64, np.float64
+SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
+    "histogram": ((kernel.CODES,), _I),
+    "synced": ((), _L),
+    "static_part": ((), _I),
+    "salt": ((), np.uint64),
+    "static_position": ((kernel.STATIC_MAX + 1,), _I),
+    "occupancy_count": ((), _I),
+    "occupancy_position": ((kernel.OCCUPANCIES_MAX,), _I),
+    "occupancy_allowed": ((kernel.OCCUPANCIES_MAX,), _I),
+    "limit_count": ((), _I),
+    "limit_position": ((kernel.LIMITS_MAX,), _I),
+    "limit_width": ((kernel.LIMITS_MAX,), _I),
+    "limit_column": ((kernel.LIMITS_MAX, kernel.LIMIT_COLUMNS_MAX), _I),
+    "limit_value": ((kernel.LIMITS_MAX,), _L),
+    "limit_capacity": ((kernel.LIMITS_MAX,), _I),
+    "limit_percent": ((kernel.LIMITS_MAX,), _F),
+    "fit_position": ((), _I),
+    "demand_count": ((), _I),
+    "demand_column": ((kernel.DEMANDS_MAX,), _I),
+    "demand_value": ((kernel.DEMANDS_MAX,), _L),
+    "add_count": ((), _I),
+    "add_column": ((kernel.ADDS_MAX,), _I),
+    "add_value": ((kernel.ADDS_MAX,), _L),
+    "raw_count": ((), _I),
+    "raw_kind": ((kernel.RAWS_MAX,), _I),
+    "raw_weight": ((kernel.RAWS_MAX,), _F),
+    "raw_low": ((kernel.RAWS_MAX,), _F),
+    "raw_high": ((kernel.RAWS_MAX,), _F),
+    "raw_low_count": ((kernel.RAWS_MAX,), _I),
+    "raw_high_count": ((kernel.RAWS_MAX,), _I),
+    "term_count": ((), _I),
+    "term_kind": ((kernel.TERMS_MAX,), _I),
+    "term_weight": ((kernel.TERMS_MAX,), _F),
+    "term_first": ((kernel.TERMS_MAX + 1,), _I),
+    "term_number": ((kernel.TERMS_MAX + 1,), _I),
+    "term_measured": ((kernel.TERMS_MAX,), _I),
+    "part_column": ((kernel.PARTS_MAX,), _I),
+    "part_weight": ((kernel.PARTS_MAX,), _F),
+    "part_value": ((kernel.PARTS_MAX,), _L),
+    "number": ((kernel.NUMBERS_MAX,), _F),
+    "variance_count": ((), _I),
+    "variance_column": ((kernel.VARIANCES_MAX,), _I),
+    "variance_value": ((kernel.VARIANCES_MAX,), _L),
+    "variance_measured": ((kernel.VARIANCES_MAX,), _I),
+    "variance_weight": ((kernel.VARIANCES_MAX,), _F),
+    "variance_low": ((kernel.VARIANCES_MAX,), _F),
+    "variance_high": ((kernel.VARIANCES_MAX,), _F),
+}
+SLOT_BYTES = sum(
+    int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize for shape, kind in SLOT_FIELDS.values()
+)
+
+
+class StaticPart:
+    """What a profile's static plugins say of every node, for all templates that they cannot tell apart.
+
+    The templates' terms have the same resources and weights, too: so they share bounds.
+
+    ``generation`` is the table's as of the last look; ``version`` counts the looks after which whatever was
+    normalised over all nodes has to be made anew.
+    """
+
+    __slots__ = ("generation", "images_generation", "index", "key", "reasons", "users_count", "version")
+
+    def __init__(self, key: bytes, index: int) -> None:
+        self.key = key
+        self.index = index
+        self.generation = -1
+        self.images_generation = -1
+        self.version = 0
+        self.reasons: list[Reason] = []
+        self.users_count = 0
+
+
+class Program:
+    """What a slot was compiled from, and the words for its codes."""
+
+    __slots__ = (
+        "demand_names",
+        "limits",
+        "occupancies",
+        "plan",
+        "slot",
+        "static",
+        "static_version",
+        "template",
+        "terms",
+    )
+
+    def __init__(
+        self, slot: int, template: PodTemplate, plan: ProfilePlan, static: StaticPart, terms: Sequence[Term]
+    ) -> None:
+        self.slot = slot
+        self.template = template
+        self.plan = plan
+        self.static = static
+        self.terms = terms
+        self.static_version = -1
+        self.demand_names: list[str] = []
+        self.limits: list[Limit] = []
+        self.occupancies: list[OccupancyFilter] = []
+
+    def reason(self, code: int) -> Reason:
+        """Put a kernel code into words."""
+        if code <= kernel.STATIC_MAX:
+            return self.static.reasons[code - 1]
+        if code < kernel.OCCUPIED:
+            which, is_hopeless = divmod(code - kernel.LIMIT, 2)
+            return Reason(self.limits[which].reason, unresolvable=bool(is_hopeless))
+        if code < kernel.GONE:
+            return self.occupancies[code - kernel.OCCUPIED].reason
+        assert self.plan.fit is not None
+        bits = code - kernel.FIT
+        short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
+        return self.plan.fit[1].reason(short, unresolvable=bool(bits & kernel.UNRESOLVABLE))
+
+
+def compile_program(
+    program: Program,
+    signature: bytes,
+    groups: kernel.Groups,
+    resources: ResourceIndex,
+    adds: ResourceVector,
+) -> None:
+    """Write all of a slot that does not depend on any node; ``adds`` is what one pod occupies."""
+    slot = program.slot
+    groups.synced[slot] = -1
+    groups.static_part[slot] = program.static.index
+    groups.salt[slot] = tie_salt(signature)
+    groups.add_count[slot] = len(adds.columns)
+    groups.add_column[slot, : len(adds.columns)] = adds.columns
+    groups.add_value[slot, : len(adds.columns)] = adds.values
+    _compile_filters(program, groups, resources)
+    _compile_terms(program, groups, resources)
+    groups.raw_count[slot] = len(program.plan.normalised_scores)
+    for k, static in enumerate(program.plan.normalised_scores):
+        assert static.plugin.normaliser is not None
+        groups.raw_kind[slot, k] = static.plugin.normaliser.flags
+        groups.raw_weight[slot, k] = static.weight
+    groups.variance_count[slot] = len(program.plan.variance_scores)
+    for v, use in enumerate(program.plan.variance_scores):
+        demand = use.plugin.demand(program.template, resources)
+        groups.variance_column[slot, v] = demand.column
+        groups.variance_value[slot, v] = demand.value
+        groups.variance_measured[slot, v] = (
+            program.plan.measured_first[use.label] if use.plugin.measured_count else -1
+        )
+        groups.variance_weight[slot, v] = use.weight
+
+
+def _compile_filters(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> None:
+    slot, template, plan = program.slot, program.template, program.plan
+    for position, occupancy in plan.occupancies:
+        if occupancy.concerns(template):
+            groups.occupancy_position[slot, len(program.occupancies)] = position
+            program.occupancies.append(occupancy)
+    groups.occupancy_count[slot] = len(program.occupancies)
+    for position, plugin in plan.limits:
+        limits = plugin.limits(template, resources)
+        assert len(limits) <= plugin.limits_max, plugin.name
+        for limit in limits:
+            m = len(program.limits)
+            groups.limit_position[slot, m] = position
+            groups.limit_width[slot, m] = len(limit.columns)
+            groups.limit_column[slot, m, : len(limit.columns)] = limit.columns
+            groups.limit_value[slot, m] = limit.value
+            groups.limit_capacity[slot, m] = limit.capacity
+            groups.limit_percent[slot, m] = limit.percent
+            program.limits.append(limit)
+    groups.limit_count[slot] = len(program.limits)
+    demands = []
+    groups.fit_position[slot] = kernel.NEVER
+    if plan.fit is not None:
+        groups.fit_position[slot] = plan.fit[0]
+        demands = plan.fit[1].demands(template, resources)
+    groups.demand_count[slot] = len(demands)
+    for d, demand in enumerate(demands):
+        groups.demand_column[slot, d] = demand.column
+        groups.demand_value[slot, d] = demand.value
+    program.demand_names = [resources.name(d.column) for d in demands]
+
+
+def _compile_terms(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> None:
+    slot, parts, numbers = program.slot, 0, 0
+    groups.term_count[slot] = len(program.plan.resource_scores)
+    for t, (use, term) in enumerate(zip(program.plan.resource_scores, program.terms, strict=True)):
+        assert len(term.parts) <= use.plugin.parts_max, use.label
+        assert len(term.numbers) <= use.plugin.numbers_max, use.label
+        groups.term_kind[slot, t] = term.kind
+        groups.term_weight[slot, t] = use.weight
+        groups.term_measured[slot, t] = program.plan.measured_first[use.label]
+        for part in term.parts:
+            groups.part_column[slot, parts] = part.column
+            groups.part_weight[slot, parts] = part.weight
+            groups.part_value[slot, parts] = part.value
+            parts += 1
+        groups.number[slot, numbers : numbers + len(term.numbers)] = term.numbers
+        numbers += len(term.numbers)
+        groups.term_first[slot, t + 1] = parts
+        groups.term_number[slot, t + 1] = numbers

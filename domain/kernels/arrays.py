@@ -1,0 +1,251 @@
+"""What the kernels work on: tuples of arrays, the bounds of their axes, and the failure codes.
+
+Failure codes per (group, row)::
+
+    0                   feasible
+    1 .. 40             a static filter's reason, in the order of the group's reason table
+    LIMIT + 2 * l       limit l is passed; one more where evicting could not help
+    OCCUPIED + o        the pods on the node hold too much of what occupancy o counts
+    FIT + bits          resources: bit d is set when demand d does not fit what is free
+    FIT + UNRESOLVABLE + bits    as above, and some demand exceeds even an empty node
+    GONE                there is no such row
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+DEMANDS_MAX = 11
+ADDS_MAX = 18
+TERMS_MAX = 8
+PARTS_MAX = 32
+NUMBERS_MAX = 512
+RAWS_MAX = 8
+VARIANCES_MAX = 4
+SCORES_MAX = RAWS_MAX + TERMS_MAX + VARIANCES_MAX
+STATIC_MAX = 40
+LIMIT = STATIC_MAX + 1
+LIMITS_MAX = 8
+LIMIT_COLUMNS_MAX = 4
+OCCUPANCIES_MAX = 2
+OCCUPIED = LIMIT + 2 * LIMITS_MAX
+GONE = 63
+FIT = 64
+UNRESOLVABLE = 1 << DEMANDS_MAX
+CODES = FIT + 2 * UNRESOLVABLE
+
+LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
+"""Kinds of resource terms; the first two are computed in blocks, the others row by row."""
+
+REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL = 1, 2, 4, 8
+"""Flags of a normaliser (``domain.plugins.normalising``)."""
+
+VARIANCE = REVERSED | EQUAL_FULL | ZERO_FULL
+"""How the growth of a variance is normalised."""
+
+KNOWN_MAX = 1e300
+"""A raw score beyond is as good as none: a range of two such would not be a number."""
+
+METRIC_ONE = 1 << 20
+METRIC_MAX = 4 * METRIC_ONE
+"""GlobalVariance's metric is a whole number of 2^-20; beyond 4 it is cut off, so that no sum overflows."""
+
+NEVER = 1 << 30
+"""Position of a filter that the profile does not have."""
+
+TOP = 5
+REASONS = 32
+
+LISTED = 32
+"""Rows in the list of a group's best."""
+
+BLOCK = 512
+
+SPAN = 64
+"""Rows per block of the bounds; a power of two."""
+
+
+class Columns(NamedTuple):
+    """The snapshot's columns: int64[R, N] twice, uint64[N], and int64[1] with the number of rows."""
+
+    allocatable: np.ndarray
+    requested: np.ndarray
+    tie: np.ndarray
+    rows_count: np.ndarray
+
+
+class Groups(NamedTuple):
+    """Slots of equivalence groups; the first axis is the slot, but for the static part's.
+
+    What static plugins say is the same for many groups and therefore kept apart: ``static_part`` int32[G]
+    names the row of ``static_code`` int16[S, N], ``static_score`` float64[S, N] (what is not normalised,
+    weighted and summed), ``static_raw`` float64[S, K, N] (first what is normalised, then what was measured
+    for terms and variances) and ``static_position`` int32[S, STATIC_MAX + 1] (position in the profile of each
+    static reason's filter) that holds for a slot.
+    Per row: ``occupied`` int16[G, OCCUPANCIES_MAX, N] (what counts against the group), ``code`` int16,
+    ``score`` float64, ``tree`` int32[2P] (node 1 is the root, leaf of a row is P + row; holds rows).
+    ``histogram`` int32[G, CODES] counts rows per code. ``synced`` int64[G]: position in the change log up to
+    which the slot is right, -1 if all of it must be made anew.
+    ``raw_low``, ``raw_high`` are the extremes over the feasible rows, and how many rows have them.
+    """
+
+    static_part: np.ndarray
+    static_code: np.ndarray
+    static_score: np.ndarray
+    static_raw: np.ndarray
+    static_position: np.ndarray
+    occupied: np.ndarray
+    code: np.ndarray
+    score: np.ndarray
+    tree: np.ndarray
+    histogram: np.ndarray
+    synced: np.ndarray
+    salt: np.ndarray  # uint64[G]
+    occupancy_count: np.ndarray  # int32[G]
+    occupancy_position: np.ndarray  # int32[G, OCCUPANCIES_MAX]
+    occupancy_allowed: np.ndarray  # int32[G, OCCUPANCIES_MAX]
+    limit_count: np.ndarray  # int32[G]
+    limit_position: np.ndarray  # int32[G, LIMITS_MAX]
+    limit_width: np.ndarray  # int32[G, LIMITS_MAX]: number of columns
+    limit_column: np.ndarray  # int32[G, LIMITS_MAX, LIMIT_COLUMNS_MAX]
+    limit_value: np.ndarray  # int64[G, LIMITS_MAX]
+    limit_capacity: np.ndarray  # int32[G, LIMITS_MAX]: a column
+    limit_percent: np.ndarray  # float64[G, LIMITS_MAX]
+    fit_position: np.ndarray  # int32[G]
+    demand_count: np.ndarray  # int32[G]
+    demand_column: np.ndarray  # int32[G, DEMANDS_MAX]
+    demand_value: np.ndarray  # int64[G, DEMANDS_MAX]
+    add_count: np.ndarray  # int32[G]
+    add_column: np.ndarray  # int32[G, ADDS_MAX]
+    add_value: np.ndarray  # int64[G, ADDS_MAX]
+    raw_count: np.ndarray  # int32[G]: static_raw[part, :raw_count] is normalised
+    raw_kind: np.ndarray  # int32[G, RAWS_MAX]: flags
+    raw_weight: np.ndarray  # float64[G, RAWS_MAX]
+    raw_low: np.ndarray  # float64[G, RAWS_MAX]
+    raw_high: np.ndarray  # float64[G, RAWS_MAX]
+    raw_low_count: np.ndarray  # int32[G, RAWS_MAX]
+    raw_high_count: np.ndarray  # int32[G, RAWS_MAX]
+    term_count: np.ndarray  # int32[G]
+    term_kind: np.ndarray  # int32[G, TERMS_MAX]
+    term_weight: np.ndarray  # float64[G, TERMS_MAX]
+    term_first: np.ndarray  # int32[G, TERMS_MAX + 1]: parts of term t are first[t] .. first[t + 1] - 1
+    term_number: np.ndarray  # int32[G, TERMS_MAX + 1]: the same for its numbers
+    term_measured: np.ndarray  # int32[G, TERMS_MAX]: its first column in static_raw
+    part_column: np.ndarray  # int32[G, PARTS_MAX]
+    part_weight: np.ndarray  # float64[G, PARTS_MAX]
+    part_value: np.ndarray  # int64[G, PARTS_MAX]
+    number: np.ndarray  # float64[G, NUMBERS_MAX]
+    variance_count: np.ndarray  # int32[G]
+    variance_column: np.ndarray  # int32[G, VARIANCES_MAX]
+    variance_value: np.ndarray  # int64[G, VARIANCES_MAX]: what the pod adds
+    variance_measured: np.ndarray  # int32[G, VARIANCES_MAX]: its metric in static_raw, -1: what is requested
+    variance_weight: np.ndarray  # float64[G, VARIANCES_MAX]
+    variance_low: np.ndarray  # float64[G, VARIANCES_MAX]
+    variance_high: np.ndarray  # float64[G, VARIANCES_MAX]
+
+
+class Bounds(NamedTuple):
+    """What is known of blocks of ``SPAN`` rows, to pass over those that hold no best row.
+
+    Per resource column and block: ``free_low``, ``free_high`` int64[R, B], the extremes of what is free (the
+    high one may be too high), ``per_unit`` float64[R, B], 100 / the largest capacity. Per static part and
+    block: ``best`` float64[S, B], the best score of a pod that asks for nothing, ``refused`` int32[S, B],
+    rows that static filters refuse. ``blocks_synced`` int64[1] and ``synced`` int64[S]: positions in the
+    change log up to which the former and the latter are right, -1 if all must be made anew.
+    """
+
+    free_low: np.ndarray
+    free_high: np.ndarray
+    per_unit: np.ndarray
+    best: np.ndarray
+    refused: np.ndarray
+    blocks_synced: np.ndarray
+    synced: np.ndarray
+
+
+class Lists(NamedTuple):
+    """The best rows of groups, best first: ``row`` int32, ``score`` float64 and ``tie`` uint64, each
+    [G, LISTED], of which ``kept`` int32[G] are there.
+
+    ``made``, ``seen`` int64[G]: positions in the change log as of which the list is, and up to which the
+    slot's codes and histogram are right; made -1: there is none. ``mark`` int64[N] and ``stamp`` int64[1] say
+    which rows changed, to one search at a time. ``level`` uint8[S]: the bounds of a static part were level
+    when last looked at.
+    """
+
+    row: np.ndarray
+    score: np.ndarray
+    tie: np.ndarray
+    kept: np.ndarray
+    made: np.ndarray
+    seen: np.ndarray
+    mark: np.ndarray
+    stamp: np.ndarray
+    level: np.ndarray
+
+
+class ChangeLog(NamedTuple):
+    """Rows changed, in order: ``rows`` int32[L], ``length`` int64[1]."""
+
+    rows: np.ndarray
+    length: np.ndarray
+
+
+class Exclusions(NamedTuple):
+    """Which slots' pods count against each other: a pod of slot ``g``, once placed, counts 1 on its node in
+    ``occupied[slots[e], occupancies[e]]`` for every e in ``first[g] .. first[g + 1] - 1``.
+    """
+
+    first: np.ndarray  # int32[G + 1]
+    slots: np.ndarray  # int32[E]
+    occupancies: np.ndarray  # int32[E]
+
+
+class Placed(NamedTuple):
+    """Where the kernel writes.
+
+    ``row`` int32[P] (-1: no node), ``score`` float64[P]. Per attempt (a slot's first use in the call; at
+    most A): ``attempt_of`` int32[G] (-1: none yet), ``top_row`` int32[A, TOP], ``top_score`` float64[A, TOP],
+    ``top_parts`` float64[A, TOP, SCORES_MAX] (normalised, terms, variances, without weights), and two reason
+    tables (0: at the first pod, 1: at the first pod
+    that found no node) ``reason_code`` int32[A, 2, REASONS], ``reason_count`` likewise, filled from the
+    front, code -1 behind. ``exhausted`` uint8[A]. ``moved``, ``conflicts`` int32[A]: pods whose first row
+    of the list had changed, and was the best all the same, or was not. ``attempts_count`` int64[1].
+    """
+
+    row: np.ndarray
+    score: np.ndarray
+    attempt_of: np.ndarray
+    top_row: np.ndarray
+    top_score: np.ndarray
+    top_parts: np.ndarray
+    reason_code: np.ndarray
+    reason_count: np.ndarray
+    exhausted: np.ndarray
+    moved: np.ndarray
+    conflicts: np.ndarray
+    attempts_count: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Memory of one call: uint8 and three float64 [BLOCK], float64[4 + PARTS_MAX, BLOCK], uint64[TOP], the
+    found row int64[1], what each row would add to a variance, float64[VARIANCES_MAX, N] (NaN: it does not
+    count), how often each slot is used, int64[G], all 0 at first, and per block of the bounds its limit,
+    float64[B], and a mark, uint8[B], all 0.
+    """
+
+    fits: np.ndarray
+    total: np.ndarray
+    weighted: np.ndarray
+    weights: np.ndarray
+    work: np.ndarray
+    ties: np.ndarray
+    row: np.ndarray
+    growth: np.ndarray
+    uses: np.ndarray
+    limit: np.ndarray
+    marks: np.ndarray
+    best_row: np.ndarray  # int32[TOP]
+    best_score: np.ndarray  # float64[TOP]

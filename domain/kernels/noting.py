@@ -1,0 +1,85 @@
+"""What is kept of an attempt to explain it: counts per reason, and the best rows with their parts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels.arrays import FIT, GONE, REASONS, TOP, UNRESOLVABLE, VARIANCE
+from domain.kernels.compiling import function, helper, inner
+from domain.kernels.evaluating import term_value
+from domain.kernels.terms import normal
+from domain.kernels.tree import lift
+
+
+@helper
+def note_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
+    """Write a reason table from the group's histogram."""
+    _write_reasons(
+        groups.histogram[g], groups.demand_count[g], placed.reason_code[attempt, which],
+        placed.reason_count[attempt, which],
+    )  # fmt: skip
+
+
+@function
+def _write_reasons(histogram, demand_count, reason_code, reason_count):  # type: ignore[no-untyped-def]
+    written = 0
+    for code in range(1, GONE):
+        written = _write_reason(histogram, reason_code, reason_count, written, code)
+    for bits in range(1, 1 << demand_count):
+        written = _write_reason(histogram, reason_code, reason_count, written, FIT + bits)
+        written = _write_reason(histogram, reason_code, reason_count, written, FIT + UNRESOLVABLE + bits)
+
+
+@function
+def _write_reason(histogram, reason_code, reason_count, written, code):  # type: ignore[no-untyped-def]
+    """Write one line of a reason table; what is too much is added to its last line."""
+    count = histogram[code]
+    if count == 0:
+        return written
+    if written == REASONS:
+        reason_count[REASONS - 1] += count
+        return written
+    reason_code[written] = code
+    reason_count[written] = count
+    return written + 1
+
+
+@inner
+def note_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore[no-untyped-def]
+    """Note each score of an attempt's i-th best row by itself."""
+    row = placed.top_row[attempt, i]
+    part = groups.static_part[g]
+    at = groups.raw_count[g]
+    for k in range(at):
+        placed.top_parts[attempt, i, k] = normal(
+            groups.static_raw[part, k, row], groups.raw_low[g, k], groups.raw_high[g, k],
+            groups.raw_kind[g, k],
+        )  # fmt: skip
+    for t in range(groups.term_count[g]):
+        placed.top_parts[attempt, i, at + t] = term_value(columns, groups, g, t, row)
+    at += groups.term_count[g]
+    for v in range(groups.variance_count[g]):
+        placed.top_parts[attempt, i, at + v] = normal(
+            scratch.growth[v, row], groups.variance_low[g, v], groups.variance_high[g, v], VARIANCE
+        )
+
+
+@inner
+def note_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
+    """Take the best rows out of the tree one by one, then put them back."""
+    taken = 0
+    while taken < TOP:
+        row = groups.tree[g, 1]
+        score = groups.score[g, row]
+        if score == -np.inf:
+            break
+        placed.top_row[attempt, taken] = row
+        placed.top_score[attempt, taken] = score
+        note_parts(columns, groups, placed, g, attempt, taken, scratch)
+        groups.score[g, row] = -np.inf
+        lift(columns, groups, g, row)
+        taken += 1
+    for i in range(taken):
+        row = placed.top_row[attempt, i]
+        groups.score[g, row] = placed.top_score[attempt, i]
+        lift(columns, groups, g, row)

@@ -1,0 +1,127 @@
+"""The risk that pods want more than their node has: what they were promised, and what they really use.
+
+The beta distribution, fitted to the measured mean and deviation, says how likely usage is below a threshold.
+"""
+
+from __future__ import annotations
+
+import math
+
+from domain.kernels.compiling import entry, function
+
+_STEPS_MAX = 5_000
+_PRECISION = 1e-15
+_TINY = 1e-300
+_NARROW = 1e6
+_VARIANCE_SHARE_MAX = 0.99
+
+
+@function
+def _nonzero(value):  # type: ignore[no-untyped-def]
+    return value if abs(value) > _TINY else _TINY
+
+
+@function
+def _fraction(a, b, x):  # type: ignore[no-untyped-def]
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
+    c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1.0))
+    value = d
+    for m in range(1, _STEPS_MAX):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1.0 / _nonzero(1.0 + even * d)
+        c = _nonzero(1.0 + even / c)
+        value *= c * d
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1.0 / _nonzero(1.0 + odd * d)
+        c = _nonzero(1.0 + odd / c)
+        value *= c * d
+        if abs(c * d - 1.0) < _PRECISION:
+            break
+    return value
+
+
+@function
+def below(a, b, x):  # type: ignore[no-untyped-def]
+    """Return the probability of a value up to ``x``: the regularised incomplete beta function.
+
+    Cost: O(sqrt(a + b)) steps of a continued fraction. A distribution too narrow for that is taken as normal.
+    """
+    if x <= 0.0 or x >= 1.0:
+        return 0.0 if x <= 0.0 else 1.0
+    if a + b > _NARROW:
+        mean = a / (a + b)
+        deviation = math.sqrt(mean * (1.0 - mean) / (a + b + 1.0))
+        return 0.5 * (1.0 + math.erf((x - mean) / (deviation * math.sqrt(2.0))))
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    log_front += a * math.log(x) + b * math.log1p(-x)
+    front = math.exp(log_front)
+    if x < (a + 1.0) / (a + b + 2.0):
+        return min(front * _fraction(a, b, x) / a, 1.0)
+    return max(1.0 - front * _fraction(b, a, 1.0 - x) / b, 0.0)
+
+
+@function
+def promised_risk(request, limit, capacity):  # type: ignore[no-untyped-def]
+    """Return the share of what is promised beyond the requests that the node does not have."""
+    return (limit - capacity) / (limit - min(request, capacity)) if limit > capacity else 0.0
+
+
+@function
+def fit(mean, deviation):  # type: ignore[no-untyped-def]
+    """Return the shape of the beta distribution of that mean and deviation, zeros if there is none."""
+    variance = deviation * deviation
+    if not 0.0 < mean < 1.0 or not 0.0 < variance < mean * (1.0 - mean):
+        return 0.0, 0.0
+    size = mean * (1.0 - mean) / variance - 1.0
+    if size * min(mean, 1.0 - mean) <= 0.0:
+        return 0.0, 0.0
+    return mean * size, (1.0 - mean) * size
+
+
+@function
+def loaded_risk(mean, deviation, request, limit, capacity):  # type: ignore[no-untyped-def]
+    """Return how likely usage exceeds the requests, all without the pod."""
+    request = min(request, capacity)
+    largest = mean * (1.0 - mean) if 0.0 < mean < 1.0 else 0.0
+    deviation = min(deviation, math.sqrt(largest * _VARIANCE_SHARE_MAX))
+    threshold = min(max(request / capacity, 0.0), 1.0) if capacity > 0 else 0.0
+    within = 0.0
+    a = b = 0.0
+    if mean == 0.0 or (deviation == 0.0 and mean <= threshold):
+        within = 1.0
+    elif deviation > 0.0:
+        a, b = fit(mean, deviation)
+        if a > 0.0:
+            within = below(a, b, threshold)
+    if limit < capacity and request <= limit:
+        if limit == 0:
+            within = 1.0
+        elif a > 0.0:
+            within_limit = below(a, b, limit / capacity)
+            if within_limit > 0.0:
+                within = min(max(within / within_limit, 0.0), 1.0)
+    return 1.0 - within
+
+
+@function
+def over_commitment(  # type: ignore[no-untyped-def]
+    mean, deviation, window_root, weight, request, limit, capacity, own_request, own_limit
+):
+    """Return the risk of one resource; ``mean`` NaN where it was not measured."""
+    promised = promised_risk(request + own_request, limit + own_limit, capacity)
+    loaded = 0.0
+    if mean == mean:
+        loaded = loaded_risk(mean, deviation * window_root, request, limit, capacity)
+    return min(max(weight * promised + (1.0 - weight) * loaded, 0.0), 1.0)
+
+
+@entry()
+def over_commitments(  # type: ignore[no-untyped-def]
+    mean, deviation, window_root, weight, request, limit, capacity, own_request, own_limit, found
+):
+    """Write ``over_commitment`` per row, float64[K]; the row's own numbers are arrays."""
+    for i in range(len(mean)):
+        found[i] = over_commitment(
+            mean[i], deviation[i], window_root, weight, request[i], limit[i], capacity[i], own_request,
+            own_limit,
+        )  # fmt: skip

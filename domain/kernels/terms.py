@@ -1,0 +1,252 @@
+"""Scores that need more than one sum per resource, row by row: each formula of its own, and what normalises.
+
+Each has a twin in numpy in its plugin, with the same operations in the same order: equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from domain.kernels.arrays import (
+    BALANCED_CHANGE,
+    CAPACITY_RATIO,
+    EQUAL_FULL,
+    KNOWN_MAX,
+    LOW_RISK,
+    METRIC_MAX,
+    METRIC_ONE,
+    REVERSED,
+    TARGET_LOAD,
+    ZERO_FULL,
+)
+from domain.kernels.compiling import function
+from domain.kernels.risk import over_commitment
+
+
+@function
+def normal(raw, low, high, kind):  # type: ignore[no-untyped-def]
+    """Return where a raw score stands between the extremes of the feasible rows, 0..100."""
+    if not abs(raw) <= KNOWN_MAX:
+        return 0.0
+    if high > low:
+        ahead = high - raw if kind & REVERSED else raw - low
+        return ahead / (high - low) * 100.0
+    if high == 0.0:
+        return 100.0 if kind & ZERO_FULL else 0.0
+    return 100.0 if kind & EQUAL_FULL else 0.0
+
+
+@function
+def metric(requested, capacity):  # type: ignore[no-untyped-def]
+    """Return GlobalVariance's whole-number metric of what is requested of a capacity above 0."""
+    share = np.floor(requested * float(METRIC_ONE) / capacity)
+    return int(min(share, float(METRIC_MAX)))
+
+
+@function
+def special_term(  # type: ignore[no-untyped-def]
+    kind, allocatable, requested, part_column, part_weight, part_value, number, measured, row
+):
+    """Score 0..100 of one row by a term that is none of the plain ones, with the pod on it."""
+    if kind == CAPACITY_RATIO:
+        return _capacity_ratio(allocatable, requested, part_column, part_weight, part_value, number, row)
+    if kind == TARGET_LOAD:
+        return _target_load(
+            allocatable, requested, part_column, part_weight, part_value, number[0], measured[0], row
+        )
+    if kind == LOW_RISK:
+        return _low_risk(allocatable, requested, part_column, part_weight, part_value, number, measured, row)
+    if len(part_column) == 0:
+        return 0.0
+    evenness = _evenness(allocatable, requested, part_column, part_value, 1, row)
+    if kind == BALANCED_CHANGE:
+        change = evenness - _evenness(allocatable, requested, part_column, part_value, 0, row)
+        return 50.0 + (50.0 + change) / 2.0
+    return evenness
+
+
+@function
+def _capacity_ratio(  # type: ignore[no-untyped-def]
+    allocatable, requested, part_column, part_weight, part_value, number, row
+):
+    """``number`` holds the points of the curve, utilisation and score by turns."""
+    total = 0.0
+    weights = 0.0
+    for p in range(len(part_column)):
+        capacity = allocatable[part_column[p], row]
+        if capacity == 0:
+            continue
+        used = requested[part_column[p], row] + part_value[p]
+        score = _curve(number, min(used, capacity) * 100.0 / capacity)
+        if score > 0.0:
+            total += part_weight[p] * score
+            weights += part_weight[p]
+    return total / weights if weights > 0.0 else 0.0
+
+
+@function
+def _curve(number, x):  # type: ignore[no-untyped-def]
+    points = len(number) // 2
+    if x <= number[0]:
+        return number[1]
+    for i in range(1, points):
+        if x <= number[2 * i]:
+            slope = (number[2 * i + 1] - number[2 * i - 1]) / (number[2 * i] - number[2 * i - 2])
+            return number[2 * i - 1] + slope * (x - number[2 * i - 2])
+    return number[2 * points - 1]
+
+
+@function
+def _evenness(allocatable, requested, part_column, part_value, pods, row):  # type: ignore[no-untyped-def]
+    """100 where all shares are equal, with so many of the pods on the row."""
+    total = 0.0
+    count = 0
+    for p in range(len(part_column)):
+        capacity = allocatable[part_column[p], row]
+        if capacity != 0:
+            total += min((requested[part_column[p], row] + pods * part_value[p]) / capacity, 1.0)
+            count += 1
+    mean = total / max(count, 1)
+    squares = 0.0
+    for p in range(len(part_column)):
+        capacity = allocatable[part_column[p], row]
+        if capacity != 0:
+            share = min((requested[part_column[p], row] + pods * part_value[p]) / capacity, 1.0)
+            squares += (share - mean) * (share - mean)
+    return (1.0 - math.sqrt(squares / max(count, 1))) * 100.0
+
+
+@function
+def _target_load(  # type: ignore[no-untyped-def]
+    allocatable, requested, part_column, part_weight, part_value, target, percent, row
+):
+    """The first part names the capacity, the others the claims that were not measured yet."""
+    if percent != percent:
+        return 0.0
+    capacity = allocatable[part_column[0], row]
+    used = 0.0
+    if capacity > 0:
+        claimed = 0.0
+        for p in range(1, len(part_column)):
+            claimed += part_weight[p] * (requested[part_column[p], row] + part_value[p])
+        used = percent + 100.0 * claimed / capacity
+    if used <= target:
+        return (100.0 - target) * used / target + target
+    if used <= 100.0:
+        return target * (100.0 - used) / (100.0 - target)
+    return 0.0
+
+
+@function
+def _low_risk(  # type: ignore[no-untyped-def]
+    allocatable, requested, part_column, part_weight, part_value, number, measured, row
+):
+    """Two parts per resource: requests, and what limits are beyond them; mean and deviation measured."""
+    if len(part_column) == 0:
+        return 0.0
+    worst = 0.0
+    is_measured = False
+    for r in range(len(part_column) // 2):
+        request = requested[part_column[2 * r], row]
+        limit = request + requested[part_column[2 * r + 1], row]
+        own = part_value[2 * r]
+        risk = over_commitment(
+            measured[2 * r], measured[2 * r + 1], number[0], part_weight[2 * r], request, limit,
+            allocatable[part_column[2 * r], row], own, own + part_value[2 * r + 1],
+        )  # fmt: skip
+        worst = max(worst, risk)
+        is_measured = is_measured or measured[2 * r] == measured[2 * r]
+    return 100.0 * (1.0 - worst) if is_measured else 0.0
+
+
+# Of a block of rows at once, column by column, where the compiler can use vector instructions; to the last
+# bit what ``special_term`` says of each row. Here all arrays of rows are cut to the block; ``work`` is
+# float64[4 + PARTS_MAX, rows] to write on.
+
+
+@function
+def add_capacity_ratio(  # type: ignore[no-untyped-def]
+    allocatable, requested, part_column, part_weight, part_value, number, factor, work, total
+):
+    """Add a curve's term to the totals of a block."""
+    rows = len(total)
+    last = len(number) - 2
+    weighted, weights, percent, score = work[0], work[1], work[2], work[3]
+    for i in range(rows):
+        weighted[i] = 0.0
+        weights[i] = 0.0
+    for p in range(len(part_column)):
+        capacity = allocatable[part_column[p]]
+        used = requested[part_column[p]]
+        weight = part_weight[p]
+        for i in range(rows):
+            percent[i] = min(used[i] + part_value[p], capacity[i]) * 100.0 / max(capacity[i], 1)
+            score[i] = number[1]
+        for k in range(2, last + 2, 2):
+            left = number[k - 2]
+            low = number[k - 1]
+            slope = (number[k + 1] - low) / (number[k] - left)
+            for i in range(rows):
+                score[i] = low + slope * (percent[i] - left) if percent[i] > left else score[i]
+        for i in range(rows):
+            value = number[last + 1] if percent[i] > number[last] else score[i]
+            counts = capacity[i] != 0 and value > 0.0
+            weighted[i] += weight * value if counts else 0.0
+            weights[i] += weight if counts else 0.0
+    for i in range(rows):
+        total[i] += factor * (weighted[i] / weights[i] if weights[i] > 0.0 else 0.0)
+
+
+@function
+def add_balance(  # type: ignore[no-untyped-def]
+    kind, allocatable, requested, part_column, part_value, factor, work, total
+):
+    """Add an evenness, or what the pod changes of it, to the totals of a block."""
+    rows = len(total)
+    if len(part_column) == 0:
+        return
+    with_pod, without = work[0], work[1]
+    _evenness_of_block(allocatable, requested, part_column, part_value, 1, work, with_pod)
+    if kind != BALANCED_CHANGE:
+        for i in range(rows):
+            total[i] += factor * with_pod[i]
+        return
+    _evenness_of_block(allocatable, requested, part_column, part_value, 0, work, without)
+    for i in range(rows):
+        total[i] += factor * (50.0 + (50.0 + (with_pod[i] - without[i])) / 2.0)
+
+
+@function
+def _evenness_of_block(  # type: ignore[no-untyped-def]
+    allocatable, requested, part_column, part_value, pods, work, evenness
+):
+    """Write ``_evenness`` of each row of a block."""
+    rows = len(evenness)
+    parts = len(part_column)
+    mean, count, share = work[2], work[3], work[4:]
+    for i in range(rows):
+        mean[i] = 0.0
+        count[i] = 0.0
+    for p in range(parts):
+        capacity = allocatable[part_column[p]]
+        used = requested[part_column[p]]
+        added = pods * part_value[p]
+        own = share[p]
+        for i in range(rows):
+            own[i] = min((used[i] + added) / max(capacity[i], 1), 1.0)
+            mean[i] += own[i] if capacity[i] != 0 else 0.0
+            count[i] += 1.0 if capacity[i] != 0 else 0.0
+    for i in range(rows):
+        count[i] = max(count[i], 1.0)
+        mean[i] /= count[i]
+        evenness[i] = 0.0
+    for p in range(parts):
+        capacity = allocatable[part_column[p]]
+        own = share[p]
+        for i in range(rows):
+            apart = own[i] - mean[i]
+            evenness[i] += apart * apart if capacity[i] != 0 else 0.0
+    for i in range(rows):
+        evenness[i] = (1.0 - math.sqrt(evenness[i] / count[i])) * 100.0

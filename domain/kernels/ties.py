@@ -1,0 +1,28 @@
+"""Which of two rows is better: the higher score, and of equals the smaller salted tie value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels.compiling import helper
+
+
+@helper
+def mix(value):  # type: ignore[no-untyped-def]
+    """Finaliser of splitmix64: a bijection that scatters neighbouring values."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@helper
+def better(columns, groups, g, a, b):  # type: ignore[no-untyped-def]
+    """Return the winner of two rows: the higher score, and of equals the smaller salted tie value."""
+    score_a = groups.score[g, a]
+    score_b = groups.score[g, b]
+    if score_a != score_b:
+        return a if score_a > score_b else b
+    salt = groups.salt[g]
+    tie_a = mix(columns.tie[a] ^ salt)
+    tie_b = mix(columns.tie[b] ^ salt)
+    return a if tie_a <= tie_b else b

@@ -1,0 +1,90 @@
+"""A tournament over all rows per group: placing a pod replays one row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels.arrays import GONE
+from domain.kernels.compiling import helper, inner
+from domain.kernels.evaluating import (
+    filter_row,
+    forget_extremes,
+    moves_extremes,
+    note_extremes,
+    score_row,
+)
+from domain.kernels.ties import better
+
+
+@helper
+def lift(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Replay the row's matches up to the root."""
+    leaves = groups.tree.shape[1] // 2
+    i = (leaves + row) // 2
+    while i >= 1:
+        groups.tree[g, i] = better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
+        i //= 2
+
+
+@helper
+def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Look at one row again; return True where that moves the extremes of a normalised score."""
+    code = filter_row(columns, groups, g, row)
+    old_code = groups.code[g, row]
+    stale = False
+    if code != old_code:
+        groups.histogram[g, old_code] -= 1
+        groups.histogram[g, code] += 1
+        groups.code[g, row] = code
+        if groups.raw_count[g] > 0 and (code == 0 or old_code == 0):
+            stale = moves_extremes(groups, g, row, code == 0)
+    score = -np.inf
+    if code == 0:
+        score = score_row(columns, groups, g, row)
+    # An equal score is played again too: the row may be another node now, with another tie value.
+    if score > -np.inf or groups.score[g, row] > -np.inf:
+        groups.score[g, row] = score
+        lift(columns, groups, g, row)
+    return stale
+
+
+@inner
+def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
+    """Filter every row, then score what is feasible, and play the whole tournament."""
+    rows = groups.score.shape[1]
+    count = columns.rows_count[0]
+    groups.histogram[g, :] = 0
+    forget_extremes(groups, g)
+    for row in range(count):
+        code = filter_row(columns, groups, g, row)
+        groups.code[g, row] = code
+        groups.histogram[g, code] += 1
+        if code == 0:
+            note_extremes(groups, g, row)
+    for row in range(count):
+        groups.score[g, row] = -np.inf
+        if groups.code[g, row] == 0:
+            groups.score[g, row] = score_row(columns, groups, g, row)
+    for row in range(count, rows):
+        groups.code[g, row] = GONE
+        groups.score[g, row] = -np.inf
+    groups.histogram[g, GONE] = rows - count
+    leaves = groups.tree.shape[1] // 2
+    for row in range(leaves):
+        groups.tree[g, leaves + row] = row
+    for i in range(leaves - 1, 0, -1):
+        groups.tree[g, i] = better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
+
+
+@helper
+def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
+    """Bring one slot up to date with the change log."""
+    length = changes.length[0]
+    known = groups.synced[g]
+    stale = known < 0 or (length - known) * 4 > columns.rows_count[0]
+    while not stale and known < length:
+        stale = rescore(columns, groups, g, changes.rows[known])
+        known += 1
+    if stale:
+        rebuild(columns, groups, g)
+    groups.synced[g] = length

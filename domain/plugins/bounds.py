@@ -1,0 +1,72 @@
+"""What the plugins of one profile may have together, so that no pod ever meets a bound of the kernel."""
+
+from __future__ import annotations
+
+from domain.kernels import arrays as kernel
+from domain.model import limits
+from domain.model.errors import FieldError
+from domain.plugins.base import (
+    LimitFilter,
+    OccupancyFilter,
+    Plugin,
+    ResourceFilter,
+    ResourceScore,
+    StaticFilter,
+    StaticScore,
+    VarianceScore,
+)
+
+assert limits.static_reasons_max == kernel.STATIC_MAX
+assert limits.limits_per_profile_max == kernel.LIMITS_MAX
+assert limits.occupancy_filters_max == kernel.OCCUPANCIES_MAX
+assert limits.normalised_scores_max == kernel.RAWS_MAX
+assert limits.resource_scores_max == kernel.TERMS_MAX
+assert limits.scored_resources_max == kernel.PARTS_MAX
+assert limits.score_numbers_max == kernel.NUMBERS_MAX
+assert limits.variance_scores_max == kernel.VARIANCES_MAX
+
+
+class Bounds:
+    """Adds up what plugins take, one after another."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def take(self, plugin: Plugin, path: str) -> None:
+        """Count a plugin.
+
+        Raises
+        ------
+        FieldError
+            With it, the profile has more of something than the named bound allows.
+        """
+        for bound, what, count in _uses(plugin):
+            taken = self._taken[bound] = self._taken.get(bound, 0) + count
+            allowed: int = getattr(limits, bound)
+            if taken > allowed:
+                message = (
+                    f"with {plugin.name} the profile has {taken} {what}; allowed are {allowed} ({bound})"
+                )
+                raise FieldError(path, message)
+
+
+def _uses(plugin: Plugin) -> list[tuple[str, str, int]]:
+    """Return bound, what it is about, and how much the plugin takes of it."""
+    uses = []
+    if isinstance(plugin, StaticFilter):
+        uses.append(("static_reasons_max", "reasons of filters by spec or usage", len(plugin.reasons)))
+    if isinstance(plugin, LimitFilter):
+        uses.append(("limits_per_profile_max", "limits", plugin.limits_max))
+    if isinstance(plugin, OccupancyFilter):
+        uses.append(("occupancy_filters_max", "filters that count pods", 1))
+    if isinstance(plugin, ResourceFilter):
+        uses.append(("resource_filters_max", "filters of free resources", 1))
+    if isinstance(plugin, StaticScore) and plugin.normaliser is not None:
+        uses.append(("normalised_scores_max", "scores by spec or usage that are normalised", 1))
+    if isinstance(plugin, ResourceScore):
+        uses.append(("resource_scores_max", "scores of resources", 1))
+        uses.append(("scored_resources_max", "resources in scores", plugin.parts_max))
+        uses.append(("score_numbers_max", "numbers in scores", plugin.numbers_max))
+    if isinstance(plugin, VarianceScore):
+        uses.append(("variance_scores_max", "scores by variance", 1))
+    return uses

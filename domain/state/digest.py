@@ -1,0 +1,22 @@
+"""One hash of everything that decides what happens next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from domain.state.versions import digest
+
+if TYPE_CHECKING:
+    from domain.state.cluster import ClusterState
+
+
+def digest_of(state: ClusterState) -> str:
+    """Return a hash of a state; equal states have equal digests."""
+    nodes = {name: entry for name, entry in sorted(state.nodes.items()) if entry.spec is not None}
+    return digest(
+        nodes={name: (e.ordinal, e.deleted, e.spec, state.requested_of(name)) for name, e in nodes.items()},
+        recent={name: sorted(entry.recent or ()) for name, entry in nodes.items()},
+        pods={key: entry.known() for key, entry in sorted(state.pods.items())},
+        gone={key: (t.uid, t.resource_version) for key, t in sorted(state.tombstones.items())},
+        usage=state.usage.known(),
+    )

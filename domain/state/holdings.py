@@ -1,0 +1,85 @@
+"""What pods hold besides resources: host ports of a node, and places among the masters of a cluster."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from domain.model.pods import HostPort, PodTemplate, is_master
+
+K = TypeVar("K")
+
+
+class Masters:
+    """The masters of one cluster: how many exist, placed or waiting, and how many count on which node."""
+
+    __slots__ = ("by_node", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_node: dict[str, int] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        """How many have no node."""
+        return self.count - sum(self.by_node.values())
+
+
+class Holdings:
+    """Who holds what now.
+
+    Attributes
+    ----------
+    ports : dict
+        Node -> host port -> number of pods that hold it.
+    masters : dict
+        Cluster -> its masters; a cluster without any is missing.
+    """
+
+    __slots__ = ("masters", "ports")
+
+    def __init__(self) -> None:
+        self.ports: dict[str, dict[HostPort, int]] = {}
+        self.masters: dict[str, Masters] = {}
+
+    def enter(self, template: PodTemplate) -> None:
+        """Count a pod that exists from now on."""
+        if is_master(template):
+            self.masters.setdefault(template.cluster, Masters()).count += 1
+
+    def leave(self, template: PodTemplate) -> None:
+        """Count a pod no longer; it holds nothing on any node."""
+        if is_master(template):
+            masters = self.masters[template.cluster]
+            masters.count -= 1
+            if not masters.count:
+                del self.masters[template.cluster]
+
+    def change(self, before: PodTemplate, template: PodTemplate) -> None:
+        """Let a pod that exists, and holds nothing on any node at the moment, have another template."""
+        if (before.cluster, before.role) != (template.cluster, template.role):
+            self.leave(before)
+            self.enter(template)
+
+    def hold(self, node: str, template: PodTemplate) -> None:
+        """Let a pod that exists hold what its template says on a node."""
+        for port in template.host_ports:
+            _add(self.ports.setdefault(node, {}), port, 1)
+        if is_master(template):
+            _add(self.masters[template.cluster].by_node, node, 1)
+
+    def release(self, node: str, template: PodTemplate) -> None:
+        """Undo ``hold``."""
+        for port in template.host_ports:
+            held = self.ports[node]
+            _add(held, port, -1)
+            if not held:
+                del self.ports[node]
+        if is_master(template):
+            _add(self.masters[template.cluster].by_node, node, -1)
+
+
+def _add(counts: dict[K, int], key: K, change: int) -> None:
+    """Change a count; what is not counted has no entry."""
+    counts[key] = counts.get(key, 0) + change
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,265 @@
+"""Measured usage of nodes over sliding windows: what scores and filters read, and what survives a restart.
+
+A window ends at the node's latest measurement, never at a clock's now. Of each resource it keeps a bounded
+number of samples: the window is cut into spans of equal length, and of each span the latest sample stays. So
+what is kept depends on what was measured alone, not on the order in which it came. The highest sample of the
+day of the latest measurement, and of the day before, is kept apart.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping
+from itertools import chain
+
+import msgspec
+
+from domain.model.limits import (
+    unknown_nodes_measured_max,
+    usage_percent_max,
+    usage_resources_max,
+    usage_samples_max,
+    usage_window_seconds,
+)
+from domain.model.nodes import NodeSpec
+from domain.model.usage import Measured, NodeUsage, SeriesRecord, UsageRecord
+from domain.model.validation import key_path
+from domain.state.changes import NodeMeasured, Refused, Skipped
+
+_DAY_MS = 86_400_000
+
+
+class Series:
+    """What is remembered of one resource of one node: samples by time, figures given, peaks by day."""
+
+    __slots__ = ("at_ms", "given", "given_at_ms", "peaks", "percent")
+
+    def __init__(self) -> None:
+        self.at_ms = array("q")
+        self.percent = array("d")
+        self.given: Measured | None = None
+        self.given_at_ms = 0
+        self.peaks: dict[int, float] = {}
+
+    def add(self, at_ms: int, percent: float, span_ms: int) -> None:
+        """Keep a sample, unless a later one of its span is there; one of the same moment is replaced."""
+        at = bisect_right(self.at_ms, at_ms)
+        span = at_ms // span_ms
+        if at < len(self.at_ms) and self.at_ms[at] // span_ms == span:
+            return
+        if at and self.at_ms[at - 1] // span_ms == span:
+            self.at_ms[at - 1], self.percent[at - 1] = at_ms, percent
+        else:
+            self.at_ms.insert(at, at_ms)
+            self.percent.insert(at, percent)
+
+    def thin(self, span_ms: int) -> None:
+        """Keep the latest sample of each span; needed where spans have another length than before."""
+        samples = list(zip(self.at_ms, self.percent, strict=True))
+        self.at_ms, self.percent = array("q"), array("d")
+        for at_ms, percent in samples:
+            self.add(at_ms, percent, span_ms)
+
+    def cut(self, after_ms: int, first_day: int) -> None:
+        """Forget what the window has left behind, and the peaks of days before."""
+        gone = bisect_right(self.at_ms, after_ms)
+        if gone:
+            del self.at_ms[:gone], self.percent[:gone]
+        if self.given is not None and self.given_at_ms <= after_ms:
+            self.given = None
+        for day in [day for day in self.peaks if day < first_day]:
+            del self.peaks[day]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered any more."""
+        return not self.at_ms and self.given is None and not self.peaks
+
+    def measured(self, today: int) -> Measured:
+        """Return the figures; those given with the latest measurement go before computed ones."""
+        given = Measured()
+        if self.given is not None and not (self.at_ms and self.given_at_ms < self.at_ms[-1]):
+            given = self.given
+        count = len(self.percent)
+        average = deviation = latest = None
+        if count:
+            average = math.fsum(self.percent) / count
+            deviation = math.sqrt(math.fsum((value - average) ** 2 for value in self.percent) / count)
+            latest = self.percent[-1]
+        return Measured(
+            avg=average if given.avg is None else given.avg,
+            std=deviation if given.std is None else given.std,
+            latest=latest if given.latest is None else given.latest,
+            peak=self.peaks.get(today - 1),
+        )
+
+
+class NodeWindow:
+    """What is remembered of one node; ``marks`` belongs to whoever commits (see ``UsageRecord``)."""
+
+    __slots__ = ("at_ms", "marks", "series", "span_ms")
+
+    def __init__(self) -> None:
+        self.at_ms = -1  # of the latest measurement
+        self.span_ms = 0
+        self.series: dict[str, Series] = {}
+        self.marks: dict[int, int] = {}
+
+    def fold(
+        self, at_ms: int, percent: Mapping[str, float], given: Mapping[str, Measured], window_ms: int
+    ) -> None:
+        """Take one measurement; a late one goes to its place, if the window still reaches there."""
+        self.at_ms = max(self.at_ms, at_ms)
+        after_ms, first_day = self.at_ms - window_ms, self.at_ms // _DAY_MS - 1
+        span_ms = math.ceil(window_ms / (usage_samples_max - 1))
+        if span_ms != self.span_ms:
+            self.span_ms = span_ms
+            for series in self.series.values():
+                series.thin(span_ms)
+        for resource in (percent.keys() | given.keys()) - self.series.keys():
+            self.series[resource] = Series()
+        if at_ms > after_ms:
+            for resource, value in percent.items():
+                self.series[resource].add(at_ms, value, span_ms)
+            for resource, figures in given.items():
+                series = self.series[resource]
+                if series.given is None or at_ms >= series.given_at_ms:
+                    series.given, series.given_at_ms = figures, at_ms
+        day = at_ms // _DAY_MS
+        latest = ((name, figures.latest) for name, figures in given.items() if figures.latest is not None)
+        for resource, value in chain(percent.items(), latest):
+            peaks = self.series[resource].peaks
+            peaks[day] = max(value, peaks.get(day, 0.0))
+        for resource, series in list(self.series.items()):
+            series.cut(after_ms, first_day)
+            if series.is_empty:
+                del self.series[resource]
+
+    def measured(self) -> dict[str, Measured]:
+        """Return the figures of every resource."""
+        today = self.at_ms // _DAY_MS
+        return {resource: series.measured(today) for resource, series in self.series.items()}
+
+    def record(self, node: str) -> UsageRecord:
+        """Return all of it as a value, in one order."""
+        return UsageRecord(
+            node=node,
+            at_ms=self.at_ms,
+            series=dict(map(self._written, sorted(self.series))),
+            marks=self.marks,
+        )
+
+    def _written(self, resource: str) -> tuple[str, SeriesRecord]:
+        series = self.series[resource]
+        return resource, SeriesRecord(
+            ago_ms=[self.at_ms - at_ms for at_ms in series.at_ms],
+            percent=series.percent.tolist(),
+            given=series.given,
+            given_ago_ms=0 if series.given is None else self.at_ms - series.given_at_ms,
+            peaks=dict(sorted(series.peaks.items())),
+        )
+
+
+def window_of(record: UsageRecord) -> NodeWindow:
+    """Return the window that a record was made of."""
+    window = NodeWindow()
+    window.at_ms, window.marks = record.at_ms, record.marks
+    for resource, written in record.series.items():
+        series = window.series[resource] = Series()
+        series.at_ms = array("q", (record.at_ms - ago_ms for ago_ms in written.ago_ms))
+        series.percent = array("d", written.percent)
+        series.given, series.peaks = written.given, dict(written.peaks)
+        series.given_at_ms = record.at_ms - written.given_ago_ms
+    return window
+
+
+class UsageWindows:
+    """The windows of all nodes.
+
+    Attributes
+    ----------
+    windows : dict
+        Node -> its window; also of nodes that are not known yet, up to a bound.
+    measured : dict
+        Node -> resource -> figures, made anew whenever a measurement is folded.
+    unknown : set of str
+        Nodes that were measured and are not known yet.
+
+    Parameters
+    ----------
+    window_seconds : int
+        How far back a window reaches where the node does not say another length.
+    """
+
+    def __init__(self, window_seconds: int = usage_window_seconds) -> None:
+        self._window_seconds = window_seconds
+        self.windows: dict[str, NodeWindow] = {}
+        self.measured: dict[str, dict[str, Measured]] = {}
+        self.unknown: set[str] = set()
+
+    def fold(self, usage: NodeUsage, spec: NodeSpec | None) -> NodeMeasured | Refused | Skipped:
+        """Take one measurement of a node, whose spec is None while it is not known.
+
+        Cost: O(samples in the window).
+        """
+        percent = _as_percent(usage, spec)
+        if isinstance(percent, Refused):
+            return percent
+        window = self.windows.get(usage.node)
+        if window is None:
+            if spec is None and len(self.unknown) >= unknown_nodes_measured_max:
+                message = (
+                    f"{usage.node!r} is not known, as {unknown_nodes_measured_max} measured nodes are not"
+                )
+                return Refused("object.metadata.name", f"{message} (unknown_nodes_measured_max)")
+            window = NodeWindow()
+        names = window.series.keys() | percent.keys() | usage.window.keys()
+        if len(names) > usage_resources_max:
+            message = f"brings more resources than a node may have measured ({usage_resources_max}"
+            return Refused("object", f"{message}, usage_resources_max)")
+        seconds = (0 if spec is None else spec.usage_window_seconds) or self._window_seconds
+        newer = usage.at_ms > window.at_ms
+        window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
+        self._keep(usage.node, window, known=spec is not None)
+        return NodeMeasured(usage.node, newer)
+
+    def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:
+        self.windows[node] = window
+        self.measured[node] = window.measured()
+        if not known:
+            self.unknown.add(node)
+
+    def forget(self, node: str) -> bool:
+        """Drop what is remembered of a node; say whether there was anything."""
+        self.measured.pop(node, None)
+        self.unknown.discard(node)
+        return self.windows.pop(node, None) is not None
+
+    def restore(self, record: UsageRecord, *, known: bool) -> None:
+        """Put back what the ledger remembers of a node."""
+        self._keep(record.node, window_of(record), known=known)
+
+    def known(self) -> dict[str, object]:
+        """Return what two states must agree on to be equal."""
+        written = {node: window.record(node).series for node, window in sorted(self.windows.items())}
+        return {node: msgspec.to_builtins(series, str_keys=True) for node, series in written.items()}
+
+
+def _as_percent(usage: NodeUsage, spec: NodeSpec | None) -> dict[str, float] | Refused:
+    """Return all samples in percent of the node's capacity (of what it offers where that is not given)."""
+    if not usage.used:
+        return usage.percent
+    capacity: Mapping[str, int] = {} if spec is None else spec.capacity or spec.allocatable
+    percent = dict(usage.percent)
+    for resource, value in usage.used.items():
+        path, whole = key_path("object.used", resource), capacity.get(resource, 0)
+        if not whole:
+            missing = "the node is not known" if spec is None else f"the node has no {resource}"
+            return Refused(path, f"is not of a known capacity: {missing}; percent can be given instead")
+        percent[resource] = 100.0 * value / whole
+        if percent[resource] > usage_percent_max:
+            message = f"is more than {usage_percent_max} percent of {whole} (usage_percent_max)"
+            return Refused(path, message)
+    return percent
