@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help install demo test check bench serve clean
+.PHONY: help install demo test check bench nightly serve clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -31,8 +31,12 @@ check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency r
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
 	$(VENV)/bin/python -m pytest tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
 
-bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers (ARGS: for berth bench)
+bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)
 	$(VENV)/bin/berth bench e2e $(ARGS)
+	$(VENV)/bin/berth bench engine
+
+nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
+	$(VENV)/bin/python -m tests.oracle.nightly $(ARGS)
 
 serve: install  ## worker, relay and API on the embedded default, until Ctrl-C
 	$(VENV)/bin/berth up $(ARGS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.collector import collect_rarely
 from services.config import Settings
 from services.ports import Ledger, Log, Outbox, topic_specs
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _SWITCH_SECONDS = 0.0005
-_GC_THRESHOLDS = (100_000, 20, 50)
+_SILENT_SECONDS_MAX = 2.0
 
 
 class Place(NamedTuple):
@@ -158,33 +157,44 @@ async def open_app(
         yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, ready))
 
 
-async def run_worker(at: Place, settings: Settings, registry: CollectorRegistry) -> None:
-    """Run a worker until it is cancelled."""
+async def run_worker(
+    at: Place, settings: Settings, registry: CollectorRegistry, compiled: asyncio.Event | None = None
+) -> None:
+    """Run a worker until it is cancelled; ``compiled`` is set when nothing has to be compiled any more."""
     from services.worker.metrics import WorkerMetrics
     from services.worker.run import Worker, WorkerSettings
 
     log, ledger = open_log(at), open_ledger(at)
-    told = WorkerSettings(name=settings.worker_name, seed=settings.seed, profiles=BUILT_IN_PROFILES)
+    told = WorkerSettings(
+        name=settings.worker_name,
+        seed=settings.seed,
+        usage_window_seconds=settings.usage_window_seconds,
+        group_threads=settings.group_threads,
+        profiles=BUILT_IN_PROFILES,
+    )
     # The commit's many small answers must not wait long for the thread that plans, and the collector must
     # not walk a state of millions of objects, which has no cycles, for every few hundred new ones.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.set_threshold(*_GC_THRESHOLDS)
+    collect_rarely()
     try:
-        await asyncio.to_thread(_compile)
+        await _compile()
+        if compiled is not None:
+            compiled.set()
         await Worker(log, ledger, told, WorkerMetrics(registry)).run()
     finally:
         await _close(log, ledger)
 
 
-def _compile() -> None:
-    """Compile the kernels before the shards are taken; say so where it takes a while."""
+async def _compile() -> None:
+    """Have the kernels compiled before the shards are taken; say so where it takes a while."""
     from domain.cycle.warm import warm_up
-    from domain.kernels import placing
 
-    cached = any(Path(placing.__file__).parent.glob("__pycache__/*.nbi")) or "NUMBA_CACHE_DIR" in os.environ
-    if not cached:
-        print("compiling the placing kernels, once per installation: about 10 s", file=sys.stderr, flush=True)
-    warm_up()
+    compiling = asyncio.create_task(asyncio.to_thread(warm_up))
+    done, _ = await asyncio.wait({compiling}, timeout=_SILENT_SECONDS_MAX)
+    if not done:
+        message = "compiling the placing kernels, once per installation: up to a minute"
+        print(message, file=sys.stderr, flush=True)
+    await compiling
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:
@@ -192,6 +202,7 @@ async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) 
     from services.relay.run import Relay, RelayMetrics, RelaySettings
 
     log, outbox = open_log(at), open_outbox(at)
+    collect_rarely()  # thousands of rows pass through and leave no cycles
     try:
         await Relay(log, outbox, RelaySettings(name=settings.worker_name), RelayMetrics(registry)).run()
     finally:

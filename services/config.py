@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from domain.model.errors import BerthError
+from domain.model.limits import usage_window_seconds, usage_window_seconds_max, usage_window_seconds_min
 
 DEFAULT_API_PORT = 8080
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -110,6 +111,13 @@ SETTINGS: tuple[Setting, ...] = (
         _integer(0, 2**63 - 1),
     ),
     Setting(
+        "BERTH_USAGE_WINDOW_SECONDS",
+        "usage_window_seconds",
+        str(usage_window_seconds),
+        "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
+        _integer(usage_window_seconds_min, usage_window_seconds_max),
+    ),
+    Setting(
         "BERTH_WORKER_NAME",
         "worker_name",
         "host-pid",
@@ -152,6 +160,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Port on which `worker` and `relay` serve Prometheus metrics; 0: none.",
         _integer(0, 65535),
     ),
+    Setting(
+        "BERTH_GROUP_THREADS",
+        "group_threads",
+        "1",
+        "Threads in which a worker looks at groups side by side; no decision depends on it.",
+        _integer(1, 64),
+    ),
     Setting("BERTH_LOG_LEVEL", "log_level", "warning", f"One of {', '.join(LOG_LEVELS)}.", _level),
 )
 """All settings, in the order in which they are shown."""
@@ -170,6 +185,7 @@ class Settings:
     postgres_dsn: str | None = None
     shards: int | None = None
     seed: int = 0
+    usage_window_seconds: int = usage_window_seconds
     worker_name: str = dataclasses.field(default_factory=default_worker_name)
     dir: Path | None = None
     api_host: str = "127.0.0.1"
@@ -177,6 +193,7 @@ class Settings:
     api_url: str | None = None
     api_key: str | None = None
     metrics_port: int = 0
+    group_threads: int = 1
     log_level: str = "warning"
 
     @classmethod

@@ -6,36 +6,53 @@ set of labels, within bounds.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from domain.model.errors import FieldError
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.limits import event_bytes_max
+from domain.model.events import (
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+    ProfileDeleted,
+    ProfileEvent,
+    ProfileUpserted,
+)
+from domain.model.limits import event_bytes_max, usage_ahead_seconds_max
 from domain.model.manifests import assemble_pod
 from domain.model.metadata import Identity, read_labels, read_name, read_namespace, read_uid, read_version
 from domain.model.node_manifest import node_from_wire
 from domain.model.pod_manifest import WirePodSpec, given_qos, read_node_name, template_from_wire
-from domain.model.pods import PodTemplate
+from domain.model.pods import CLUSTER_LABEL, ROLE_LABEL, PodTemplate, with_membership
+from domain.model.profile_manifest import KIND as PROFILE_KIND
+from domain.model.profile_manifest import profile_from_spec
 from domain.model.signature import signature as signature_of
 from domain.model.timestamps import clamp_ms, to_ms
+from domain.model.usage_manifest import usage_from_wire
 from domain.model.validation import check_dns_label, check_printable, check_subdomain, field_error, shown
+from domain.plugins.registry import ProfilePlan
 from services.envelope import (
-    AnyEvent,
+    KINDS,
     AnyObject,
+    ConfigEvent,
     Envelope,
     NodeEvent,
     PodEvent,
     RawMeta,
     Refusal,
     Rejected,
+    UsageEvent,
     check_envelope,
 )
 from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
 
 _META_PATH = "object.metadata"
+_SPEC_PATH = "object.spec"
 
 # What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
 _SPECS_MAX = 2048
@@ -53,7 +70,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     ``at_ms`` is the event's own time, or the record's where the event has none.
     """
 
-    event: Event | None
+    event: Event | ProfileEvent | None
     rejected: Rejected | None
     at_ms: int
     id: str | None = None
@@ -62,22 +79,22 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
 class Decoder:
     """Turns records into events; remembers specs and labels, so use one per worker.
 
-    Parameters
-    ----------
-    profiles : collection of str
-        The names of the profiles that exist; a pod that waits for another one is rejected.
+    Whether the profile exists that a pod names is not asked here: the event that brings it may be on its
+    way, and the pod waits for it.
     """
 
-    def __init__(self, profiles: Collection[str]) -> None:
-        self._profiles = profiles
+    def __init__(self) -> None:
         self._pod_event = msgspec.json.Decoder(PodEvent)
         self._node_event = msgspec.json.Decoder(NodeEvent)
-        self._any_event = msgspec.json.Decoder(AnyEvent)
+        self._config_event = msgspec.json.Decoder(ConfigEvent)
+        self._usage_event = msgspec.json.Decoder(UsageEvent)
         self._spec = msgspec.json.Decoder(WirePodSpec)
         self._encoder = msgspec.json.Encoder()
         self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
         self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str]] = {}
         self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
+        self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
+        self._members: dict[tuple[bytes, str, str], tuple[PodTemplate, bytes]] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
 
     def decode(self, record: Record) -> Decoded:
@@ -96,9 +113,11 @@ class Decoder:
             if record.topic == NODES_TOPIC:
                 node_event = self._node_event.decode(value)
                 return self._decoded(record, node_event, _node(record, node_event))
-            any_event = self._any_event.decode(value)
-            check_envelope(any_event.type, any_event.object, record.topic)
-            return self._decoded(record, any_event, None)
+            if record.topic == CONFIG_TOPIC:
+                config_event = self._config_event.decode(value)
+                return self._decoded(record, config_event, _config(record, config_event))
+            usage_event = self._usage_event.decode(value)
+            return self._decoded(record, usage_event, _usage(record, usage_event))
         except Refusal as refusal:
             rejected = refusal.rejected
         except FieldError as error:
@@ -110,10 +129,10 @@ class Decoder:
     @property
     def remembered_count(self) -> int:
         """How many specs and sets of labels are remembered."""
-        return len(self._specs) + len(self._shapes) + len(self._labels)
+        return len(self._specs) + len(self._shapes) + len(self._members) + len(self._labels)
 
-    def _decoded(self, record: Record, envelope: Envelope, event: Event | None) -> Decoded:
-        at_ms = clamp_ms(record.timestamp_ms) if envelope.at is None else to_ms(envelope.at)
+    def _decoded(self, record: Record, envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:
+        at_ms = _moment(record, envelope)
         event_id = check_printable(envelope.id, "id") if envelope.id else None
         return Decoded(event, None, at_ms, event_id)
 
@@ -129,9 +148,12 @@ class Decoder:
             uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
             return PodDeleted(namespace, name, uid, version)
         template, signature, node_name = self._template(pod.spec, given_qos(pod.status, "object.status"))
+        labels = self._labels_of(meta.labels)
+        if CLUSTER_LABEL in labels:
+            template, signature = self._member(template, signature, labels)
         spec = assemble_pod(
             meta,
-            labels=self._labels_of(meta.labels),
+            labels=labels,
             status=pod.status,
             template=template,
             template_signature=signature,
@@ -140,13 +162,6 @@ class Decoder:
             strict=True,
         )
         _check_key(record.key, spec.key)
-        if template.profile not in self._profiles and not node_name and not spec.finished:
-            known = ", ".join(sorted(self._profiles))
-            raise Refusal(
-                "unknown-profile",
-                "object.spec.schedulerName",
-                f"{shown(template.profile)} is not a profile; allowed are {known}",
-            )
         return PodUpserted(spec)
 
     def _template(self, raw: msgspec.Raw, qos: str) -> tuple[PodTemplate, bytes, str]:
@@ -174,8 +189,23 @@ class Decoder:
         if known is not None:
             return known
         template = template_from_wire(wire, qos, "object.spec", strict=True)
-        found = (template, signature_of(template))
+        signature = signature_of(template)
+        # Forgotten here it may still be what pods refer to: a million of them keep each template once.
+        found = (self._in_use.setdefault(signature, template), signature)
         return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+
+    def _member(
+        self, template: PodTemplate, signature: bytes, labels: dict[str, str]
+    ) -> tuple[PodTemplate, bytes]:
+        """Return template and signature as of a pod with these labels."""
+        key = (signature, labels[CLUSTER_LABEL], labels.get(ROLE_LABEL, ""))
+        known = self._members.get(key)
+        if known is not None:
+            return known
+        member = with_membership(template, labels)
+        signature = signature_of(member)
+        found = (self._in_use.setdefault(signature, member), signature)
+        return _remember(self._members, key, found, _SPECS_MAX)
 
     def _labels_of(self, raw: msgspec.Raw) -> dict[str, str]:
         """Return labels; pods with the same ones share one dict."""
@@ -213,6 +243,53 @@ def _node(record: Record, event: NodeEvent) -> Event | None:
     return NodeUpserted(spec)
 
 
+def _moment(record: Record, envelope: Envelope) -> int:
+    return clamp_ms(record.timestamp_ms) if envelope.at is None else to_ms(envelope.at)
+
+
+def _usage(record: Record, event: UsageEvent) -> Event | None:
+    usage = check_envelope(event.type, event.object, record.topic)
+    if event.type in ("BOOKMARK", "DELETED"):  # what was measured stays so
+        return None
+    at_ms = _moment(record, event)
+    ahead_ms = at_ms - record.timestamp_ms
+    if ahead_ms > usage_ahead_seconds_max * 1000 and record.timestamp_ms > 0:
+        raise FieldError(
+            "at",
+            f"is {ahead_ms // 1000} s after its record was written; allowed are at most "
+            f"{usage_ahead_seconds_max} s (usage_ahead_seconds_max)",
+        )
+    found = usage_from_wire(usage, at_ms, "object")
+    _check_key(record.key, found.node)
+    return NodeUsed(found)
+
+
+def _config(record: Record, event: ConfigEvent) -> ProfileEvent | None:
+    thing = check_envelope(event.type, event.object, CONFIG_TOPIC)
+    if event.type == "BOOKMARK" or thing.kind != PROFILE_KIND:
+        return None
+    meta = thing.metadata or Identity()
+    name = read_name(meta.name, _META_PATH, strict=True)
+    if record.key != name.encode():  # a producer that keys by name alone is understood as well
+        _check_key(record.key, f"{PROFILE_KIND}/{name}")
+    version = read_version(meta.resource_version, _META_PATH)
+    if event.type == "DELETED":
+        return ProfileDeleted(name, version)
+    try:
+        spec = msgspec.json.decode(thing.spec) if thing.spec else None
+    except msgspec.ValidationError as error:  # JSON, but with a number that nothing can hold
+        raise FieldError(_SPEC_PATH, field_error(error, "").message) from None
+    profile = profile_from_spec(spec, name=name, path=_SPEC_PATH)
+    try:
+        plan = ProfilePlan(profile)
+    except FieldError as error:
+        raise FieldError(f"{_SPEC_PATH}.{error.path}", error.message) from None
+    if plan.fit is None:
+        message = "NodeResourcesFit is missing; a worker never places a pod where there is no room for it"
+        raise FieldError(f"{_SPEC_PATH}.filters", message)
+    return ProfileUpserted(profile, version)
+
+
 def _check_key(key: bytes | None, expected: str) -> None:
     if key is not None and key != expected.encode():
         raise Refusal(
@@ -222,8 +299,8 @@ def _check_key(key: bytes | None, expected: str) -> None:
         )
 
 
-def _tombstone(record: Record) -> Event | None:
-    if record.topic in (CONFIG_TOPIC, USAGE_TOPIC):
+def _tombstone(record: Record) -> Event | ProfileEvent | None:
+    if record.topic == USAGE_TOPIC:
         return None
     if record.key is None:
         raise Refusal(
@@ -232,10 +309,21 @@ def _tombstone(record: Record) -> Event | None:
     key = record.key.decode("utf-8", "backslashreplace")
     if record.topic == NODES_TOPIC:
         return NodeDeleted(check_subdomain(key, "key"))
+    if record.topic == CONFIG_TOPIC:
+        return _config_tombstone(key)
     namespace, slash, name = key.partition("/")
     if record.topic != PODS_TOPIC or not slash:
         raise Refusal("not-an-event", "key", f"{shown(key)} is not a pod's; allowed is namespace/name")
     return PodDeleted(check_dns_label(namespace, "key"), check_subdomain(name, "key"))
+
+
+def _config_tombstone(key: str) -> ProfileEvent | None:
+    kind, _, name = key.partition("/")
+    if kind == PROFILE_KIND:
+        return ProfileDeleted(check_subdomain(name, "key"))
+    if kind not in KINDS:
+        raise Refusal("not-an-event", "key", f"{shown(key)} names no object; allowed is kind/name")
+    return None
 
 
 def _diagnose(value: bytes, topic: str, error: Exception) -> Rejected:

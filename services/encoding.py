@@ -25,6 +25,37 @@ def template_fragment(template: PodTemplate, signature: bytes) -> bytes:
     return orjson.dumps({"signature": signature.hex(), "requests": requests})
 
 
+class _DecidedPod(msgspec.Struct, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str | None
+
+
+class _DecisionRecord(msgspec.Struct, gc=False):
+    """A record of ``berth.decisions``, in the order of its keys."""
+
+    id: str
+    shard: int
+    epoch: int
+    seq: int
+    pod: _DecidedPod
+    outcome: str
+    node: str | None
+    decided_at: str
+    profile: str
+    profile_revision: int | None
+    reason: str
+    reasons: Mapping[str, int] | msgspec.UnsetType
+    score: float | None
+    template: msgspec.Raw
+    labels: Mapping[str, str]
+    node_version: int | None
+
+
+_encode_record = msgspec.json.Encoder().encode
+
+
 def encode_decision(
     decision: Decision,
     fragment: bytes,
@@ -48,30 +79,31 @@ def encode_decision(
         Nodes per reason code; the key is left out when it is not given.
     """
     version = decision.resource_version
-    record: dict[str, Any] = {
-        "id": f"{decision.shard}-{decision.seq}",
-        "shard": decision.shard,
-        "epoch": decision.epoch,
-        "seq": decision.seq,
-        "pod": {
-            "namespace": decision.namespace,
-            "name": decision.name,
-            "uid": decision.pod_uid,
-            "resource_version": None if version is None else str(version),
-        },
-        "outcome": decision.outcome.value,
-        "node": decision.node,
-        "decided_at": format_ms(decision.decided_at_ms),
-        "profile": decision.profile,
-        "reason": decision.reason,
-    }
-    if reasons is not None:
-        record["reasons"] = reasons
-    record["score"] = decision.score
-    record["template"] = orjson.Fragment(fragment)
-    record["labels"] = labels
-    record["node_version"] = node_version
-    return orjson.dumps(record)
+    return _encode_record(
+        _DecisionRecord(
+            f"{decision.shard}-{decision.seq}",
+            decision.shard,
+            decision.epoch,
+            decision.seq,
+            _DecidedPod(
+                decision.namespace,
+                decision.name,
+                decision.pod_uid,
+                None if version is None else str(version),
+            ),
+            decision.outcome,
+            decision.node,
+            format_ms(decision.decided_at_ms),
+            decision.profile,
+            decision.profile_revision,
+            decision.reason,
+            msgspec.UNSET if reasons is None else reasons,
+            decision.score,
+            msgspec.Raw(fragment),
+            labels,
+            node_version,
+        )
+    )
 
 
 def decision_key(decision: Decision) -> bytes:

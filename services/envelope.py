@@ -11,6 +11,7 @@ from domain.model.metadata import Identity
 from domain.model.node_manifest import WireNode
 from domain.model.pod_manifest import WirePodStatus
 from domain.model.timestamps import Moment
+from domain.model.usage_manifest import WireNodeUsage
 from domain.model.validation import shown
 from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 
@@ -76,15 +77,29 @@ class AnyObject(msgspec.Struct, gc=False, rename="camel"):
     metadata: Identity | None = None
 
 
-class AnyEvent(Envelope, gc=False):
-    object: AnyObject | None = None
+class ConfigObject(AnyObject, gc=False):
+    spec: msgspec.Raw = msgspec.Raw()
 
 
-O = TypeVar("O", RawPod, WireNode, AnyObject)  # noqa: E741
+class ConfigEvent(Envelope, gc=False):
+    object: ConfigObject | None = None
+
+
+class UsageEvent(Envelope):
+    object: WireNodeUsage | None = None
+
+
+O = TypeVar("O", RawPod, WireNode, WireNodeUsage, ConfigObject, AnyObject)  # noqa: E741
 
 
 def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:
     """Return the object of an event whose type and kind belong on the topic."""
+    if (
+        thing is not None
+        and event_type in EVENT_TYPES
+        and KINDS.get(thing.kind or "") == (thing.api_version, topic)
+    ):
+        return thing  # as nearly all are
     if event_type is None:
         raise Refusal("not-an-event", "type", f"is missing; allowed are {', '.join(EVENT_TYPES)}")
     if thing is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from domain.model.errors import FieldError
-from domain.model.profiles import BUILT_IN_PROFILES
 from services.codec import Decoder, encode_event, event_topic_and_key
 from services.ports import Entry, LogWriter, Record
 
@@ -20,16 +19,10 @@ class Outgoing(NamedTuple):
 
 
 class Gateway:
-    """Turns what users send into records.
+    """Turns what users send into records."""
 
-    Parameters
-    ----------
-    profiles : collection of str
-        Names of the profiles that exist.
-    """
-
-    def __init__(self, profiles: Collection[str] = tuple(BUILT_IN_PROFILES)) -> None:
-        self._decoder = Decoder(profiles)
+    def __init__(self) -> None:
+        self._decoder = Decoder()
 
     def prepare(self, event: Any) -> Outgoing:
         """Check an event and encode it.

@@ -10,20 +10,22 @@ import numpy as np
 
 from domain.cycle.evaluate import Verdict, evaluate
 from domain.model.errors import FieldError
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.manifests import node_from_manifest, pod_from_manifest
+from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.manifests import convert_manifest, node_from_manifest, pod_from_manifest
 from domain.model.node_manifest import DEFAULT_NODE_PODS
-from domain.model.pods import PodTemplate
+from domain.model.profile_manifest import KIND as PROFILE_KIND
 from domain.model.profile_manifest import profile_from_manifest
 from domain.model.profiles import BUILT_IN_PROFILES, Profile
 from domain.model.usage import Usage, usage_from_manifest
+from domain.model.usage_manifest import WireNodeUsage, usage_from_wire
 from domain.model.validation import shown
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import Assumed, ClusterState
+from domain.state.resources import RECENT_FIXED, RECENT_SILENT
 
-KINDS_USED = ("Node", "Pod")
+KINDS_USED = ("Node", "NodeUsage", "Pod", PROFILE_KIND)
 KINDS_IGNORED = (
     "Namespace",
     "PodDisruptionBudget",
@@ -52,7 +54,7 @@ class Plan:
     seed : int
         Decides between nodes of equal score.
     profile : Profile, optional
-        What all pods are placed with; without it each pod names one of the built-in profiles.
+        What all pods are placed with; without it each pod names a built-in profile or one of the objects.
     lenient : bool
         Take nodes exactly as they are written; without it a node that does not say how many pods it takes
         takes as many as kubelet's default.
@@ -65,8 +67,8 @@ class Plan:
 
     def __init__(self, *, seed: int = 0, profile: Profile | None = None, lenient: bool = False) -> None:
         self.state = ClusterState(seed=seed)
-        self.usage: Usage = {}
-        self._only = None if profile is None else ProfilePlan(profile, planning=True)
+        self.usage: Usage | None = None  # instead of what the objects say
+        self._only = None if profile is None else ProfilePlan(profile)
         self._plans: dict[str, ProfilePlan] = {}
         self._lenient = lenient
 
@@ -78,12 +80,25 @@ class Plan:
         FieldError
             With the path of the field, what is wrong and what is allowed.
         """
+        if isinstance(given.manifest, Mapping) and given.manifest.get("kind") == PROFILE_KIND:
+            self._add_profile(given)
+            return
         event = self._event(given)
         if event is None:
             return
         for change in self.state.apply(event):
             if isinstance(change, Refused):
                 raise FieldError(f"{given.path}.{change.path.removeprefix('object.')}", change.message)
+
+    def _add_profile(self, given: Given) -> None:
+        profile = profile_from_manifest(given.manifest, path=given.path)
+        if given.type == "DELETED":
+            self._plans.pop(profile.name, None)
+            return
+        try:
+            self._plans[profile.name] = ProfilePlan(profile)
+        except FieldError as error:
+            raise FieldError(f"{given.path}.spec.{error.path}", error.message) from None
 
     def waiting(self) -> list[str]:
         """Return the pods without a node, in the order in which they came."""
@@ -98,7 +113,7 @@ class Plan:
             A name that is no waiting pod, or a pod whose profile does not exist.
         """
         verdicts: list[Verdict] = []
-        unmeasured: dict[str, list[PodTemplate]] = {}
+        self.state.table.requested[RECENT_FIXED : RECENT_SILENT + 1] = 0  # usage is that of all objects
         for i, name in enumerate(schedule):
             key = name if "/" in name else f"default/{name}"
             entry = self.state.pods.get(key)
@@ -106,25 +121,24 @@ class Plan:
                 problem = "is not among the objects" if entry is None else f"is on node {entry.node} already"
                 raise FieldError(f"{path}[{i}]", f"pod {shown(key)} {problem}")
             pod = entry.spec
-            view = NodeView(self.state, self.usage, unmeasured)
+            view = NodeView(self.state, self.usage)
             verdict = evaluate(self.state, self._plan_of(pod.template.profile, key), pod, view)
             verdicts.append(verdict)
             if verdict.node is not None:
                 self.state.apply(Assumed([key], np.array([self.state.table.rows[verdict.node]])))
-                unmeasured.setdefault(verdict.node, []).append(pod.template)
         return verdicts
 
     def _plan_of(self, name: str, key: str) -> ProfilePlan:
         if self._only is not None:
             return self._only
-        if name not in BUILT_IN_PROFILES:
-            known = ", ".join(BUILT_IN_PROFILES)
+        if name not in self._plans and name not in BUILT_IN_PROFILES:
+            known = ", ".join(dict.fromkeys((*BUILT_IN_PROFILES, *self._plans)))
             raise FieldError(
                 "spec.schedulerName",
                 f"pod {key} names the profile {shown(name)}; allowed are {known}, or --profile for all",
             )
         if name not in self._plans:
-            self._plans[name] = ProfilePlan(BUILT_IN_PROFILES[name], planning=True)
+            self._plans[name] = ProfilePlan(BUILT_IN_PROFILES[name])
         return self._plans[name]
 
     def _event(self, given: Given) -> Event | None:
@@ -146,6 +160,9 @@ class Plan:
                 room = {**node.allocatable, "pods": DEFAULT_NODE_PODS}
                 node = msgspec.structs.replace(node, allocatable=room)
             return NodeUpserted(node)
+        if kind == "NodeUsage":
+            usage = convert_manifest(manifest, WireNodeUsage, given.path)
+            return None if given.type == "DELETED" else NodeUsed(usage_from_wire(usage, 0, given.path))
         pod = pod_from_manifest(manifest, path=given.path, strict=False)
         if given.type == "DELETED":
             return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
@@ -167,7 +184,7 @@ def plan_scenario(
     document : mapping
         ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
         pods to place, in order; all waiting pods when it is missing), ``profile`` and optionally ``usage``
-        (node -> resource -> ``avg``, ``std``, ``latest`` in percent). Other keys are ignored.
+        (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in percent). Other keys are ignored.
     seed : int
         Decides between nodes of equal score.
     profile : Profile, optional
@@ -185,7 +202,8 @@ def plan_scenario(
         plan = Plan(seed=seed, profile=profile, lenient=True)
     except FieldError as error:
         raise FieldError(f"profile.{error.path}", error.message) from None
-    plan.usage = usage_from_manifest(document.get("usage"))
+    if document.get("usage") is not None:
+        plan.usage = usage_from_manifest(document["usage"])
     for i, manifest in enumerate(_list(document, "objects")):
         plan.add(Given("ADDED", manifest, f"objects[{i}]"))
     if "schedule" not in document:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from domain.plugins.base import OccupancyFilter, Plugin, Reason, ResourceScore, StaticFilter, StaticScore
+from domain.plugins.base import OccupancyFilter, Plugin, Reason, StaticFilter
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
+from services.plugin_steps import STEPS
 
 PAGE = Path(__file__).parent.parent / "docs" / "plugins.md"
 LABELS = ("Formula", "Arguments", "Reason codes", "Source")
@@ -21,39 +22,38 @@ Made from the docstrings by `{COMMAND}`; edit those, not this page.
 A profile lists filters, which refuse nodes, and scores, which rate them 0..100 and are added up with weights
 ([profiles](profiles.md)). Names and arguments are those of `KubeSchedulerConfiguration` where the plugin
 exists there. *Fields read* are the fields of the pod's template that the answer depends on: pods that agree
-in them are interchangeable for the plugin. Scores are real numbers, never truncated. A score marked *plan
-only* works in `berth plan`; a profile for a worker with it is refused.
+in them are interchangeable for the plugin. Scores are real numbers, never truncated. Where an answer
+depends on measured usage, the plugin says so. [Write your own](#write-your-own) says how to add one.
 """
 
 
 def page() -> str:
     """Return the whole page."""
-    parts = [_HEAD, "## Filters\n", *_sections(FILTERS, "filters")]
-    parts += ["## Scores\n", *_sections(SCORES, "scores"), *_sections(STRATEGIES, "scores")]
+    parts = [_HEAD, "## Filters\n", *_sections(FILTERS)]
+    parts += ["## Scores\n", *_sections(SCORES), *_sections(STRATEGIES), STEPS]
     return "\n".join(parts)
 
 
-def _sections(plugins: Mapping[str, type[Plugin]], folder: str) -> Iterator[str]:
+def _sections(plugins: Mapping[str, type[Plugin]]) -> Iterator[str]:
     for key, plugin in plugins.items():
         title = plugin.name if key == plugin.name else f"{plugin.name}: {key}"
         yield f"### {title}\n"
-        yield "\n".join(_section(plugin, folder)) + "\n"
+        yield "\n".join(_section(plugin)) + "\n"
 
 
-def _section(plugin: type[Plugin], folder: str) -> Iterator[str]:
+def _section(plugin: type[Plugin]) -> Iterator[str]:
     texts = described(plugin)
     yield texts["What"] + "\n"
-    for label in LABELS[:2]:
-        if label in texts:
-            yield f"- **{label}**: {texts[label]}"
+    if "Formula" in texts:
+        yield f"- **Formula**: {texts['Formula']}"
+    yield f"- **Arguments**: {texts.get('Arguments', 'none')}"
     codes = reason_codes(plugin) or texts.get("Reason codes", "")
     if codes:
         yield f"- **Reason codes**: {codes}"
     read = ", ".join(f"`{field}`" for field in sorted(plugin.reads)) or "none"
     yield f"- **Fields read**: {read}"
-    if folder == "scores":
-        by_worker = issubclass(plugin, StaticScore | ResourceScore)
-        yield f"- **Where**: {'workers and `berth plan`' if by_worker else 'plan only'}"
+    if plugin.reads_usage:
+        yield "- **Measured usage**: read"
     yield f"- **Source**: {texts['Source']}"
     file = "/".join(plugin.__module__.split(".")) + ".py"
     yield f"- **File**: [{file}](../{file})"
@@ -70,10 +70,13 @@ def described(plugin: type[Plugin]) -> dict[str, str]:
 
 
 def reason_codes(plugin: type[Plugin]) -> str:
-    """Return the reason codes that a filter declares, and whether evicting pods could help."""
+    """Return the reason codes that a filter has whatever its arguments are, and whether evicting could help.
+
+    Where they depend on the arguments, or on the pod, the docstring says them.
+    """
     reasons: tuple[Reason, ...] = ()
     if issubclass(plugin, StaticFilter):
-        reasons = plugin.reasons
+        reasons = getattr(plugin, "reasons", ())
     elif issubclass(plugin, OccupancyFilter):
         reasons = (plugin.reason,)
     return ", ".join(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from domain.model.decisions import Cycle, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
 
 # --------------------------------------------------------------------------------------------- the log
 
@@ -279,6 +280,16 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A revision of a profile as ``spec`` writes it; None: from then on there is no such profile."""
+
+    name: str
+    revision: int
+    spec: dict[str, Any] | None
+    resource_version: int | None
+    at_ms: int
+
+
 class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one batch of events changes, written in one transaction or not at all.
 
@@ -287,7 +298,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``templates`` are those that the ledger may not have yet. ``pending_removed``
     holds pod uids and is applied before ``pending_added``; ``placements_closed`` before
     ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
-    A pending group without pods left disappears by itself.
+    A pending group without pods left disappears by itself. A revision of a profile that is there already
+    gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
     """
 
     offsets: Sequence[OffsetAdvance]
@@ -303,6 +315,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     pending_groups: Sequence[PendingGroup] = ()
     tombstones: Sequence[PodTombstone] = ()
     dead_letters: Sequence[DeadLetter] = ()
+    profiles: Sequence[ProfileRow] = ()
+    usage: Sequence[UsageRecord] = ()
     seq_next: Mapping[int, int] = {}
     dead_seq_next: Mapping[int, int] = {}
     log_time_ms: int = 0
@@ -325,14 +339,16 @@ class Resolution(enum.Enum):
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker needs to start from, read in one snapshot of the ledger."""
+    """All that a worker needs to start from, read in one snapshot; of each profile, its last revision."""
 
     offsets: Mapping[tuple[int, str, int], int]
     nodes: Sequence[NodeRow]
     templates: Mapping[bytes, PodTemplate]
-    placements: Sequence[PlacementOpened]
+    placements: list[PlacementOpened]
     pending: Sequence[PendingPod]
     tombstones: Sequence[PodTombstone]
+    profiles: Sequence[ProfileRow]
+    usage: Sequence[UsageRecord]
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
     log_time_ms: int

@@ -196,17 +196,19 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
         registry = process_registry()
         keys_required = not is_loopback(settings.api_host)
         async with bootstrap.open_app(running.place, keys_required=keys_required, registry=registry) as app:
+            compiled = asyncio.Event()
 
             async def announce() -> None:
                 typer.echo(f"berth is up: {running.url} (described at /docs); Ctrl-C stops it", err=True)
                 await asyncio.Event().wait()
 
             async def beside() -> None:
+                await compiled.wait()
                 await (announce() if then is None else then(running))
 
             await supervise(
                 serve_http(app, listening),
-                bootstrap.run_worker(running.place, settings, registry),
+                bootstrap.run_worker(running.place, settings, registry, compiled),
                 bootstrap.run_relay(running.place, settings, registry),
                 beside(),
             )

@@ -14,6 +14,7 @@ from services.api import failures, models
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
+from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 from services.ports import NODES_TOPIC, PODS_TOPIC
@@ -41,6 +42,9 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(object_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
+    )
+    app.include_router(
+        profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)

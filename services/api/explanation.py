@@ -14,6 +14,7 @@ from services.api.words import (
     page,
     parse_position,
     plural,
+    profile_target,
     quantities,
     reasons_in_words,
     stamp,
@@ -36,9 +37,11 @@ def decision_view(row: Row) -> Json:
         },
         "outcome": row["outcome"],
         "node": row["node"],
+        "node_version": payload.get("node_version"),
         "decided_at": instant(row["decided_at_ms"]),
         "recorded_at": stamp(row["recorded_at"]),
         "profile": payload.get("profile") or "",
+        "profile_revision": payload.get("profile_revision"),
         "reason": payload.get("reason") or "",
         "reasons": payload.get("reasons") or {},
         "score": payload.get("score"),
@@ -88,11 +91,15 @@ async def explain(store: Store, shard: int, seq: int) -> Json | None:
     found = await store.cycle(shard, row["cycle_seq"]) if row["cycle_seq"] else None
     decision, cycle = decision_view(row), cycle_view(found) if found else None
     template = await store.template(row["signature"])
-    requests = quantities(template["spec"].get("requests", {})) if template else {}
+    spec: Json = template["spec"] if template else {}
+    revision = decision["profile_revision"]
+    requests = quantities(spec.get("requests", {}))
     return {
         "decision": decision,
         "requests": requests,
+        "template": {field: value for field, value in spec.items() if value},
         "cycle": cycle,
+        "profile": profile_target(decision["profile"], revision) if revision else None,
         "summary": summary(decision, requests, cycle),
     }
 
@@ -134,6 +141,7 @@ def _choice_in_words(decision: Json, cycle: Json) -> list[str]:
         said.append(f"{chosen['node']} scored {chosen['score']:.6g}{f' ({parts})' if parts else ''}.")
     elif decision["score"] is not None:
         said.append(f"{decision['node']} scored {decision['score']:.6g}, the best when its turn came.")
+    said.append(f"Profile {cycle['profile']}, revision {cycle['profile_revision']}, says what is best.")
     if cycle["pods"] > 1:
         said.append(f"The cycle placed {cycle['bound']:,} of {plural(cycle['pods'], 'equal pod')}.")
     if cycle["conflicts"]:

@@ -43,7 +43,9 @@ class Event(BaseModel):
     """A watch event: what happened to one object. Unknown fields are ignored."""
 
     type: str = Field(description="ADDED, MODIFIED or DELETED")
-    object: dict[str, Any] = Field(description="v1 Node or v1 Pod, as in Kubernetes")
+    object: dict[str, Any] = Field(
+        description="v1 Node or v1 Pod, as in Kubernetes, or berth/v1 SchedulingProfile or NodeUsage"
+    )
     at: str | None = Field(None, description=f"When it happened ({INSTANT}); absent: when it arrived")
     id: str | None = Field(None, description="Unique id; an event whose id was accepted is not sent again")
 
@@ -104,9 +106,27 @@ class PodState(Shape):
     decision: str | None = Field(description="Id of the decision that placed it")
 
 
-class NodeDetail(Node):
-    """A node with the pods on it."""
+class MeasuredUsage(Shape):
+    """What was measured of one resource of a node, in percent of what the node has."""
 
+    avg: float | None = Field(description="Average over the window")
+    std: float | None = Field(description="Standard deviation over the window (of the population)")
+    latest: float | None = Field(description="Latest value in the window")
+    peak_yesterday: float | None = Field(description="Highest value of the UTC day before the latest one")
+    samples: int = Field(description="Samples that are kept of the window")
+
+
+class NodeUsage(Shape):
+    """What was measured on a node, as scores and filters read it."""
+
+    at: str | None = Field(description=f"When the latest measurement was taken ({INSTANT})")
+    resources: dict[str, MeasuredUsage] = Field(description="Figures by resource")
+
+
+class NodeDetail(Node):
+    """A node with the pods on it, and what was measured on it."""
+
+    usage: NodeUsage | None = Field(description="Measured usage; null where nothing was measured")
     pods: list[PodState] = Field(description="Pods that count on the node")
 
 
@@ -131,9 +151,11 @@ class Decision(Shape):
         description="bound, adopted, unschedulable, unresolvable, nominated, released, evicted or migrated"
     )
     node: str | None = Field(description="The node, where there is one")
+    node_version: int | None = Field(description="Change counter of the node after this decision")
     decided_at: str | None = Field(description=f"Log time of the decision ({INSTANT})")
     recorded_at: str | None = Field(description=f"When it became durable ({INSTANT}, the database's clock)")
-    profile: str = Field(description="Profile that was used")
+    profile: str = Field(description="Profile that the pod names")
+    profile_revision: int | None = Field(description="Its revision then, where a profile was asked")
     reason: str = Field(description="Reason, where the outcome has one")
     reasons: dict[str, int] = Field(description="Nodes per reason code, where no node was found")
     score: float | None = Field(description="Total score of the node when it was chosen")
@@ -200,9 +222,15 @@ class Cycle(Shape):
     candidates: list[Candidate] = Field(description="Best nodes, best first, as the first pod saw them")
     pods: int = Field(description="Pods of the group in this attempt")
     bound: int = Field(description="Pods that got a node")
-    moved: int = Field(description="Nodes that changed before the commit and still fitted")
-    conflicts: int = Field(description="Nodes that changed before the commit and no longer fitted")
-    duration_us: int = Field(description="Duration of the attempt in microseconds; 0: not recorded")
+    moved: int = Field(
+        description="Pods whose best node had changed before their turn, and was the best all the same"
+    )
+    conflicts: int = Field(
+        description="Pods whose best node had changed before their turn, and was the best no longer"
+    )
+    duration_us: int = Field(
+        description="Microseconds in which the worker placed all pods of the batch, this attempt's among them"
+    )
 
 
 class Explanation(Shape):
@@ -210,7 +238,11 @@ class Explanation(Shape):
 
     decision: Decision = Field(description="The decision")
     requests: dict[str, str] = Field(description=f"What the pod asks for: {QUANTITIES}")
+    template: dict[str, Any] = Field(
+        description="All of the pod that mattered for placing it, in canonical units; empty fields left out"
+    )
     cycle: Cycle | None = Field(description="The attempt behind it; null where none was needed")
+    profile: str | None = Field(description="Where this API shows the revision of the profile that was used")
     summary: str = Field(description="The same in words")
 
 
@@ -220,6 +252,30 @@ class Offset(Shape):
     topic: str = Field(description="Topic")
     partition: int = Field(description="Partition")
     next_offset: int = Field(description="Offset of the next record; all before it took effect")
+
+
+class ProfileRevision(Shape):
+    """What an accepted change made of a profile."""
+
+    revision: int = Field(description="Counts the changes of the profile, from 1")
+    built_in: bool = Field(description="Whether it came with berth and not by an event")
+    deleted: bool = Field(description="Whether there was no such profile from then on")
+    since: str | None = Field(description=f"When its event was folded ({INSTANT}, log time)")
+
+
+class Profile(ProfileRevision):
+    """What decides where a pod goes that names it."""
+
+    name: str = Field(description="Name of the profile: spec.schedulerName of a pod")
+    resource_version: int | None = Field(description="Newest version of the profile that was seen")
+    spec: dict[str, Any] | None = Field(description="Filters and scores, as in a SchedulingProfile")
+
+
+class ProfileDetail(Profile):
+    """A profile, or one revision of it, with its history."""
+
+    in_force: bool = Field(description="Whether pods are placed by this revision now")
+    revisions: list[ProfileRevision] = Field(description="Its revisions, latest first")
 
 
 class Shard(Shape):
@@ -281,6 +337,13 @@ class PendingPage(Shape):
     """All groups of pending pods."""
 
     items: list[PendingGroup] = Field(description="Groups, largest first")
+    next: str | None = Field(description=NEXT)
+
+
+class ProfilePage(Shape):
+    """A page of profiles."""
+
+    items: list[Profile] = Field(description="Profiles in force, by name")
     next: str | None = Field(description=NEXT)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -59,7 +59,7 @@ def object_routes(deps: Deps) -> APIRouter:
         namespace: Namespace = None,
         node: NodeName = None,
         phase: Annotated[
-            str | None, Query(description="Only bound or only pending pods", pattern="^(bound|pending)$")
+            Literal["bound", "pending"] | None, Query(description="Only bound or only pending pods")
         ] = None,
     ) -> Response:
         _no_nul(namespace, node)

@@ -44,6 +44,9 @@ class Store(Protocol):
     async def node(self, name: str) -> Row | None:
         """Return one node, deleted ones included, or None."""
 
+    async def usage(self, node: str) -> Row | None:
+        """Return what is remembered of a node's measured usage (the fields of ``UsageRecord``), or None."""
+
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[Row]:
         """Return live pods, by uid."""
 
@@ -75,6 +78,12 @@ class Store(Protocol):
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[Row]:
         """Return dead letters by (seq, shard), latest first."""
+
+    async def profiles(self, limit: int, after: str | None) -> Sequence[Row]:
+        """Return the last revision of the profiles that events have made, by name, deleted ones left out."""
+
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[Row]:
+        """Return the revisions that events have made of a profile, or the one asked for, latest first."""
 
     async def template(self, signature: bytes) -> Row | None:
         """Return the template of an equivalence group or None."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import orjson
 
+from domain.model.usage import SeriesRecord, UsageRecord
+from domain.state.usage import window_of
 from services.api.explanation import decision_view
 from services.api.store import DecisionFilter, PodFilter, Row, Store
 from services.api.words import (
@@ -68,7 +71,29 @@ async def show_node(store: Store, name: str) -> Json | None:
     if row is None:
         return None
     pods = await store.pods(PodFilter(node=name, phase="bound"), HISTORY_MAX * 100, None)
-    return _node(row, await store.resources()) | {"pods": [_pod(pod) for pod in pods]}
+    usage = await store.usage(name)
+    return _node(row, await store.resources()) | {
+        "usage": None if usage is None else _usage(usage),
+        "pods": [_pod(pod) for pod in pods],
+    }
+
+
+def _usage(row: Row) -> Json:
+    series = msgspec.convert(row["series"], dict[str, SeriesRecord], str_keys=True)
+    window = window_of(UsageRecord(node=row["node"], at_ms=row["at_ms"], series=series, marks={}))
+    return {
+        "at": instant(window.at_ms),
+        "resources": {
+            resource: {
+                "avg": figures.avg,
+                "std": figures.std,
+                "latest": figures.latest,
+                "peak_yesterday": figures.peak,
+                "samples": len(window.series[resource].at_ms),
+            }
+            for resource, figures in sorted(window.measured().items())
+        },
+    }
 
 
 def _pod(row: Row) -> Json:

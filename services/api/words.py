@@ -6,6 +6,7 @@ import base64
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from domain.model.errors import FieldError
 from domain.model.quantities import format_resource
@@ -20,10 +21,18 @@ _PHRASES = {
     "node-affinity": "do not match its node selector or affinity",
     "host-port-conflict": "have one of its ports in use",
     "too-many-pods": "hold as many pods as they may",
+    "node-affinity-enforced": "do not match the node affinity that the profile adds",
+    "over-threshold": "would request more than the profile allows of",
+    "over-threshold-measured": "were measured above the profile's threshold for",
+    "max-memory-sum": "would promise more memory than the profile allows",
+    "master-share": "hold their share of its cluster's masters",
+    "peak-usage": "were above the profile's threshold yesterday in",
     "unsupported": "cannot be judged: berth does not honour yet its",
     "scheduling-gated": "were not tried: the pod still has the gate",
+    "unknown-profile": "were not tried: there is no profile",
     "no-nodes": "nodes exist",
 }
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "hold": "holds", "do": "does", "lack": "lacks"}
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
@@ -66,6 +75,11 @@ def parse_decision_id(text: str) -> tuple[int, int]:
     if not (shard.isdecimal() and seq.isdecimal()) or max(len(shard) - 8, len(seq) - 18) > 0:
         raise FieldError("id", f"{text!r} is not a decision id; <shard>-<seq> is allowed, such as 0-17")
     return int(shard), int(seq)
+
+
+def profile_target(name: str, revision: int) -> str:
+    """Return where the API shows a revision of a profile."""
+    return f"/v1/profiles/{quote(name, safe='')}?revision={revision}"
 
 
 def parse_signature(text: str) -> bytes:
@@ -112,8 +126,8 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def reason_in_words(code: str) -> str:
-    """Return what nodes with this reason code do: ``lack cpu and memory``, ``are cordoned``."""
+def reason_in_words(code: str, count: int = 2) -> str:
+    """Return what so many nodes with this reason code do: ``lack cpu and memory``, ``is cordoned``."""
     lacking, others = [], []
     for part in code.split(","):
         kind, _, detail = part.partition(":")
@@ -124,13 +138,15 @@ def reason_in_words(code: str) -> str:
     if lacking:
         *first, last = lacking
         others.append(f"lack {', '.join(first)} and {last}" if first else f"lack {last}")
+    if count == 1:
+        others = [" ".join([_SINGULAR.get(verb, verb), *rest]) for verb, *rest in map(str.split, others)]
     return " and ".join(others)
 
 
 def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
     """Return ``310 lack cpu; 12 are cordoned`` with the most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    text = "; ".join(f"{count:,} {reason_in_words(code)}" for code, count in ordered[:shown_max])
+    text = "; ".join(f"{count:,} {reason_in_words(code, count)}" for code, count in ordered[:shown_max])
     more = len(ordered) - shown_max
     return f"{text} and {plural(more, 'more reason')}" if more > 0 else text
 

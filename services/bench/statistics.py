@@ -48,3 +48,8 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     """Return ``median (min..max)``, or just the value when there is one."""
     texts = [f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))]
     return texts[0] if len(values) == 1 else f"{texts[0]} ({texts[1]}..{texts[2]})"
+
+
+def number(value: float) -> str:
+    """Return a number as a person reads it: thousands apart, three digits where it is small."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

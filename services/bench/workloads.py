@@ -71,7 +71,9 @@ _TABLE = (
         pods=100_000,
         groups=1_000,
     ),
-    Workload(name="distinct", about="no two pods ask for the same", nodes=5_000, pods=20_000, groups=20_000),
+    Workload(
+        name="distinct", about="no two pods ask for the same", nodes=5_000, pods=100_000, groups=100_000
+    ),
 )
 WORKLOADS: Mapping[str, Workload] = {row.name: row for row in _TABLE}
 """All workloads by name."""
@@ -106,12 +108,14 @@ def material(workload: Workload) -> Material:
     if workload.groups == 0:
         nodes, pods = _trace(workload)
         return Material(nodes, [], pods)
-    before = [_entry(_pod(f"before-{i:07}", i, *_asks(0, 1)), i) for i in range(workload.pods_before)]
+    before = [
+        entry_of(pod_manifest(f"before-{i:07}", i, *asks_of(0, 1)), i) for i in range(workload.pods_before)
+    ]
     pods = [
-        _entry(_pod(f"pod-{i:07}", i, *_asks(i % workload.groups, workload.groups)), i)
+        entry_of(pod_manifest(f"pod-{i:07}", i, *asks_of(i % workload.groups, workload.groups)), i)
         for i in range(workload.pods)
     ]
-    return Material([_entry(_node(i), i) for i in range(workload.nodes)], before, pods)
+    return Material([entry_of(node_manifest(i), i) for i in range(workload.nodes)], before, pods)
 
 
 def _trace(workload: Workload) -> tuple[list[Entry], list[Entry]]:
@@ -124,14 +128,15 @@ def _trace(workload: Workload) -> tuple[list[Entry], list[Entry]]:
     return nodes[: workload.nodes], pods[: workload.pods]
 
 
-def _asks(group: int, groups: int) -> tuple[str, str]:
+def asks_of(group: int, groups: int) -> tuple[str, str]:
     """Return cpu and memory of a group: all different, and small enough for every workload of the table."""
     if groups == 1:
         return "100m", "500Mi"
-    return f"{50 + group % 50}m", f"{100 + group // 50}Mi"
+    return f"{50 + group % 150}m", f"{100 + group // 150}Mi"
 
 
-def _node(number: int) -> Json:
+def node_manifest(number: int) -> Json:
+    """Return a node of the table."""
     name = f"node-{number:05}"
     metadata = {
         "name": name,
@@ -143,7 +148,8 @@ def _node(number: int) -> Json:
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status}
 
 
-def _pod(name: str, number: int, cpu: str, memory: str) -> Json:
+def pod_manifest(name: str, number: int, cpu: str, memory: str) -> Json:
+    """Return a pod with one container."""
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
@@ -156,7 +162,8 @@ def _pod(name: str, number: int, cpu: str, memory: str) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _entry(thing: Json, number: int) -> Entry:
+def entry_of(thing: Json, number: int) -> Entry:
+    """Return the record that adds an object."""
     key = _key(thing)
     event_id = str(uuid.uuid5(_IDS, f"{key.decode()}/{number}"))
     return Entry(key, encode_event("ADDED", thing, _AT, event_id))

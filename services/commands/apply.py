@@ -31,6 +31,14 @@ class Deleted(enum.StrEnum):
 
     POD = "pod"
     NODE = "node"
+    PROFILE = "profile"
+
+
+_OBJECTS = {
+    Deleted.POD: ("v1", "Pod"),
+    Deleted.NODE: ("v1", "Node"),
+    Deleted.PROFILE: ("berth/v1", "SchedulingProfile"),
+}
 
 
 def apply(
@@ -41,7 +49,7 @@ def apply(
     dsn: options.Dsn = None,
     kafka: options.Kafka = None,
 ) -> None:
-    """Send nodes and pods, as manifests or watch events, into the log.
+    """Send nodes, pods and profiles, as manifests or watch events, into the log.
 
     Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
     in chunks as it comes.
@@ -54,7 +62,9 @@ def apply(
 
 def delete(
     kind: Annotated[Deleted | None, typer.Argument(help="What to delete.")] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, or node.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, node or profile.")
+    ] = None,
     files: Files = None,
     directory: options.Dir = None,
     api: options.Api = None,
@@ -62,9 +72,9 @@ def delete(
     dsn: options.Dsn = None,
     kafka: options.Kafka = None,
 ) -> None:
-    """Delete a pod or a node by name, or all objects of a file."""
+    """Delete a pod, a node or a profile by name, or all objects of a file."""
     if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
-        raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, or `-f FILE`")
+        raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, `profile NAME`, or `-f FILE`")
     settings = options.reach(directory, api, api_key, dsn, kafka)
     if kind is None or name is None:
         options.run(_send(settings, _chunks(files or [], "DELETED")))
@@ -73,7 +83,8 @@ def delete(
     if kind is Deleted.POD:
         namespace, pod = split_pod(name)
         metadata = {"namespace": namespace, "name": pod}
-    thing = {"apiVersion": "v1", "kind": kind.value.capitalize(), "metadata": metadata}
+    api_version, object_kind = _OBJECTS[kind]
+    thing = {"apiVersion": api_version, "kind": object_kind, "metadata": metadata}
     options.run(_send(settings, iter([[{"type": "DELETED", "object": thing}]]), named=True))
 
 

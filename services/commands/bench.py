@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import enum
 import signal
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from services.commands.measured import show_e2e, show_engine, show_json, show_memory
 from services.commands.options import CommandError
-from services.commands.output import Column, on_terminal, print_table
-
-if TYPE_CHECKING:
-    from services.bench.engine import EngineRun
-    from services.bench.report import Report
 
 app = typer.Typer(
     help="Measure: the whole way of an event on real servers, or the engine alone.", no_args_is_help=True
@@ -102,103 +97,43 @@ def e2e(
         for _ in range(runs):
             reports.append(measure(options))
             if output is BenchFormat.JSON:
-                _print_json(reports[-1])
+                show_json(reports[-1])
         if output is BenchFormat.TABLE:
-            _print_e2e(reports)
+            show_e2e(reports)
 
 
 @app.command("engine")
-def engine(workload: Workloads = None, output: Output = BenchFormat.TABLE) -> None:
-    """Measure decode, fold and cycle alone, in this process. Without --workload: all of them."""
+def engine(
+    workload: Workloads = None,
+    parts: Annotated[
+        bool,
+        typer.Option("--parts", help="The parts by themselves: kernels, a group, all different, a sync."),
+    ] = False,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure the engine alone, in this process. Without --workload and --parts: everything."""
     from services.bench.engine import measure
 
-    run = measure(workload or list(WorkloadName))
+    everything = not workload and not parts
+    names = list(WorkloadName) if everything else workload or []
+    run = measure(names, parts=parts or everything)
     if output is BenchFormat.JSON:
-        _print_json(run)
+        show_json(run)
     else:
-        _print_engine(run)
+        show_engine(run)
 
 
-def _print_json(report: Any) -> None:
-    """Print one object on one line."""
-    import msgspec
+@app.command("memory")
+def memory(
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 20_000,
+    pods: Annotated[int, typer.Option(min=1, help="Number of placed pods.")] = 1_000_000,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure the resident memory of a worker per placed pod: pods that it placed, and a ledger read back."""
+    from services.bench.memory import measure
 
-    typer.echo(msgspec.json.encode(report).decode())
-
-
-def _print_e2e(reports: Sequence[Report]) -> None:
-    """Print what was measured: the value of one run, or median (min..max) of several."""
-    from services.bench.statistics import spread
-
-    def over(read: Callable[[Report], float], digits: int = 0) -> str:
-        return spread([read(report) for report in reports], digits)
-
-    first = reports[0]
-    rows = [
-        ("workload", first.workload),
-        ("nodes", f"{first.nodes:,}"),
-        ("pods", f"{first.pods:,} in {first.groups:,} groups, {first.pods_before:,} before the clock starts"),
-        ("shards, workers", f"{first.shards}, 1"),
-        ("log, ledger", f"{first.log}; Postgres {first.versions['postgres']}, {first.ledger}"),
-        ("clock", first.clock),
-        ("offered pods/s", over(lambda r: r.rate_offered)),
-        ("decisions/s", over(lambda r: r.decisions_per_second)),
-        ("seconds", over(lambda r: r.seconds, 2)),
-        ("placed", over(lambda r: r.placed)),
-        ("pending", over(lambda r: r.pending)),
-        *((f"latency {key} ms", over(lambda r, k=key: r.latency_ms[k])) for key in first.latency_ms),  # type: ignore[misc]
-        ("  counted from", first.produced),
-        (
-            "  resolution ms",
-            f"{over(lambda r: r.poll_ms['median'], 1)}, worst {over(lambda r: r.poll_ms['max'])}",
-        ),
-        *(
-            (f"CPU s {key}", over(lambda r, k=key: r.cpu_seconds[k] or 0, 2))  # type: ignore[misc]
-            for key, value in first.cpu_seconds.items()
-            if value is not None
-        ),
-        ("batches", over(lambda r: r.batches)),
-        ("plan ms a batch", over(lambda r: r.plan_ms_mean)),
-        ("commit ms a batch", over(lambda r: r.commit_ms_mean)),
-    ]
-    _print_rows(rows)
-    _print_machine(first.machine, len(reports))
-
-
-def _print_engine(run: EngineRun) -> None:
-    columns = (
-        Column("WORKLOAD", lambda item: item["workload"]),
-        *(
-            Column(title, lambda item, k=key: item[k], right=True)  # type: ignore[misc]
-            for title, key in (
-                ("NODES", "nodes"),
-                ("PODS", "pods"),
-                ("GROUPS", "groups"),
-                ("PODS/CYCLE", "pods_per_cycle"),
-                ("DECODE µs/POD", "decode_us_per_pod"),
-                ("FOLD µs/POD", "fold_us_per_pod"),
-                ("CYCLE µs/POD", "cycle_us_per_pod"),
-                ("PODS/S", "pods_per_second"),
-            )
-        ),
-        Column("CYCLE ms MEDIAN", lambda item: item["cycle_ms"]["median"], right=True),
-    )
-    import msgspec
-
-    print_table("workloads", columns, [msgspec.to_builtins(report) for report in run.workloads])
-    typer.echo(f"first cycle of the process, which compiles or loads: {run.first_cycle_seconds:g} s")
-    _print_machine(run.machine, 1)
-
-
-def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
-    width = max(len(name) for name, _ in rows) if on_terminal() else 0
-    for name, value in rows:
-        typer.echo(f"{name:{width}}  {value}" if width else f"{name.strip()}\t{value}")
-
-
-def _print_machine(machine: dict[str, Any], runs: int) -> None:
-    memory_gib = machine["memory_bytes"] / (1 << 30)
-    typer.echo(
-        f"{runs} run{'s' if runs > 1 else ''} on {machine['cores']} cores ({machine['model']}), "
-        f"{memory_gib:.0f} GiB, {machine['system']}, load {machine['load_1m_before']:g} before"
-    )
+    run = measure(nodes, pods)
+    if output is BenchFormat.JSON:
+        show_json(run)
+    else:
+        show_memory(run)

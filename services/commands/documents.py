@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
+import math
 import queue
 import sys
 import threading
@@ -11,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from domain.model.errors import FieldError
+from domain.model.validation import key_path
 from services.commands.options import CommandError
 
 CHUNK = 1000
@@ -148,7 +152,15 @@ def _values(text: str, name: str, suffix: str) -> Iterator[Any]:
     as_json = suffix in (".json", ".jsonl", ".ndjson")
     if not as_json and suffix not in (".yaml", ".yml"):
         as_json = text.lstrip()[:1] in ("{", "[")
-    return _json_documents(text, name) if as_json else _yaml_documents(text, name)
+    found = _json_documents(text, name) if as_json else _yaml_documents(text, name)
+    for number, value in enumerate(found, start=1):
+        try:
+            yield _plain(value, "")
+        except FieldError as error:
+            where = f"{error.path.lstrip('.')}: " if error.path else ""
+            raise CommandError(f"{name}, document {number}: {where}{error.message}") from None
+        except RecursionError:
+            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
 
 
 def _json_documents(text: str, name: str) -> Iterator[Any]:
@@ -200,18 +212,33 @@ def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
     elif isinstance(document, dict) and document.get("type") == "BOOKMARK":
         return  # a watch says how far it is; nothing happened to any object
     elif isinstance(document, dict) and "kind" in document:
-        yield Document(place, {"type": event_type, "object": plain(document)}, True)
+        yield Document(place, {"type": event_type, "object": document}, True)
     else:
         raise CommandError(f"{place}: neither a manifest (kind, metadata) nor a watch event (type, object)")
 
 
-def plain(document: Any) -> Any:
-    """Give times that YAML parsed back their text."""
-    if isinstance(document, dict):
-        return {key: plain(value) for key, value in document.items()}
-    if isinstance(document, list):
-        return [plain(value) for value in document]
-    return document.isoformat().replace("+00:00", "Z") if hasattr(document, "isoformat") else document
+def _plain(value: Any, path: str) -> Any:
+    """Return what JSON can hold, with the times that YAML parsed as text again.
+
+    Raises
+    ------
+    FieldError
+        A number is not finite (JSON would make it null, so a default), or YAML gave what JSON cannot hold.
+    """
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise FieldError(path, f"the key {key!r} is not a text; put it in quotes")
+        return {key: _plain(inner, key_path(path, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner, f"{path}[{at}]") for at, inner in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise FieldError(path, f"is {value}; a finite number is allowed")
+    if isinstance(value, datetime.date):
+        return value.isoformat().replace("+00:00", "Z")
+    if value is not None and not isinstance(value, str | int | float):
+        raise FieldError(path, f"is a {type(value).__name__} of YAML; what JSON can hold is allowed")
+    return value
 
 
 def stdin() -> BinaryIO:

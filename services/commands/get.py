@@ -20,6 +20,7 @@ class Kind(enum.StrEnum):
     PODS = "pods"
     DECISIONS = "decisions"
     PENDING = "pending"
+    PROFILES = "profiles"
     SHARDS = "shards"
     DEADLETTERS = "deadletters"
 
@@ -31,6 +32,7 @@ FILTERS: dict[Kind, frozenset[str]] = {
         {"namespace", "node", "outcome", "shard", "pod", "since", "until", "signature", "order"}
     ),
     Kind.PENDING: frozenset({"shard"}),
+    Kind.PROFILES: frozenset(),
     Kind.SHARDS: frozenset(),
     Kind.DEADLETTERS: frozenset(),
 }
@@ -79,7 +81,7 @@ def get(
     dsn: options.Dsn = None,
     kafka: options.Kafka = None,
 ) -> None:
-    """List nodes, pods, decisions, pending groups, shards or dead letters."""
+    """List nodes, pods, decisions, pending groups, profiles, shards or dead letters."""
     settings = options.reach(directory, api, api_key, dsn, kafka)
     parameters = _parameters(
         kind,

@@ -34,6 +34,8 @@ Kafka = Annotated[str | None, _option("kafka_bootstrap", "--kafka-bootstrap", me
 Dsn = Annotated[str | None, _option("postgres_dsn", "--postgres-dsn", metavar="DSN")]
 Shards = Annotated[str | None, _option("shards", "--shards", metavar="N")]
 Seed = Annotated[str | None, _option("seed", "--seed", metavar="N")]
+UsageWindow = Annotated[str | None, _option("usage_window_seconds", "--usage-window", metavar="SECONDS")]
+GroupThreads = Annotated[str | None, _option("group_threads", "--group-threads", metavar="N")]
 WorkerName = Annotated[str | None, _option("worker_name", "--worker-name", metavar="NAME")]
 Api = Annotated[str | None, _option("api_url", "--api", metavar="URL")]
 ApiKey = Annotated[str | None, _option("api_key", "--api-key", metavar="KEY")]

@@ -48,7 +48,7 @@ def _counts(values: Mapping[str, int]) -> str:
 
 def _reasons_in_lines(item: Json) -> list[str]:
     ordered = sorted(item["reasons"].items(), key=lambda each: (-each[1], each[0]))
-    return [f"{count:,} {reason_in_words(code)}" for code, count in ordered]
+    return [f"{count:,} {reason_in_words(code, count)}" for code, count in ordered]
 
 
 def _used(resource: str) -> Callable[[Json], object]:
@@ -75,6 +75,19 @@ def _pod_name(item: Json) -> str:
 def _raw(item: Json) -> str:
     text = item["raw_text"]
     return f"base64:{item['raw_base64']}" if text is None else str(text)
+
+
+def _scores(profile: Json) -> list[str]:
+    """Return ``2*NodeResourcesFit:MostAllocated`` per score: its weight, name and strategy."""
+    lines = []
+    for use in profile["spec"]["scores"]:
+        strategy = use.get("args", {}).get("scoringStrategy", {}).get("type", "")
+        lines.append(f"{use['weight']:g}*{use['name']}{':' if strategy else ''}{strategy}")
+    return lines
+
+
+def _filters(profile: Json) -> str:
+    return " ".join(use["name"] for use in profile["spec"]["filters"])
 
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -109,6 +122,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("REASON", _field("reason")),
         Column("SCORE", _field("score"), wide=True, right=True),
         Column("PROFILE", _field("profile"), wide=True),
+        Column("REVISION", _field("profile_revision"), wide=True, right=True),
         Column("CYCLE", _field("cycle"), wide=True),
         Column("RECORDED", _field("recorded_at"), wide=True),
     ),
@@ -123,6 +137,15 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("PRIORITY", _field("priority"), wide=True, right=True),
         Column("PROFILE", _field("profile"), wide=True),
         Column("SIGNATURE", _field("signature"), wide=True),
+    ),
+    "profiles": (
+        Column("NAME", _field("name")),
+        Column("REVISION", _field("revision"), right=True),
+        Column("SINCE", lambda item: "built in" if item["built_in"] else item["since"]),
+        Column("FILTERS", lambda item: len(item["spec"]["filters"]), right=True),
+        Column("SCORES", lambda item: " ".join(_scores(item)), lines=_scores),
+        Column("FILTER NAMES", _filters, wide=True),
+        Column("RESOURCE VERSION", _field("resource_version"), wide=True, right=True),
     ),
     "shards": (
         Column("SHARD", _field("shard"), right=True),

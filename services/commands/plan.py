@@ -44,7 +44,8 @@ ProfileFile = Annotated[
     typer.Option(
         "--profile",
         metavar="FILE",
-        help="Place all pods with this profile (filters and scores, YAML or JSON), or with a built-in one.",
+        help="Place all pods with this profile (a SchedulingProfile or its spec, YAML or JSON), or with a "
+        "built-in one.",
     ),
 ]
 Output = Annotated[Form, typer.Option("-o", "--output", help="How to show the answer.")]
@@ -86,7 +87,7 @@ def _answers(files: Sequence[str], profile: Profile | None, seed: int) -> list[t
     scenarios: list[tuple[str, list[Verdict]]] = []
     manifests: list[tuple[str, Any]] = []
     for name in files:
-        values = [documents.plain(value) for value in documents.read_values(name) if value is not None]
+        values = [value for value in documents.read_values(name) if value is not None]
         if not values:
             raise CommandError(f"{name}: there is nothing in it; write manifests or a scenario")
         for number, value in enumerate(values, start=1):
@@ -128,18 +129,26 @@ def _plan_manifests(
 
 def _profile(name: str) -> Profile:
     """Read a profile from a file, or take a built-in one by its name."""
+    from domain.model.errors import FieldError
     from domain.model.profile_manifest import profile_from_manifest
     from domain.model.profiles import BUILT_IN_PROFILES
     from domain.plugins.registry import ProfilePlan
 
     if name in BUILT_IN_PROFILES and not Path(name).exists():
         return BUILT_IN_PROFILES[name]
+    if name != "-" and not Path(name).exists():
+        built_in = ", ".join(BUILT_IN_PROFILES)
+        raise CommandError(f"--profile {name}: No such file; allowed are a file, or {built_in}")
     values = [value for value in documents.read_values(name) if value is not None]
     if len(values) != 1:
         raise CommandError(f"{name}: holds {len(values)} documents; a profile is one object")
     with _at(name):
         profile = profile_from_manifest(values[0])
-        ProfilePlan(profile, planning=True)
+        try:
+            ProfilePlan(profile)
+        except FieldError as error:
+            spec = "spec." if "kind" in values[0] else ""
+            raise FieldError(f"{spec}{error.path}", error.message) from None
     return profile
 
 

@@ -13,6 +13,8 @@ def worker(
     kafka: options.Kafka = None,
     dsn: options.Dsn = None,
     seed: options.Seed = None,
+    usage_window: options.UsageWindow = None,
+    group_threads: options.GroupThreads = None,
     name: options.WorkerName = None,
     metrics_port: options.MetricsPort = None,
     log_level: options.LogLevel = None,
@@ -23,6 +25,8 @@ def worker(
         kafka_bootstrap=kafka,
         postgres_dsn=dsn,
         seed=seed,
+        usage_window_seconds=usage_window,
+        group_threads=group_threads,
         worker_name=name,
         metrics_port=metrics_port,
         log_level=log_level,
@@ -85,6 +89,8 @@ def up(
     dsn: options.Dsn = None,
     shards: options.Shards = None,
     seed: options.Seed = None,
+    usage_window: options.UsageWindow = None,
+    group_threads: options.GroupThreads = None,
     log_level: options.LogLevel = None,
 ) -> None:
     """Run worker, relay and API in one process, until Ctrl-C; with its own database unless told otherwise."""
@@ -96,6 +102,8 @@ def up(
         postgres_dsn=dsn,
         shards=shards,
         seed=seed,
+        usage_window_seconds=usage_window,
+        group_threads=group_threads,
         log_level=log_level,
     )
     from services.processes import serve_up
@@ -112,6 +120,8 @@ def demo(
     dsn: options.Dsn = None,
     shards: options.Shards = None,
     seed: options.Seed = None,
+    usage_window: options.UsageWindow = None,
+    group_threads: options.GroupThreads = None,
     log_level: options.LogLevel = None,
 ) -> None:
     """Place a real cluster's 8,152 pods on its 1,523 nodes, explain one decision, and serve on."""
@@ -123,6 +133,8 @@ def demo(
         postgres_dsn=dsn,
         shards=shards,
         seed=seed,
+        usage_window_seconds=usage_window,
+        group_threads=group_threads,
         log_level=log_level,
     )
     from services.demo import serve_demo

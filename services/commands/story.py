@@ -17,7 +17,11 @@ CANDIDATES = (
 )
 REASONS = (
     Column("NODES", lambda item: item["count"], right=True),
-    Column("REASON", lambda item: item["reason"], lines=lambda item: [reason_in_words(item["reason"])]),
+    Column(
+        "REASON",
+        lambda item: item["reason"],
+        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
+    ),
 )
 HISTORY = (
     Column("ID", lambda item: item["id"]),
@@ -44,11 +48,13 @@ def print_story(answer: dict[str, Any]) -> None:
         typer.echo("\nNothing was decided for it yet.")
         return
     typer.echo(f"\n{explanation['summary']}")
+    _print_inputs(explanation["decision"])
     cycle = explanation["cycle"]
     if cycle is not None:
+        revision = cycle["profile_revision"]
+        by = f"{cycle['profile']} " + (f"revision {revision}" if revision else "(does not exist)")
         typer.echo(
-            f"\ncycle {cycle['id']}: profile {cycle['profile']} revision {cycle['profile_revision']}, "
-            f"seed {cycle['seed']}, generation {cycle['generation']}"
+            f"\ncycle {cycle['id']}: profile {by}, seed {cycle['seed']}, generation {cycle['generation']}"
         )
         if cycle["candidates"]:
             typer.echo("\nbest nodes, as the first pod of its group saw them")
@@ -59,6 +65,15 @@ def print_story(answer: dict[str, Any]) -> None:
     if len(pod["decisions"]) > 1:
         typer.echo("\ndecisions, latest first")
         output.print_table("decisions", HISTORY, pod["decisions"])
+
+
+def _print_inputs(decision: dict[str, Any]) -> None:
+    """Say which versions of pod and node the decision is about."""
+    version, node_version = decision["pod"]["resource_version"], decision["node_version"]
+    node = f", node version {node_version}" if node_version is not None else ""
+    typer.echo(
+        f"\ndecision {decision['id']} at {decision['decided_at']}: resource version {version or '-'}{node}"
+    )
 
 
 def _print_reasons(reasons: dict[str, int]) -> None:

@@ -11,7 +11,16 @@ from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
 from domain.model.decisions import Cycle, Decision, Outcome
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec, PodTemplate
-from domain.state.changes import Change, PodAdopted, PodRefreshed, PodReleased, PodWaits, Refused
+from domain.state.changes import (
+    Change,
+    NodeMeasured,
+    PodAdopted,
+    PodRefreshed,
+    PodReleased,
+    PodWaits,
+    ProfileChanged,
+    Refused,
+)
 from services.encoding import encode_decision
 from services.envelope import Rejected
 from services.ports import (
@@ -25,9 +34,11 @@ from services.ports import (
     PlacementOpened,
     PlacementRefreshed,
     PodTombstone,
+    ProfileRow,
     Record,
 )
 from services.worker.counters import Counters
+from services.worker.rows import cycle_row, in_words, profile_row, usage_rows
 
 
 class BatchBuilder:
@@ -46,6 +57,8 @@ class BatchBuilder:
         self._came: set[str] = set()  # keys of pods that began to wait in this batch
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
+        self._profiles: list[ProfileRow] = []
+        self._measured: dict[str, None] = {}  # nodes whose usage is to be written
         self._cycles: list[Cycle] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
@@ -90,10 +103,20 @@ class BatchBuilder:
                 self._adopt(change, shard)
             case PodReleased():
                 self._release(change, shard)
+            case NodeMeasured():
+                self._measure(change)
+            case ProfileChanged():
+                self._profiles.append(profile_row(change.revision, self.now_ms))
             case Refused():
                 self.refuse(record, shard, Rejected("conflict", change.path, change.message))
             case _:
                 pass
+
+    def _measure(self, change: NodeMeasured) -> None:
+        window = self._scheduler.state.usage.windows.get(change.name)
+        if window is not None and change.newer:
+            window.marks = self._counters.marks()
+        self._measured[change.name] = None
 
     def _end_wait(self, pod: PodSpec) -> None:
         if pod.key in self._waiting:
@@ -121,7 +144,8 @@ class BatchBuilder:
 
     def _adopt(self, change: PodAdopted, shard: int) -> None:
         pod = change.pod
-        self._scheduler.state.pods[pod.key].shard = shard
+        entry = self._scheduler.state.pods[pod.key]
+        entry.shard, entry.since_ms = shard, 0
         if change.waited is not None:
             self._end_wait(change.waited)
         if change.previous_node:
@@ -157,25 +181,28 @@ class BatchBuilder:
 
     # -------------------------------------------------------------------------------------------- cycle
 
-    def decide(self, result: CycleResult) -> None:
-        """Note what a cycle decided."""
+    def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
+        """Note what a cycle decided, and how long it took as a whole."""
         cycle_seqs: dict[tuple[int, int], int] = {}
         pods = self._scheduler.state.pods
         for verdict in result.verdicts:
             shard = pods[verdict.pod.key].shard
             cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._counters.seq[shard])
             if isinstance(verdict, Placement):
-                self._bind(verdict, shard, cycle_seq)
+                self._bind(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
             else:
                 self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
         for (index, shard), seq in cycle_seqs.items():
-            self._cycles.append(self._cycle(result.attempts[index], shard, seq))
+            row = cycle_row(result.attempts[index], shard, seq, self._scheduler.seed, duration_us)
+            self._cycles.append(row)
         self._note_pending(result, cycle_seqs)
 
-    def _bind(self, placement: Placement, shard: int, cycle_seq: int) -> None:
+    def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
         # A pod that came in this batch is decided at its own time, one that was woken at the batch's.
-        at_ms = self._scheduler.state.pods[pod.key].since_ms if pod.key in self._came else self.now_ms
+        entry = self._scheduler.state.pods[pod.key]
+        at_ms = entry.since_ms if pod.key in self._came else self.now_ms
+        entry.since_ms = 0
         self._end_wait(pod)
         decision = self._decide(
             pod,
@@ -184,6 +211,7 @@ class BatchBuilder:
             placement.node,
             at_ms,
             node_version=placement.node_version,
+            profile_revision=attempt.profile_revision,
             score=placement.score,
             cycle_seq=cycle_seq,
         )
@@ -196,27 +224,10 @@ class BatchBuilder:
             Outcome.UNSCHEDULABLE,
             None,
             self._scheduler.state.pods[failure.pod.key].since_ms,
-            reason=_in_words(attempt),
+            profile_revision=attempt.profile_revision or None,
+            reason=in_words(attempt),
             reasons=attempt.reasons_at_failure,
             cycle_seq=cycle_seq,
-        )
-
-    def _cycle(self, attempt: Attempt, shard: int, seq: int) -> Cycle:
-        return Cycle(
-            shard=shard,
-            seq=seq,
-            signature=attempt.signature,
-            profile=attempt.profile,
-            profile_revision=attempt.profile_revision,
-            seed=self._scheduler.seed,
-            generation=attempt.generation,
-            nodes_count=attempt.nodes_count,
-            feasible_count=attempt.feasible_count,
-            unresolvable_count=attempt.unresolvable_count,
-            reasons=attempt.reasons,
-            candidates=attempt.candidates,
-            pods_count=attempt.pods_count,
-            bound_count=attempt.bound_count,
         )
 
     def _note_pending(self, result: CycleResult, cycle_seqs: Mapping[tuple[int, int], int]) -> None:
@@ -257,6 +268,7 @@ class BatchBuilder:
         at_ms: int,
         *,
         node_version: int | None = None,
+        profile_revision: int | None = None,
         reason: str = "",
         reasons: dict[str, int] | None = None,
         score: float | None = None,
@@ -277,6 +289,7 @@ class BatchBuilder:
             decided_at_ms=at_ms,
             profile=pod.template.profile,
             signature=pod.signature,
+            profile_revision=profile_revision,
             reason=reason,
             score=score,
             cycle_seq=cycle_seq,
@@ -297,8 +310,8 @@ class BatchBuilder:
         assert decision.node is not None
         self._opened[pod.uid] = PlacementOpened(
             pod_uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
+            namespace=decision.namespace,
+            name=decision.name,
             resource_version=pod.resource_version,
             signature=pod.signature,
             labels=pod.labels,
@@ -334,6 +347,8 @@ class BatchBuilder:
             pending_groups=list(self._pending_groups.values()),
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,
+            profiles=self._profiles,
+            usage=usage_rows(self._measured, self._scheduler.state.usage.windows),
             seq_next={shard: self._counters.seq[shard] for shard in shards},
             dead_seq_next={shard: self._counters.dead_seq[shard] for shard in shards},
             log_time_ms=self.now_ms,
@@ -341,8 +356,10 @@ class BatchBuilder:
 
     def _node_writes(self) -> list[NodeWrite]:
         state = self._scheduler.state
+        drained = state.drain_dirty()
+        sums = state.requested_of_each([name for name, *_ in drained])
         writes = []
-        for name, entry, version, spec_changed in state.drain_dirty():
+        for (name, entry, version, spec_changed), requested in zip(drained, sums, strict=True):
             spec = entry.spec
             assert spec is not None
             writes.append(
@@ -351,7 +368,7 @@ class BatchBuilder:
                     name=name,
                     version_expected=version,
                     version=entry.version,
-                    requested=state.requested_of(name),
+                    requested=requested,
                     spec=spec if spec_changed else None,
                     deleted=entry.deleted,
                 )
@@ -373,11 +390,3 @@ class BatchBuilder:
             arrival=entry.arrival,
             since_ms=entry.since_ms,
         )
-
-
-def _in_words(attempt: Attempt) -> str:
-    """Say in one line why no node would do, the most frequent reason first."""
-    if not attempt.nodes_count:
-        return "there are no nodes"
-    ranked = sorted(attempt.reasons_at_failure.items(), key=lambda item: (-item[1], item[0]))
-    return f"0/{attempt.nodes_count} nodes: " + "; ".join(f"{count} {code}" for code, count in ranked)

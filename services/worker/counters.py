@@ -19,8 +19,15 @@ class Counters:
         self.seq = dict(seq)
         self.dead_seq = dict(dead_seq)
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}  # signature -> shard -> as written
+        self._marks: dict[int, int] = {}
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}
+
+    def marks(self) -> dict[int, int]:
+        """Return the next seq of every shard, not to be changed: measurements of one moment share it."""
+        if self._marks != self.seq:
+            self._marks = dict(self.seq)
+        return self._marks
 
     def know(self, signatures: Iterable[bytes]) -> None:
         """Note that the ledger has these templates."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 
 from domain.model.limits import batch_bytes_max
 from services.ports import (
@@ -29,10 +31,6 @@ _FETCH_SECONDS = 0.1
 _Key = tuple[int, int, int]
 
 
-def _size(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"")
-
-
 class _Lane:
     """One partition: what was fetched and not yet taken."""
 
@@ -40,7 +38,7 @@ class _Lane:
 
     def __init__(self, at: TopicPartition, position: int) -> None:
         self.at = at
-        self.buffer: deque[tuple[int, Record]] = deque()  # (time in the merged order, record)
+        self.buffer: deque[tuple[int, int, Record]] = deque()  # (time in the merged order, bytes, record)
         self.next_read = position  # offset after the last fetched record
         self.end = position  # end of the partition when it was last asked for
         self.bytes_count = 0
@@ -51,19 +49,29 @@ class _Lane:
     def push(self, record: Record) -> None:
         # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
         self.clock_ms = max(self.clock_ms, record.timestamp_ms)
-        self.buffer.append((self.clock_ms, record))
-        self.bytes_count += _size(record)
+        size = len(record.key or b"") + len(record.value or b"")
+        self.buffer.append((self.clock_ms, size, record))
+        self.bytes_count += size
         self.next_read = record.offset + 1
 
-    def pop(self) -> Record:
-        """Take the next record."""
-        record = self.buffer.popleft()[1]
-        self.bytes_count -= _size(record)
-        return record
+    def move(self, batch: list[Record], records_max: int, bytes_max: int, before: _Key | None) -> int:
+        """Move records that may be taken, while they come before a key of others; return their bytes."""
+        buffer, end, moved_bytes = self.buffer, self.end, 0
+        while buffer and len(batch) < records_max and moved_bytes < bytes_max:
+            clock_ms, size, record = buffer[0]
+            if record.offset >= end:
+                break
+            if before is not None and (clock_ms, self.rank, self.at.partition) > before:
+                break
+            buffer.popleft()
+            batch.append(record)
+            moved_bytes += size
+        self.bytes_count -= moved_bytes
+        return moved_bytes
 
     def head(self) -> _Key | None:
         """Key of the next record, if it was appended before the ends were asked for."""
-        if not self.buffer or self.buffer[0][1].offset >= self.end:
+        if not self.buffer or self.buffer[0][2].offset >= self.end:
             return None
         return (self.buffer[0][0], self.rank, self.at.partition)
 
@@ -130,8 +138,9 @@ class Intake:
         while heap and len(batch) < records_max and self._bytes_left > 0:
             i = heap[0][1]
             lane = lanes[i]
-            batch.append(lane.pop())
-            self._bytes_left -= _size(batch[-1])
+            others = min(heap[1:3], default=None)
+            before = None if others is None else others[0]
+            self._bytes_left -= lane.move(batch, records_max, self._bytes_left, before)
             if lane.lacks:
                 return
             key = lane.head()
@@ -165,6 +174,8 @@ class Intake:
                 (self._reader.pause if full else self._reader.resume)([lane.at])
                 lane.paused = full
         records = await self._reader.poll(records_max, timeout_seconds)
-        for record in records:
-            self._lanes[TopicPartition(record.topic, record.partition)].push(record)
+        for (topic, partition), found in groupby(records, key=itemgetter(0, 1)):
+            push = self._lanes[TopicPartition(topic, partition)].push
+            for record in found:
+                push(record)
         return len(records)

@@ -21,6 +21,19 @@ class WorkerMetrics:
         )
         self.records = Counter("berth_records", "Records whose effect is durable", registry=registry)
         self.batches = Counter("berth_batches", "Transactions committed", registry=registry)
+        self.measured = Counter(
+            "berth_usage_written", "Nodes whose measured usage was made durable, per batch", registry=registry
+        )
+        self.moved = Counter(
+            "berth_moved",
+            "Pods whose best node had changed before their turn, and was the best all the same",
+            registry=registry,
+        )
+        self.conflicts = Counter(
+            "berth_conflicts",
+            "Pods whose best node had changed before their turn, and was the best no longer",
+            registry=registry,
+        )
         self.restarts = Counter(
             "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
         )
@@ -36,5 +49,8 @@ class WorkerMetrics:
         outcomes = Tally(decision.outcome for decision, _ in batch.decisions)
         for outcome, count in outcomes.items():
             self.decisions.labels(outcome.value).inc(count)
+        self.measured.inc(len(batch.usage))
+        self.moved.inc(sum(cycle.moved_count for cycle in batch.cycles))
+        self.conflicts.inc(sum(cycle.conflict_count for cycle in batch.cycles))
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()

@@ -1,15 +1,24 @@
-"""From records to a batch: decode, fold, place; nothing here waits, reads a clock or touches the network."""
+"""From records to a batch: decode, fold, place; nothing here waits or touches the network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from domain.cycle.schedule import Scheduler
+from domain.cycle.windows import IN_LINE, Threads
+from domain.model.errors import FieldError
+from domain.model.events import ProfileEvent
+from domain.model.limits import usage_window_seconds
 from domain.model.pods import PodSpec
-from domain.model.profiles import Profile
+from domain.model.profile_manifest import profile_from_spec
+from domain.model.profiles import Profile, ProfileRevision
 from domain.state.pods import Tombstone
 from services.decoding import Decoder
 from services.ports import (
+    CONFIG_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
     CommitBatch,
@@ -18,11 +27,14 @@ from services.ports import (
     OffsetAdvance,
     PendingPod,
     PlacementOpened,
+    ProfileRow,
     Record,
     TopicPartition,
 )
 from services.worker.batch import BatchBuilder
 from services.worker.counters import Counters
+
+_LOGGER = logging.getLogger(__name__)
 
 BATCHES = "~batches"
 """Not a topic: the offset row that counts a shard's batches, so that no two batches look alike."""
@@ -37,21 +49,37 @@ class Planner:
         All shards; the first one counts the batches.
     ledger : LedgerState
         What the ledger held when the leases were taken.
+    stopwatch : callable
+        Returns microseconds that only go up; how long a cycle took is stored with it and decides nothing.
     """
 
     def __init__(
-        self, leases: Sequence[Lease], ledger: LedgerState, profiles: Mapping[str, Profile], *, seed: int
+        self,
+        leases: Sequence[Lease],
+        ledger: LedgerState,
+        profiles: Mapping[str, Profile],
+        *,
+        seed: int,
+        usage_window_seconds: int = usage_window_seconds,
+        threads: Threads = IN_LINE,
+        stopwatch: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._decoder = Decoder(profiles)
+        self._stopwatch = stopwatch
+        self._decoder = Decoder()
         self._epochs = {lease.shard: lease.epoch for lease in leases}
         self._counters = Counters(self._epochs, ledger.seq_next, ledger.dead_seq_next)
         self._offsets = dict(ledger.offsets)
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
-        self.scheduler = Scheduler(profiles, seed=seed)
+        self._rest: list[Record] = []  # of the records given, those that wait behind a profile's change
+        self.scheduler = Scheduler(
+            profiles, seed=seed, usage_window_seconds=usage_window_seconds, threads=threads
+        )
         self._restore(ledger)
 
     def _restore(self, ledger: LedgerState) -> None:
+        for row in ledger.profiles:
+            self._restore_profile(row)
         for node in sorted(ledger.nodes, key=lambda row: row.id):
             if node.spec is not None:
                 self.scheduler.state.restore_node(
@@ -62,10 +90,7 @@ class Planner:
                     deleted=node.deleted,
                 )
         self._counters.know(ledger.templates)
-        for placed in ledger.placements:
-            pod = _pod_of(placed, ledger, placed.node if placed.adopted else "")
-            entry = self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)
-            entry.shard = placed.shard
+        self._restore_placed(ledger)
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
             entry = self.scheduler.restore_pod(_pod_of(waiting, ledger, ""), arrival=waiting.arrival)
             entry.shard, entry.since_ms = waiting.shard, waiting.since_ms
@@ -74,6 +99,42 @@ class Planner:
             key = f"{gone.namespace}/{gone.name}"
             self.scheduler.state.tombstones[key] = Tombstone(gone.uid, gone.resource_version)
         self.scheduler.state.restored()
+
+    def _restore_placed(self, ledger: LedgerState) -> None:
+        """Put placed pods back, and each measurement after the pods that it knows, as it was folded."""
+        marks = {record.node: record.marks for record in ledger.usage}
+        later = []
+        rows = ledger.placements
+        rows.reverse()
+        while rows:  # each row makes room for what is made of it: a million of both need not fit memory
+            placed = rows.pop()
+            if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
+                later.append(placed)
+            else:
+                self._restore_placement(placed, ledger)
+        for record in ledger.usage:
+            self.scheduler.state.restore_usage(record)
+        for placed in later:
+            self._restore_placement(placed, ledger)
+
+    def _restore_placement(self, placed: PlacementOpened, ledger: LedgerState) -> None:
+        pod = _pod_of(placed, ledger, placed.node if placed.adopted else "")
+        entry = self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)
+        entry.shard = placed.shard
+
+    def _restore_profile(self, row: ProfileRow) -> None:
+        """Put a profile back; one that this version of berth no longer accepts is as good as deleted."""
+        kept = ProfileRevision(
+            name=row.name, revision=row.revision, profile=None, resource_version=row.resource_version
+        )
+        try:
+            profile = None if row.spec is None else profile_from_spec(row.spec, name=row.name, path="spec")
+            if profile is not None:
+                profile = msgspec.structs.replace(profile, revision=row.revision)
+            self.scheduler.profiles.restore(msgspec.structs.replace(kept, profile=profile))
+        except FieldError as error:
+            _LOGGER.error("profile %s, revision %d: %s; its pods wait", row.name, row.revision, error)
+            self.scheduler.profiles.restore(kept)
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return where each partition goes on."""
@@ -85,29 +146,47 @@ class Planner:
 
     @property
     def has_work(self) -> bool:
-        """Whether pods are worth an attempt without any further event."""
-        return self.scheduler.has_work
+        """Whether a batch can be planned without any further record."""
+        return bool(self._rest) or self.scheduler.has_work
 
     def plan(self, records: Sequence[Record]) -> CommitBatch:
         """Fold the records, place what can be placed, and return all of it as one batch.
+
+        A change of a profile is a batch of its own, begun when nothing is left to try: what came before it is
+        placed by the old revision and what comes after by the new one, wherever the log was cut. Likewise a
+        master that lets more of its cluster share a node begins a batch. Records behind are kept for the next
+        call.
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
         builder = BatchBuilder(self.scheduler, self._counters)
         builder.now_ms = self._now_ms
         ends: dict[tuple[int, str, int], int] = {}
+        records = [*self._rest, *records]
+        end = 0
         for record in records:
+            decoded = self._decoder.decode(record)
+            changes_profile = record.topic == CONFIG_TOPIC and isinstance(decoded.event, ProfileEvent)
+            if changes_profile and (end or self.scheduler.has_work):
+                break
+            if decoded.event is not None and self.scheduler.settles_first(decoded.event):
+                break
+            end += 1
             shard = self._shard_of(record)
             ends[shard, record.topic, record.partition] = record.offset + 1
-            decoded = self._decoder.decode(record)
             builder.now_ms = decoded.at_ms
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
             elif decoded.event is not None:
                 for change in self.scheduler.fold(decoded.event):
                     builder.take(change, record, shard)
+            if changes_profile:
+                break
+        self._rest = records[end:]
         self._now_ms = builder.now_ms
-        builder.decide(self.scheduler.cycle())
+        began_us = self._stopwatch()
+        result = self.scheduler.cycle()
+        builder.decide(result, duration_us=self._stopwatch() - began_us)
         return builder.build(self._advance(ends))
 
     def _shard_of(self, record: Record) -> int:
@@ -129,8 +208,7 @@ class Planner:
 def _pod_of(row: PlacementOpened | PendingPod, ledger: LedgerState, node_name: str) -> PodSpec:
     return PodSpec(
         uid=row.pod_uid,
-        namespace=row.namespace,
-        name=row.name,
+        key=f"{row.namespace}/{row.name}",
         resource_version=row.resource_version,
         template=ledger.templates[row.signature],
         signature=row.signature,

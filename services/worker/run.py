@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -36,6 +37,7 @@ from services.ports import (
 from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import BATCHES, Planner
+from services.worker.threads import threads_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -45,9 +47,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seed: int = 0
+    usage_window_seconds: int = limits.usage_window_seconds
     lease_seconds: float = limits.lease_seconds
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
+    group_threads: int = 1
     profiles: Mapping[str, Profile]
 
 
@@ -67,6 +71,19 @@ class Moved(BerthError):
     retriable = True
 
 
+class Memory:
+    """What the collector is told of a worker's memory."""
+
+    def release(self) -> None:
+        """Free what an earlier state left behind in cycles, before another is read."""
+        gc.unfreeze()
+        gc.collect()
+
+    def keep(self) -> None:
+        """Note that what was just read stays: it is not worth another look."""
+        gc.freeze()
+
+
 class Worker:
     """One worker process. ``run`` returns only by cancellation."""
 
@@ -77,14 +94,16 @@ class Worker:
         settings: WorkerSettings,
         metrics: WorkerMetrics,
         compute: Compute = asyncio.to_thread,
-        restored: Callable[[], None] = gc.freeze,
+        memory: Memory | None = None,
+        stopwatch: Callable[[], int] = lambda: time.perf_counter_ns() // 1_000,
     ) -> None:
-        # What a worker has just read stays, and is not worth another look by the collector.
-        self._restored = restored
+        self._memory = memory or Memory()
         self._compute = compute
+        self._stopwatch = stopwatch
         self._log = log
         self._ledger = ledger
         self._settings = settings
+        self._threads = threads_for(settings.group_threads)
         self._metrics = metrics
         self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
 
@@ -148,6 +167,7 @@ class Worker:
 
     async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> Planner:
         """Read the ledger into a planner; lay down offset rows where a shard begins."""
+        self._memory.release()
         for lease in leases:
             partitions = [TopicPartition(NODES_TOPIC, lease.shard), TopicPartition(PODS_TOPIC, lease.shard)]
             if lease.shard == min(leases).shard:
@@ -156,8 +176,16 @@ class Worker:
             first[TopicPartition(BATCHES, 0)] = 0
             await self._ledger.ensure_offsets(lease, first)
         state = await self._ledger.load(leases)
-        planner = Planner(leases, state, self._settings.profiles, seed=self._settings.seed)
-        self._restored()
+        planner = Planner(
+            leases,
+            state,
+            self._settings.profiles,
+            seed=self._settings.seed,
+            usage_window_seconds=self._settings.usage_window_seconds,
+            threads=self._threads,
+            stopwatch=self._stopwatch,
+        )
+        self._memory.keep()
         return planner
 
     async def _loop(self, planner: Planner, intake: Intake) -> None:

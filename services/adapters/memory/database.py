@@ -11,6 +11,7 @@ import msgspec
 from domain.model.decisions import Cycle, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
 from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
 from services.ports import (
     CommitBatch,
@@ -22,6 +23,7 @@ from services.ports import (
     PendingPod,
     PlacementOpened,
     PodTombstone,
+    ProfileRow,
     Stream,
 )
 
@@ -93,6 +95,8 @@ class MemoryDatabase:
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.tombstones: dict[tuple[str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
+        self.profiles: dict[tuple[str, int], ProfileRow] = {}
+        self.usage: dict[str, UsageRecord] = {}
         self.batches_count = 0
         self.gone: set[object] = set()  # connections that ended
         self._node_ids: dict[str, int] = {}
@@ -214,6 +218,14 @@ class MemoryDatabase:
             self.tombstones[tombstone.namespace, tombstone.name] = tombstone
         for letter in batch.dead_letters:
             self.dead_letters[letter.shard].append(letter)
+        for profile in batch.profiles:
+            before = self.profiles.setdefault((profile.name, profile.revision), profile)
+            newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
+            self.profiles[profile.name, profile.revision] = newer
+        for usage in batch.usage:
+            self.usage.pop(usage.node, None)
+            if usage.series:
+                self.usage[usage.node] = usage
 
     def _write_pending(self, batch: CommitBatch) -> None:
         touched = {(group.shard, group.signature) for group in batch.pending_groups}

@@ -142,6 +142,8 @@ class MemoryLedger(Client):
             placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
             pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
             tombstones=tombstones[-tombstones_max:],
+            profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
+            usage=[database.usage[node] for node in sorted(database.usage)],
             seq_next={shard: row.seq_next for shard, row in owned.items()},
             dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
             log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),

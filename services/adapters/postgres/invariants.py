@@ -36,7 +36,7 @@ _HELD = """
         WHERE released_at_ms IS NULL GROUP BY node, signature
     ) AS o
     JOIN templates t USING (signature)
-    CROSS JOIN LATERAL jsonb_each_text(t.spec->'requests' || '{"pods": 1}') AS r
+    CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS r
     GROUP BY o.node, r.key
 """
 
@@ -62,7 +62,7 @@ WITH moves AS (
     ) AS held
     FROM moves m
     JOIN templates t USING (signature)
-    CROSS JOIN LATERAL jsonb_each_text(t.spec->'requests' || '{"pods": 1}') AS r
+    CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS r
     WHERE r.value::bigint > 0
 )
 SELECT s.node, s.resource, s.held, offered.amount AS allocatable, s.pod_uid, s.shard, s.seq
@@ -219,6 +219,26 @@ INVARIANTS: tuple[Invariant, ...] = (
         CROSS JOIN resources r
         WHERE n.deleted <> h.deleted
             OR coalesce(n.allocatable[r.id], 0) <> coalesce((h.spec->'allocatable'->>r.name)::bigint, 0)
+        """,
+    ),
+    Invariant(
+        "profile-revisions-chain",
+        "the revisions of a profile have no hole",
+        """
+        SELECT name, min(revision) AS first, max(revision) AS last, count(*) AS revisions
+        FROM profiles GROUP BY name HAVING count(*) <> max(revision) - min(revision) + 1
+        """,
+    ),
+    Invariant(
+        "cycles-by-a-known-revision",
+        "a cycle names a revision that an event brought, or the first one",
+        """
+        SELECT c.shard, c.seq, d.profile, d.profile_revision
+        FROM cycles c, json_to_record(c.doc::json) AS d (profile text, profile_revision bigint)
+        WHERE d.profile_revision > 1 AND NOT EXISTS (
+            SELECT FROM profiles p
+            WHERE p.name = d.profile AND p.revision = d.profile_revision AND p.spec IS NOT NULL
+        )
         """,
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from domain.model.errors import Fenced
+from domain.model.usage import UsageRecord
 from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
 from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
@@ -168,7 +169,8 @@ async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.Res
     known = [write for write in writes if write.version_expected]
     new = [write for write in writes if not write.version_expected]
     if known:
-        changed = await connection.execute(sql.UPDATE_NODES, *_node_update(known, ids))
+        query, columns = _node_update(known, ids)
+        changed = await connection.execute(query, *columns)
         if _count(changed) != len(known):
             return False
     if new:
@@ -184,15 +186,17 @@ async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.Res
     return True
 
 
-def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> list[list[Any]]:
-    return [
+def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> tuple[str, list[list[Any]]]:
+    """Return the statement and its columns: what is requested comes as one column per resource."""
+    requested = ids.columns([write.requested for write in writes])
+    columns: list[list[Any]] = [
         [write.id for write in writes],
         [write.version_expected for write in writes],
         [write.version for write in writes],
-        [ids.text(write.requested) for write in writes],
         [None if write.spec is None else ids.text(write.spec.allocatable) for write in writes],
         [write.deleted for write in writes],
     ]
+    return sql.update_nodes(len(requested)), columns + requested
 
 
 async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
@@ -234,8 +238,20 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     if latest:
         gone = [(*key, t.uid, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
         await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
+    if batch.profiles:
+        await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_row, batch.profiles)))
+    await _write_usage(connection, batch.usage)
     letters = [rows.dead_letter_row(letter) for letter in batch.dead_letters]
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
+
+
+async def _write_usage(connection: Connection, usage: Sequence[UsageRecord]) -> None:
+    measured = [rows.usage_row(record) for record in usage if record.series]
+    if measured:
+        await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
+    forgotten = [record.node for record in usage if not record.series]
+    if forgotten:
+        await connection.execute(sql.REMOVE_USAGE, forgotten)
 
 
 def _group(g: PendingGroup) -> tuple[Any, ...]:

@@ -11,14 +11,18 @@ from domain.model.errors import Fenced
 from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
+from domain.model.usage import SeriesRecord, UsageRecord
 from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import Connection
-from services.ports import Lease, LedgerState, NodeRow, PendingPod, PlacementOpened, PodTombstone
+from services.ports import Lease, LedgerState, NodeRow, PendingPod, PlacementOpened, PodTombstone, ProfileRow
 
 ROWS_PER_FETCH = 5_000
 
 _decode_spec = msgspec.json.Decoder(NodeSpec).decode
 _decode_template = msgspec.json.Decoder(PodTemplate).decode
+_decode_profile = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_series = msgspec.json.Decoder(dict[str, SeriesRecord]).decode
+_decode_marks = msgspec.json.Decoder(dict[int, int]).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -53,6 +57,14 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
             tombstones=[
                 PodTombstone(**dict(row))
                 async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
+            ],
+            profiles=[
+                ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_profile(row["spec"])})
+                for row in await connection.fetch(sql.LOAD_PROFILES)
+            ],
+            usage=[
+                UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series), marks=_decode_marks(marks))
+                async for node, at_ms, series, marks in _stream(connection, sql.LOAD_USAGE)
             ],
             seq_next={row["shard"]: row["seq_next"] for row in shards},
             dead_seq_next={row["shard"]: row["dead_seq_next"] for row in shards},

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -14,6 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from domain.model.errors import BerthError, Unavailable
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.connections import UNANSWERED, answering, connect
+from services.adapters.postgres.selects import (
+    bound_pods,
+    decision_conditions,
+    page_of_pods,
+    pending_pods,
+    texts,
+)
 from services.api.store import DecisionFilter, PodFilter, Row
 
 EXAMPLES_MAX = 3
@@ -140,13 +148,17 @@ class PostgresStore:
         """Read one node."""
         return await self._row(self._nodes().where(t.nodes.c.name == name))
 
+    async def usage(self, node: str) -> Row | None:
+        """Read one node's window."""
+        return await self._row(sa.select(t.node_usage).where(t.node_usage.c.node == node))
+
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[Row]:
         """Merge open placements and pending pods, both read along their index on the uid."""
         parts = []
         if which.phase != "pending":
-            parts.append(_page(_bound_pods(), t.placements, which, limit, after))
+            parts.append(page_of_pods(bound_pods(), t.placements, which, limit, after))
         if which.phase != "bound" and which.node is None:
-            parts.append(_page(_pending_pods(), t.pending, which, limit, after))
+            parts.append(page_of_pods(pending_pods(), t.pending, which, limit, after))
         if not parts:
             return []
         both = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
@@ -159,11 +171,11 @@ class PostgresStore:
         """Look among the pending pods, then follow the pod's decisions to an open placement."""
         d, p = t.decisions.c, t.placements.c
         placed = (
-            _bound_pods()
+            bound_pods()
             .select_from(t.placements.join(t.decisions, sa.and_(p.shard == d.shard, p.seq == d.seq)))
             .where(d.namespace == namespace, d.name == name, p.released_at_ms.is_(None))
         )
-        waiting = _pending_pods().where(t.pending.c.namespace == namespace, t.pending.c.name == name)
+        waiting = pending_pods().where(t.pending.c.namespace == namespace, t.pending.c.name == name)
         both = sa.union_all(placed, waiting).subquery()
         query = sa.select(both, t.templates.c.spec.label("template")).select_from(
             both.outerjoin(t.templates, t.templates.c.signature == both.c.signature)
@@ -193,7 +205,7 @@ class PostgresStore:
     ) -> Sequence[Row]:
         """Read a page: of one pod along its index, else of each shard along its primary key."""
         d = t.decisions.c
-        where = _decision_conditions(which)
+        where = decision_conditions(which)
         if after is not None:
             at = sa.tuple_(d.seq, d.shard)
             where.append(at < after if newest_first else at > after)
@@ -220,7 +232,8 @@ class PostgresStore:
     async def cycle(self, shard: int, seq: int) -> Row | None:
         """Read one cycle."""
         c = t.cycles.c
-        return await self._row(sa.select(t.cycles).where(c.shard == shard, c.seq == seq))
+        row = await self._row(sa.select(t.cycles).where(c.shard == shard, c.seq == seq))
+        return row and {**row, "doc": msgspec.json.decode(row["doc"])}
 
     async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[Row]:
         """Group the pending pods and join why they wait."""
@@ -268,17 +281,35 @@ class PostgresStore:
             query = query.where(sa.tuple_(x.seq, x.shard) < after)
         return await self._rows(query)
 
+    # ------------------------------------------------------------------------------------------ profiles
+
+    async def profiles(self, limit: int, after: str | None) -> Sequence[Row]:
+        """Read the last revision of each name where that is no deletion."""
+        p = t.profiles.c
+        name = p.name.collate("C")  # the order in which the built-in ones are merged with them
+        last = sa.select(p.name, sa.func.max(p.revision).label("revision")).group_by(p.name).subquery()
+        joined = t.profiles.join(last, sa.and_(p.name == last.c.name, p.revision == last.c.revision))
+        query = sa.select(t.profiles).select_from(joined).where(p.spec.is_not(None))
+        query = query if after is None else query.where(name > after)
+        return await self._rows(query.order_by(name).limit(limit))
+
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[Row]:
+        """Walk the primary key backwards."""
+        p = t.profiles.c
+        query = sa.select(t.profiles).where(p.name == name).order_by(p.revision.desc()).limit(limit)
+        return await self._rows(query if revision is None else query.where(p.revision == revision))
+
     # ----------------------------------------------------------------------------- event ids and API keys
 
     async def known_events(self, ids: Sequence[str]) -> set[str]:
         """Look ids up by the primary key."""
-        i, wanted = t.ingested_events.c, _texts(ids)
+        i, wanted = t.ingested_events.c, texts(ids)
         joined = t.ingested_events.join(wanted, i.id == wanted.c.id)
         return {row["id"] for row in await self._rows(sa.select(i.id).select_from(joined))}
 
     async def record_events(self, ids: Sequence[str]) -> None:
         """Insert what is new."""
-        statement = insert(t.ingested_events).from_select(["id"], sa.select(_texts(ids)))
+        statement = insert(t.ingested_events).from_select(["id"], sa.select(texts(ids)))
         await self._write(statement.on_conflict_do_nothing())
 
     async def keys(self) -> Sequence[Row]:
@@ -317,75 +348,3 @@ def _faults() -> Iterator[None]:
         if error.connection_invalidated or isinstance(cause, UNANSWERED):
             raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
         raise
-
-
-def _texts(values: Sequence[str]) -> sa.Subquery:
-    """Return texts as rows of one column ``id``: joining them is many times faster than ``= ANY``."""
-    return sa.select(sa.func.unnest(sa.cast(list(values), sa.ARRAY(sa.Text))).label("id")).subquery()
-
-
-def _bound_pods() -> sa.Select[Any]:
-    p = t.placements.c
-    return sa.select(
-        p.pod_uid,
-        p.namespace,
-        p.name,
-        p.resource_version,
-        p.signature,
-        p.labels,
-        p.node,
-        p.adopted,
-        p.shard,
-        p.seq.label("seq"),
-        p.bound_at_ms.label("since_ms"),
-    )
-
-
-def _pending_pods() -> sa.Select[Any]:
-    p = t.pending.c
-    return sa.select(
-        p.pod_uid,
-        p.namespace,
-        p.name,
-        p.resource_version,
-        p.signature,
-        p.labels,
-        sa.cast(sa.null(), sa.Text).label("node"),
-        sa.false().label("adopted"),
-        p.shard,
-        sa.cast(sa.null(), sa.BigInteger).label("seq"),
-        p.since_ms,
-    )
-
-
-def _page(
-    query: sa.Select[Any], table: sa.Table, which: PodFilter, limit: int, after: str | None
-) -> sa.Select[Any]:
-    c = table.c
-    if table is t.placements:
-        query = query.where(c.released_at_ms.is_(None))
-        if which.node is not None:
-            query = query.where(c.node == which.node)
-    if which.namespace is not None:
-        query = query.where(c.namespace == which.namespace)
-    if after is not None:
-        query = query.where(c.pod_uid > after)
-    return query.order_by(c.pod_uid).limit(limit)
-
-
-def _decision_conditions(which: DecisionFilter) -> list[sa.ColumnElement[bool]]:
-    d = t.decisions.c
-    equal = {
-        d.namespace: which.namespace,
-        d.name: which.name,
-        d.node: which.node,
-        d.outcome: which.outcome,
-        d.shard: which.shard,
-        d.signature: which.signature,
-    }
-    where = [column == value for column, value in equal.items() if value is not None]
-    if which.since_ms is not None:
-        where.append(d.decided_at_ms >= which.since_ms)
-    if which.until_ms is not None:
-        where.append(d.decided_at_ms < which.until_ms)
-    return where

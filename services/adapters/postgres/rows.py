@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from domain.model.decisions import Cycle, Decision
-from services.ports import DeadLetter, NodeWrite, PendingPod, PlacementOpened
+from domain.model.usage import UsageRecord
+from services.ports import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow
 
 _encode = msgspec.json.Encoder().encode
 
@@ -56,6 +57,12 @@ class ResourceIds:
                 vector.extend([0] * (at - len(vector)))
             vector[at - 1] = value
         return vector
+
+    def columns(self, values: Sequence[Mapping[str, int]]) -> list[list[int]]:
+        """Return all values of each position in turn, up to the last one that any of them gives."""
+        width = max((self._ids[name] for name in set().union(*values)), default=0)
+        names = [self._names[at] for at in range(1, width + 1)]
+        return [[value.get(name, 0) for value in values] for name in names]
 
     def text(self, values: Mapping[str, int]) -> str:
         """Return the vector as the text of a Postgres array."""
@@ -122,7 +129,7 @@ def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
         d.pod_uid,
         d.namespace,
         d.name,
-        d.outcome.value,
+        d.outcome,
         d.node,
         d.signature,
         d.cycle_seq,
@@ -132,11 +139,8 @@ def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
 
 
 def cycle_row(cycle: Cycle) -> tuple[Any, ...]:
-    """Return CYCLE_COLUMNS; what has a column of its own is not repeated in the document."""
-    doc = msgspec.structs.asdict(cycle)
-    for column in ("shard", "seq", "signature"):
-        del doc[column]
-    return (cycle.shard, cycle.seq, cycle.signature, json_text(doc))
+    """Return CYCLE_COLUMNS; leaving out of the document what has a column of its own would cost more."""
+    return (cycle.shard, cycle.seq, cycle.signature, json_text(cycle))
 
 
 def pending_row(p: PendingPod) -> tuple[Any, ...]:
@@ -158,3 +162,14 @@ def dead_letter_row(x: DeadLetter) -> tuple[Any, ...]:
     """Return DEAD_LETTER_COLUMNS; the words may quote the bad record, and Postgres has no text with NUL."""
     path, message = (text.replace("\0", "\ufffd") for text in (x.path, x.message))
     return (x.shard, x.seq, x.topic, x.partition, x.offset, x.key, x.raw, x.code, path, message, x.at_ms)
+
+
+def profile_row(p: ProfileRow) -> tuple[Any, ...]:
+    """Return what UPSERT_PROFILES takes."""
+    spec = None if p.spec is None else json_text(p.spec)
+    return (p.name, p.revision, spec, p.resource_version, p.at_ms)
+
+
+def usage_row(u: UsageRecord) -> tuple[Any, ...]:
+    """Return what UPSERT_USAGE takes."""
+    return (u.node, u.at_ms, json_text(u.series), json_text(u.marks))

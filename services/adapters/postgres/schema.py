@@ -52,7 +52,7 @@ templates = sa.Table(
     "templates",
     metadata,
     sa.Column("signature", sa.LargeBinary, primary_key=True),
-    sa.Column("spec", JSONB, nullable=False, comment="PodTemplate"),
+    sa.Column("spec", sa.JSON, nullable=False, comment="PodTemplate"),
     comment="one row per equivalence group",
 )
 
@@ -107,7 +107,7 @@ cycles = sa.Table(
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False, comment="seq of the attempt's first decision"),
     sa.Column("signature", sa.LargeBinary, nullable=False),
-    sa.Column("doc", sa.JSON, nullable=False, comment="the rest of Cycle"),
+    sa.Column("doc", sa.Text, nullable=False, comment="Cycle, as JSON"),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.PrimaryKeyConstraint("shard", "seq"),
     comment="one row per scheduling attempt of a group: filter counts, candidates, seed, generation",
@@ -200,6 +200,30 @@ dead_letters = sa.Table(
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.PrimaryKeyConstraint("shard", "seq"),
     comment="records that could not be accepted",
+)
+
+profiles = sa.Table(
+    "profiles",
+    metadata,
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False, comment="counts the changes, from 1"),
+    sa.Column("spec", sa.JSON(none_as_null=True), comment="filters and scores; null: deleted"),
+    sa.Column("resource_version", sa.BigInteger),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("name", "revision"),
+    comment="every revision that an event made of a profile; the last one is in force",
+)
+
+node_usage = sa.Table(
+    "node_usage",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("at_ms", sa.BigInteger, nullable=False, comment="of the latest measurement"),
+    sa.Column("series", sa.JSON, nullable=False, comment="resource to SeriesRecord"),
+    sa.Column("marks", sa.JSON, nullable=False, comment="shard to the next seq when it was folded"),
+    postgresql_with={"fillfactor": "60"},
+    comment="measured usage, as far back as windows reach",
 )
 
 relay_cursor = sa.Table(

@@ -1,10 +1,13 @@
 """All SQL of the ledger's hot path, of its leases and of the outbox, in the order in which a batch runs it.
 
-Arrays come in through ``unnest`` and are joined to an index: ``= ANY`` is many times slower. Resource vectors
-come as text (``{100,2}``), since an array of arrays of different lengths is not a Postgres value.
+Arrays come in through ``unnest`` and are joined to an index: ``= ANY`` is many times slower. An array of
+arrays of different lengths is not a Postgres value: what nodes offer comes as text (``{100,2}``), and what is
+requested, which every batch changes, as a column per resource, which costs both sides half as much.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 # ---------------------------------------------------------------------- commit, step 1: offsets and counters
 
@@ -44,11 +47,11 @@ INSERT_RESOURCES = "INSERT INTO resources (id, name) SELECT * FROM unnest($1::sm
 
 # Compare and swap in one statement: rows that moved, or that somebody else is moving right now, are left
 # out, and the caller sees it by the count. ``allocatable`` is null where the spec does not change.
-UPDATE_NODES = """
+_UPDATE_NODES = """
 WITH locked AS (
-    SELECT n.id, w.version, w.requested, w.allocatable, w.deleted
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bool[])
-        AS w (id, expected, version, requested, allocatable, deleted)
+    SELECT n.id, w.version, w.allocatable, w.deleted, ARRAY[{amounts}]::bigint[] AS requested
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bool[]{columns})
+        AS w (id, expected, version, allocatable, deleted{names})
     JOIN nodes n USING (id)
     WHERE n.version = w.expected
     ORDER BY n.id
@@ -56,13 +59,25 @@ WITH locked AS (
 )
 UPDATE nodes n SET
     version = l.version,
-    requested = l.requested::bigint[],
+    requested = l.requested,
     allocatable = coalesce(l.allocatable::bigint[], n.allocatable),
     spec_version = CASE WHEN l.allocatable IS NULL THEN n.spec_version ELSE l.version END,
     deleted = l.deleted
 FROM locked l
 WHERE n.id = l.id
 """
+
+
+@cache
+def update_nodes(resources: int) -> str:
+    """Return the statement for vectors of so many resources, each a ``bigint[]`` from ``$6`` on."""
+    names = [f"r{at}" for at in range(resources)]
+    return _UPDATE_NODES.format(
+        amounts=", ".join(f"w.{name}" for name in names),
+        columns="".join(f", ${at}::bigint[]" for at in range(6, 6 + resources)),
+        names="".join(f", {name}" for name in names),
+    )
+
 
 NODES_KNOWN = """
 SELECT 1 FROM unnest($1::bigint[], $2::text[]) AS w (id, name) JOIN nodes n ON n.id = w.id
@@ -75,7 +90,7 @@ LIMIT 1
 
 INSERT_TEMPLATES = """
 INSERT INTO templates (signature, spec)
-SELECT w.signature, w.spec::jsonb FROM unnest($1::bytea[], $2::text[]) AS w (signature, spec)
+SELECT w.signature, w.spec::json FROM unnest($1::bytea[], $2::text[]) AS w (signature, spec)
 ON CONFLICT DO NOTHING
 """
 
@@ -123,6 +138,24 @@ ON CONFLICT (namespace, name) DO UPDATE SET
     uid = excluded.uid, resource_version = excluded.resource_version,
     shard = excluded.shard, at_ms = excluded.at_ms
 """
+
+# The same revision comes again when only the resource version is newer.
+UPSERT_PROFILES = """
+INSERT INTO profiles (name, revision, spec, resource_version, at_ms)
+SELECT w.name, w.revision, w.spec::json, w.resource_version, w.at_ms
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
+    AS w (name, revision, spec, resource_version, at_ms)
+ON CONFLICT (name, revision) DO UPDATE SET resource_version = excluded.resource_version
+"""
+
+UPSERT_USAGE = """
+INSERT INTO node_usage (node, at_ms, series, marks)
+SELECT w.node, w.at_ms, w.series::json, w.marks::json
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS w (node, at_ms, series, marks)
+ON CONFLICT (node) DO UPDATE SET
+    at_ms = excluded.at_ms, series = excluded.series, marks = excluded.marks
+"""
+REMOVE_USAGE = "DELETE FROM node_usage u USING unnest($1::text[]) AS w (node) WHERE u.node = w.node"
 
 # What COPY writes, in the order of the columns below; all other columns have defaults.
 NODE_COLUMNS = ("id", "name", "version", "spec_version", "deleted", "allocatable", "requested")
@@ -212,6 +245,11 @@ LOAD_PENDING = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms
 FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
 """
+LOAD_PROFILES = """
+SELECT DISTINCT ON (name) name, revision, spec, resource_version, at_ms
+FROM profiles ORDER BY name, revision DESC
+"""
+LOAD_USAGE = 'SELECT node, at_ms, series, marks FROM node_usage ORDER BY node COLLATE "C"'
 LOAD_TOMBSTONES = """
 SELECT * FROM (
     SELECT namespace, name, uid, resource_version, shard, at_ms

@@ -1,0 +1,106 @@
+"""Profiles: those in force, the built-in ones among them, and every revision that there was."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from domain.model.profile_manifest import profile_to_spec
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.api import models
+from services.api.deps import Deps
+from services.api.failures import ApiError, json_answer
+from services.api.routes import Cursor, Limit
+from services.api.store import Row, Store
+from services.api.words import Json, cursor, instant, page, parse_cursor
+
+REVISIONS_SHOWN_MAX = 100
+
+
+def _view(row: Row) -> Json:
+    return {
+        "name": row["name"],
+        "revision": row["revision"],
+        "built_in": False,
+        "deleted": row["spec"] is None,
+        "resource_version": row["resource_version"],
+        "since": instant(row["at_ms"]),
+        "spec": row["spec"],
+    }
+
+
+def _built_in(name: str) -> Json:
+    profile = BUILT_IN_PROFILES[name]
+    return {
+        "name": name,
+        "revision": profile.revision,
+        "built_in": True,
+        "deleted": False,
+        "resource_version": None,
+        "since": None,
+        "spec": profile_to_spec(profile),
+    }
+
+
+async def list_profiles(store: Store, *, limit: int, at: str | None) -> Json:
+    """Return a page of the profiles in force, by name."""
+    after = parse_cursor(at)[0] if at else None
+    found = {row["name"]: _view(row) for row in await store.profiles(limit, after)}
+    for name in BUILT_IN_PROFILES:
+        if after is None or name > after:
+            found.setdefault(name, _built_in(name))  # beyond a full page it is cut off again
+    items = [found[name] for name in sorted(found)][:limit]
+    return page(items, limit, cursor(items[-1]["name"]) if items else None)
+
+
+async def show_profile(store: Store, name: str, revision: int | None) -> Json | None:
+    """Return a profile as it is in force, or as one revision had it, with its latest revisions."""
+    rows = [_view(row) for row in await store.profile_revisions(name, REVISIONS_SHOWN_MAX, None)]
+    known = list(rows)
+    if name in BUILT_IN_PROFILES and len(rows) < REVISIONS_SHOWN_MAX:
+        built_in = _built_in(name)
+        if all(item["revision"] != built_in["revision"] for item in rows):
+            known.append(built_in)
+    if not known:
+        return None
+    asked = known[0]
+    if revision is not None:
+        older = (_view(row) for row in await store.profile_revisions(name, 1, revision))
+        found = next((item for item in known if item["revision"] == revision), None) or next(older, None)
+        if found is None:
+            return None
+        asked = found
+    shown = ("revision", "built_in", "deleted", "since")
+    return asked | {
+        "in_force": asked is known[0] and not asked["deleted"],
+        "revisions": [{key: item[key] for key in shown} for item in known],
+    }
+
+
+def profile_routes(deps: Deps) -> APIRouter:
+    """Return the routes of profiles."""
+    router = APIRouter()
+
+    @router.get("/v1/profiles", response_model=models.ProfilePage, summary="List the profiles in force")
+    async def profiles(limit: Limit = 100, cursor: Cursor = None) -> Response:
+        return json_answer(await list_profiles(deps.store, limit=limit, at=cursor))
+
+    @router.get(
+        "/v1/profiles/{name}",
+        response_model=models.ProfileDetail,
+        summary="Show a profile or a revision of it",
+    )
+    async def profile(
+        name: Annotated[str, Path(description="Name of the profile")],
+        revision: Annotated[
+            int | None, Query(ge=1, le=2**31, description="As this revision had it; without it, the last one")
+        ] = None,
+    ) -> Response:
+        answer = None if "\0" in name else await show_profile(deps.store, name, revision)
+        if answer is None:
+            what = f"profile {name!a}" if revision is None else f"revision {revision} of profile {name!a}"
+            raise ApiError("not-found", f"{what} is not known here; events may be on the way")
+        return json_answer(answer)
+
+    return router
