@@ -112,7 +112,9 @@ class KafkaServer:
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [java, "-cp", classpath, "kafka.tools.StorageTool", "format", "--standalone"]
             done = subprocess.run(
-                [*tool, "-t", cluster, "-c", str(properties)], capture_output=True, text=True
+                [*tool, f"--cluster-id={cluster}", "-c", str(properties)],  # an id may begin with "-"
+                capture_output=True,
+                text=True,
             )
             if done.returncode != 0:
                 raise KafkaServerError(f"formatting {log_dirs} failed: {done.stdout}{done.stderr}")
