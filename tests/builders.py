@@ -90,6 +90,25 @@ def pod_manifest(
     return manifest
 
 
+def profile_manifest(
+    name: str, strategy: str = "MostAllocated", *, resource_version: int | None = None, **spec: Any
+) -> Json:
+    """Return a SchedulingProfile that packs or spreads; ``spec`` adds or replaces fields of its spec."""
+    args = {"scoringStrategy": {"type": strategy}}
+    body: Json = {"filters": ["NodeResourcesFit"], "scores": [{"name": "NodeResourcesFit", "args": args}]}
+    return {
+        "apiVersion": "berth/v1",
+        "kind": "SchedulingProfile",
+        "metadata": _metadata(name, None, None, None, resource_version),
+        "spec": body | spec,
+    }
+
+
+def usage_manifest(node: str, **fields: Any) -> Json:
+    """Return a NodeUsage; ``fields`` are percent, used and window."""
+    return {"apiVersion": "berth/v1", "kind": "NodeUsage", "metadata": {"name": node}, **fields}
+
+
 def _metadata(
     name: str,
     namespace: str | None,

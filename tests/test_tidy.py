@@ -21,8 +21,7 @@ LINES_MAX = 400
 TEST_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 LONGER = {
-    "services/ports.py": 430,  # the contract between worker, log and ledger is read in one piece
-    "domain/kernels/placing.py": 600,  # what a kernel inlines stands beside it
+    "services/ports.py": 450,  # the contract between worker, log and ledger is read in one piece
 }
 """Files that may be longer; a file that is not here, or grows beyond its number, is to be split."""
 

@@ -66,8 +66,7 @@ def pod(
     shape = of if of is not None else template(cpu=100, memory=GIB)
     return PodSpec(
         uid=uid or f"uid-of-{namespace}-{name}",
-        namespace=namespace,
-        name=name,
+        key=f"{namespace}/{name}",
         resource_version=version,
         template=shape,
         signature=signature(shape),

@@ -8,6 +8,7 @@ from typing import Any
 from domain.model.decisions import Candidate, Cycle, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
+from domain.model.usage import Measured, SeriesRecord, UsageRecord
 from services.ports import (
     PODS_TOPIC,
     CommitBatch,
@@ -19,6 +20,7 @@ from services.ports import (
     PendingPod,
     PlacementOpened,
     PodTombstone,
+    ProfileRow,
 )
 
 AT_MS = 1_700_000_000_000
@@ -143,6 +145,26 @@ def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
     )
 
 
+def usage(node: str, **more: Any) -> UsageRecord:
+    """Return what was measured on a node."""
+    series = {
+        "cpu": SeriesRecord(
+            ago_ms=[30_000, 0], percent=[0.1 + 0.2, 1e-300], peaks={19_674: 99.9, 19_675: 0.0}
+        ),
+        "x.io/odd": SeriesRecord(given=Measured(avg=1 / 3, std=0.0), given_ago_ms=7),
+    }
+    return UsageRecord(**{"node": node, "at_ms": AT_MS, "series": series, "marks": {0: 1, 1: 2**62}, **more})
+
+
+def profile(name: str, revision: int, **more: Any) -> ProfileRow:
+    """Return a revision of a profile that scores as one likes."""
+    fit = {"name": "NodeResourcesFit", "weight": 2, "args": {"z": 1.5, "a": ["\0", "ä"]}}
+    spec = {"filters": [{"name": "NodeResourcesFit"}], "scores": [fit]}
+    return ProfileRow(
+        **{"name": name, "revision": revision, "spec": spec, "resource_version": None, "at_ms": AT_MS, **more}
+    )
+
+
 def bind(lease: Lease, seqs: Sequence[int], lo: int, node: str = "n1", **more: Any) -> CommitBatch:
     """Return a batch that binds one pod per seq, ``p<shard>-<seq>``."""
     made = [decision(lease, seq, f"p{lease.shard}-{seq}", node) for seq in seqs]
@@ -214,6 +236,8 @@ def everything(lease: Lease) -> CommitBatch:
             )
         ],
         dead_letters=[dead_letter(lease, 1)],
+        usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, marks={})],
+        profiles=[profile("batch", 1, resource_version=7), profile("gone", 4, spec=None)],
         seq_next={lease.shard: 4},
         dead_seq_next={lease.shard: 2},
         log_time_ms=AT_MS,

@@ -40,9 +40,11 @@ def _by_arrival(batch: CommitBatch) -> LedgerState:
         offsets={(lease_offset.shard, PODS_TOPIC, lease_offset.partition): lease_offset.hi},
         nodes=[],
         templates=batch.templates,
-        placements=batch.placements_opened,
+        placements=list(batch.placements_opened),
         pending=batch.pending_added,
         tombstones=batch.tombstones,
+        profiles=batch.profiles,
+        usage=batch.usage,
         seq_next=batch.seq_next,
         dead_seq_next=batch.dead_seq_next,
         log_time_ms=batch.log_time_ms,
@@ -69,6 +71,8 @@ async def test_an_empty_ledger_loads_empty(ledger: Ledger) -> None:
     assert state.seq_next == state.dead_seq_next == {0: 1, 1: 1}
     assert state.offsets == {(0, PODS_TOPIC, 0): 0, (1, PODS_TOPIC, 1): 0}
     assert not any([state.nodes, state.templates, state.placements, state.pending, state.tombstones])
+    assert not state.profiles
+    assert not state.usage
 
 
 async def test_load_gives_placements_of_all_shards_but_only_own_pending_pods(ledger: Ledger) -> None:

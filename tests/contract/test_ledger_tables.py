@@ -32,7 +32,9 @@ from tests.contract.batches import (
     new_node,
     node_spec,
     opened,
+    profile,
     record,
+    usage,
     waiting,
 )
 from tests.contract.ledgers import SHARDS, Backend, refuses, start
@@ -224,6 +226,53 @@ async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None
     batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
     assert await ledger.commit(batch) is COMMITTED
     assert (await ledger.load([lease])).dead_seq_next == {0: 3}
+
+
+async def test_every_revision_of_a_profile_is_kept_and_the_last_one_loaded(
+    backend: Backend, ledger: Ledger
+) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    batches = [
+        [profile("b", 1, resource_version=5), profile("a", 1)],
+        [profile("b", 2, spec=None), profile("a", 10, at_ms=AT_MS + 1)],
+        [profile("b", 2, spec=None, resource_version=9, at_ms=AT_MS + 5)],  # only the version is newer
+        [profile("a", 9)],
+    ]
+    for at, rows in enumerate(batches):
+        assert await ledger.commit(bind(lease, [at + 1], at, profiles=rows)) is COMMITTED
+    known = [profile("a", 10, at_ms=AT_MS + 1), profile("b", 2, spec=None, resource_version=9)]
+    assert sorted((await ledger.load([lease])).profiles, key=lambda row: row.name) == known
+    assert len((await backend.dump())["profiles"]) == 5
+
+
+async def test_a_revision_cannot_be_written_twice_at_once(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    before = await backend.dump()
+    with pytest.raises(ValueError, match="profile revision"):
+        await ledger.commit(bind(lease, [1], 0, profiles=[profile("a", 1), profile("a", 1)]))
+    assert await backend.dump() == before
+
+
+async def test_usage_is_replaced_node_by_node_and_forgotten_where_nothing_is_left(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    gone = usage("b", series={}, marks={})
+    batches = [
+        [usage("b"), usage("a"), usage("B")],
+        [usage("a", at_ms=AT_MS + 5, marks={0: 9}), gone, usage("never", series={})],
+        [],
+    ]
+    for at, rows in enumerate(batches):
+        assert await ledger.commit(bind(lease, [at + 1], at, usage=rows)) is COMMITTED
+    known = [usage("B"), usage("a", at_ms=AT_MS + 5, marks={0: 9})]
+    assert (await ledger.load([lease])).usage == known
+
+
+async def test_usage_of_a_node_cannot_be_written_twice_at_once(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    before = await backend.dump()
+    with pytest.raises(ValueError, match="node's usage"):
+        await ledger.commit(bind(lease, [1], 0, usage=[usage("a"), usage("a")]))
+    assert await backend.dump() == before
 
 
 async def test_log_time_never_goes_back(ledger: Ledger) -> None:

@@ -47,6 +47,10 @@ BROKEN = {
     "epochs-in-order": ("UPDATE decisions SET epoch = 0 WHERE seq = 5",),
     "published-was-committed": ("UPDATE relay_cursor SET decisions_seq = 100 WHERE shard = 0",),
     "node-versions-chain": ("UPDATE nodes SET spec_version = 7 WHERE id = 2",),
+    "profile-revisions-chain": ("INSERT INTO profiles (name, revision, at_ms) VALUES ('gone', 2, 0)",),
+    "cycles-by-a-known-revision": (
+        """UPDATE cycles SET doc = replace(doc, '"profile_revision":1', '"profile_revision":9')""",
+    ),
     "allocatable-is-the-spec": ("UPDATE nodes SET deleted = true WHERE id = 2",),
     "never-over-allocatable": (
         "UPDATE node_specs SET spec = jsonb_set(spec, '{allocatable,cpu}', '50') WHERE node_id = 1",

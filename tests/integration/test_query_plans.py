@@ -57,8 +57,8 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
         {"shards_pkey"},
     ),
     "update nodes": (
-        sql.UPDATE_NODES,
-        (_IDS, [1] * SOME, [2] * SOME, ["{1}"] * SOME, [None] * SOME, [False] * SOME),
+        sql.update_nodes(2),
+        (_IDS, [1] * SOME, [2] * SOME, [None] * SOME, [False] * SOME, [1] * SOME, [0] * SOME),
         {"nodes_pkey"},
     ),
     "nodes known": (sql.NODES_KNOWN, ([-1], ["none"]), {"nodes_pkey", "nodes_name_key"}),

@@ -106,7 +106,7 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
         assert yaml.safe_load(berth(server_dir, "get", "nodes", "-o", "yaml").stdout)[0]["name"] == "n1"
         assert "default/web was placed on n1" in berth(server_dir, "explain", "pod", "web").stdout
         story = json.loads(berth(server_dir, "explain", "pod", "default/huge", "-o", "json").stdout)
-        assert "lack cpu" in story["explanation"]["summary"]
+        assert "lacks cpu" in story["explanation"]["summary"]
         assert berth(server_dir, "delete", "pod", "default/web").returncode == 0
         eventually(lambda: [pod["name"] for pod in listed(server_dir, "pods")] == ["huge"])
         missing = berth(server_dir, "explain", "pod", "default/none")

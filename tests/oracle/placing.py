@@ -6,19 +6,28 @@ It is written from the documented rules, not from the code that it checks, and k
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
+from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.limits import usage_window_seconds
 from domain.model.nodes import NodeSpec, Taint
-from domain.model.pods import HostPort, NodeSelectorTerm, PodSpec, PodTemplate, Requirement, Toleration
+from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
+from domain.model.usage import Measured, NodeUsage
+from tests.oracle.rules import collide, selects, tolerated
+from tests.oracle.scoring import Seen, most, rate
 
 TOP = 5
 REASON_LINES = 32
 MASK = (1 << 64) - 1
 REPELLING = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-ANY_ADDRESS = ("0.0.0.0", "")
+DAY_MS = 86_400_000
+STATIC, LIMIT, OCCUPIED, FIT = range(4)
 
 
 @dataclass
@@ -37,6 +46,7 @@ class OraclePod:
     arrival: int
     node: str = ""
     tried: bool = False
+    measured: bool = False  # the latest measurement of its node knows it
 
 
 @dataclass
@@ -60,6 +70,7 @@ class Look:
     candidates: list[tuple[str, float, dict[str, float]]] = field(default_factory=list)
     node: str = ""
     score: float = 0.0
+    totals: dict[str, float] = field(default_factory=dict)
 
 
 class Oracle:
@@ -72,9 +83,26 @@ class Oracle:
         self.pods: dict[str, OraclePod] = {}
         self.ordinals: dict[str, int] = {}
         self.arrivals = 0
-        self._on: dict[str, list[PodSpec]] = {}
+        self._on: dict[str, list[OraclePod]] = {}
+        self._figures: dict[str, dict[str, tuple[int, Measured]]] = {}  # node -> resource -> when, what
+        self._peaks: dict[str, dict[str, dict[int, float]]] = {}  # node -> resource -> day -> highest
+        self._measured_at: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------------ events
+
+    def take(self, event: Event) -> None:
+        """Note what happened."""
+        match event:
+            case NodeUpserted():
+                self.put_node(event.node)
+            case NodeDeleted():
+                self.drop_node(event.name)
+            case PodUpserted():
+                self.put_pod(event.pod)
+            case PodDeleted():
+                self.drop_pod(f"{event.namespace}/{event.name}")
+            case NodeUsed():
+                self.measure(event.usage)
 
     def put_node(self, spec: NodeSpec) -> None:
         """Add or change a node."""
@@ -83,7 +111,35 @@ class Oracle:
 
     def drop_node(self, name: str) -> None:
         """Remove a node; its pods keep counting on it, should it come back."""
-        self.nodes.pop(name, None)
+        if self.nodes.pop(name, None) is not None:
+            for known in (self._figures, self._peaks, self._measured_at):
+                known.pop(name, None)
+
+    def measure(self, usage: NodeUsage) -> None:
+        """Take a measurement, newer than all before, of a node: figures are those of the latest event."""
+        if usage.node not in self.nodes and usage.node in self.ordinals:
+            return
+        self._measured_at[usage.node] = usage.at_ms
+        figures, peaks = self._figures.setdefault(usage.node, {}), self._peaks.setdefault(usage.node, {})
+        for resource, measured in usage.window.items():
+            figures[resource] = (usage.at_ms, measured)
+            if measured.latest is not None:
+                of_day = peaks.setdefault(resource, {})
+                day = usage.at_ms // DAY_MS
+                of_day[day] = max(of_day.get(day, 0.0), measured.latest)
+        for pod in self.pods.values():
+            pod.measured = pod.measured or pod.node == usage.node
+
+    def usage_of(self, node: str) -> dict[str, Measured]:
+        """Return what is known of a node's usage as of its latest measurement."""
+        now, found = self._measured_at.get(node, 0), {}
+        for resource in self._figures.get(node, {}).keys() | self._peaks.get(node, {}).keys():
+            at_ms, measured = self._figures[node].get(resource, (-1, Measured()))
+            if at_ms <= now - usage_window_seconds * 1000:
+                measured = Measured()
+            peak = self._peaks[node].get(resource, {}).get(now // DAY_MS - 1)
+            found[resource] = msgspec.structs.replace(measured, peak=peak)
+        return found
 
     def put_pod(self, spec: PodSpec) -> None:
         """Add or change a pod."""
@@ -96,6 +152,8 @@ class Oracle:
             self.arrivals += 1
             self.pods[spec.key] = OraclePod(spec, self.arrivals, spec.node_name)
         else:
+            if (known.spec.template, known.node) != (spec.template, spec.node_name or known.node):
+                known.measured = False
             known.spec = spec
             known.node = spec.node_name or known.node
 
@@ -111,12 +169,13 @@ class Oracle:
         waiting.sort(key=lambda pod: (-pod.spec.template.priority, pod.arrival))
         looks = []
         for pod in waiting:
-            look = self._look(pod)
+            look = self.look(pod)
             pod.node, pod.tried = look.node, True
             looks.append(look)
         return looks
 
-    def _look(self, pod: OraclePod) -> Look:
+    def look(self, pod: OraclePod) -> Look:
+        """Evaluate a waiting pod over all nodes; nothing is changed."""
         template, signature = pod.spec.template, pod.spec.signature
         held = self._held_by(template)
         if held:
@@ -127,23 +186,36 @@ class Oracle:
         profile = self.profiles[template.profile]
         self._on = {name: [] for name in self.nodes}
         for other in self.pods.values():
-            self._on.setdefault(other.node, []).append(other.spec)
+            self._on.setdefault(other.node, []).append(other)
+        every = [self._seen(name) for name in self.nodes]
         refusals: list[Refusal] = []
-        feasible: list[tuple[float, int, str]] = []
-        for name, node in self.nodes.items():
+        feasible: list[Seen] = []
+        for node in every:
             refusal = self._filter(profile, template, node)
             if refusal is None:
-                feasible.append((-self._score(profile, template, node), self._tie(name, signature), name))
+                feasible.append(node)
             else:
                 refusals.append(refusal)
-        feasible.sort()
+        parts, totals = rate(profile, template, every, feasible)
+        best = sorted((-total, self._tie(name, signature), name) for name, total in totals.items())
         reasons, hopeless = count_reasons(refusals)
-        look = Look(pod.spec, not pod.tried, reasons, hopeless, hopeless == len(self.nodes))
-        for score, _, name in feasible[:TOP]:
-            look.candidates.append((name, -score, self._parts(profile, template, self.nodes[name])))
-        if feasible:
+        look = Look(pod.spec, not pod.tried, reasons, hopeless, hopeless == len(self.nodes), totals=totals)
+        for score, _, name in best[:TOP]:
+            of_node = {label: scores[name] for label, scores in parts.items()}
+            look.candidates.append((name, -score, of_node))
+        if best:
             look.node, look.score = look.candidates[0][:2]
         return look
+
+    def _seen(self, name: str) -> Seen:
+        node, on_it = self.nodes[name], self._on[name]
+        return Seen(
+            node.spec,
+            node.ordinal,
+            [pod.spec.template for pod in on_it],
+            [pod.spec.template for pod in on_it if not pod.measured],
+            self.usage_of(name),
+        )
 
     def _held_by(self, template: PodTemplate) -> list[str]:
         if template.profile not in self.profiles:
@@ -163,17 +235,17 @@ class Oracle:
 
     # ----------------------------------------------------------------------------------------- filters
 
-    def _filter(self, profile: Profile, template: PodTemplate, node: OracleNode) -> Refusal | None:
+    def _filter(self, profile: Profile, template: PodTemplate, node: Seen) -> Refusal | None:
         """Return what the first filter says that refuses the node."""
         for position, use in enumerate(profile.filters):
-            refusal = self._ask(use.name, position, template, node.spec)
+            refusal = self._ask(use, position, template, node)
             if refusal is not None:
                 return refusal
         return None
 
-    def _ask(self, filter_: str, position: int, template: PodTemplate, node: NodeSpec) -> Refusal | None:
-        static = (0, position, False)
-        match filter_:
+    def _ask(self, use: PluginUse, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:
+        node, static = seen.spec, (STATIC, position * 100, False)
+        match use.name:
             case "NodeUnschedulable":
                 if node.unschedulable and not tolerated(CORDON, template.tolerations):
                     return Refusal("node-unschedulable", True, static)
@@ -188,75 +260,64 @@ class Oracle:
                 if not selects(template, node):
                     return Refusal("node-affinity", True, static)
             case "NodePorts":
-                held = [port for pod in self._on[node.name] for port in pod.template.host_ports]
+                held = [port for pod in seen.pods for port in pod.host_ports]
                 if any(collide(a, b) for a in template.host_ports for b in held):
-                    return Refusal("host-port-conflict", False, (1, 0, False))
+                    return Refusal("host-port-conflict", False, (OCCUPIED, position, False))
             case "NodeResourcesFit":
-                return self._fit(template, node)
+                return self._fit(template, seen)
+            case "MasterShare":
+                return self._master_share(use.args.get("share", 50), position, template, seen)
+            case "MaxMemorySum":
+                own, bound = most(template, "memory"), use.args.get("share", 100) * seen.has("memory")
+                if (own + sum(most(pod, "memory") for pod in seen.pods)) * 100 > bound:
+                    is_hopeless = own * 100 > bound
+                    return Refusal("max-memory-sum", is_hopeless, (LIMIT, position * 100, is_hopeless))
+            case "PeakUsage" | "ResourceThreshold":
+                return self._threshold(use, position, template, seen)
             case _:
-                raise AssertionError(filter_)
+                raise AssertionError(use.name)
         return None
 
-    def _fit(self, template: PodTemplate, node: NodeSpec) -> Refusal | None:
+    def _master_share(self, share: float, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:
+        if template.role != "master":
+            return None
+        masters = [p for p in self.pods.values() if p.spec.template.role == "master"]
+        count = sum(p.spec.template.cluster == template.cluster for p in masters)
+        here = sum(pod.role == "master" and pod.cluster == template.cluster for pod in seen.pods)
+        if here >= max(1, math.floor(share * count / 100)):
+            return Refusal("master-share", False, (OCCUPIED, position, False))
+        return None
+
+    def _threshold(self, use: PluginUse, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:
+        """PeakUsage and ResourceThreshold: what was measured first, then what is requested."""
+        peak = use.name == "PeakUsage"
+        measured = [each for each in use.args["resources"] if peak or each.get("of") == "measured"]
+        for i, each in enumerate(measured):
+            name = each["name"]
+            percent = seen.usage.get(name, Measured()).peak if peak else seen.percent(name)
+            if percent is not None and percent > each["threshold"]:
+                code = "peak-usage" if peak else "over-threshold-measured"
+                return Refusal(f"{code}:{name}", True, (STATIC, position * 100 + i, False))
+        requested = [each for each in use.args["resources"] if each not in measured]
+        for i, each in enumerate(requested):
+            name, bound = each["name"], each["threshold"] * seen.offers(each["name"])
+            own = 1 if name == "pods" else template.requests.get(name, 0)
+            if (own + seen.requested(name)) * 100 > bound:
+                order = (LIMIT, position * 100 + i, own * 100 > bound)
+                return Refusal(f"over-threshold:{name}", own * 100 > bound, order)
+        return None
+
+    def _fit(self, template: PodTemplate, node: Seen) -> Refusal | None:
         first = [name for name in ("cpu", "memory", "ephemeral-storage") if name in template.requests]
         names = ["pods", *first, *sorted(set(template.requests) - set(first))]
         short, bits, hopeless = [], 0, False
         for i, name in enumerate(names):
             asked = 1 if name == "pods" else template.requests[name]
-            capacity = node.allocatable.get(name, 0)
-            if asked > capacity - self._requested(node.name, name):
+            if asked > node.offers(name) - node.requested(name):
                 short.append("too-many-pods" if name == "pods" else f"insufficient:{name}")
                 bits += 1 << i
-                hopeless = hopeless or asked > capacity
-        return Refusal(",".join(short), hopeless, (2, bits, hopeless)) if short else None
-
-    def _requested(self, node: str, resource: str) -> int:
-        on_it = self._on[node]
-        return len(on_it) if resource == "pods" else sum(p.template.requests.get(resource, 0) for p in on_it)
-
-    # ------------------------------------------------------------------------------------------ scores
-
-    def _score(self, profile: Profile, template: PodTemplate, node: OracleNode) -> float:
-        """Sum what depends on the spec alone first, then the rest, each in the profile's order."""
-        total = 0.0
-        for use in sorted(profile.scores, key=lambda use: use.name != "FirstFit"):
-            total += use.weight * self._rate(use, template, node)
-        return total
-
-    def _parts(self, profile: Profile, template: PodTemplate, node: OracleNode) -> dict[str, float]:
-        return {use.name: self._rate(use, template, node) for use in profile.scores}
-
-    def _rate(self, use: PluginUse, template: PodTemplate, node: OracleNode) -> float:
-        if use.name == "FirstFit":
-            return 100.0 / node.ordinal
-        strategy = use.args["scoringStrategy"]
-        resources = strategy.get("resources") or [{"name": "cpu"}, {"name": "memory"}]
-        total = weights = 0.0
-        for resource in resources:
-            name, weight = resource["name"], float(resource.get("weight", 1))
-            if "/" in name and not template.requests.get(name):
-                continue
-            capacity = node.spec.allocatable.get(name, 0)
-            if capacity == 0:
-                continue
-            used = scoring(template, name) + sum(
-                scoring(pod.template, name) for pod in self._on[node.spec.name]
-            )
-            share = max(capacity - used, 0) if strategy["type"] == "LeastAllocated" else min(used, capacity)
-            total += weight * (share * 100.0 / capacity)
-            weights += weight
-        return total / weights if weights else 0.0
-
-
-def scoring(template: PodTemplate, resource: str) -> int:
-    """Return what a pod counts in a score: for cpu and memory the non-zero request."""
-    match resource:
-        case "cpu":
-            return template.scoring_cpu_milli
-        case "memory":
-            return template.scoring_memory_bytes
-        case _:
-            return template.requests.get(resource, 0)
+                hopeless = hopeless or asked > node.offers(name)
+        return Refusal(",".join(short), hopeless, (FIT, bits, hopeless)) if short else None
 
 
 def count_reasons(refusals: list[Refusal]) -> tuple[dict[str, int], int]:
@@ -272,73 +333,3 @@ def count_reasons(refusals: list[Refusal]) -> tuple[dict[str, int], int]:
         counts[refusal.code] = counts.get(refusal.code, 0) + count
         hopeless += count if refusal.unresolvable else 0
     return counts, hopeless
-
-
-def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    """Say whether any toleration covers the taint."""
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator == "Exists":
-        return True
-    if toleration.operator == "Equal":
-        return toleration.key != "" and toleration.value == taint.value
-    theirs, ours = integer(taint.value), integer(toleration.value)
-    if theirs is None or ours is None:
-        return False
-    return theirs < ours if toleration.operator == "Lt" else theirs > ours
-
-
-def selects(template: PodTemplate, node: NodeSpec) -> bool:
-    """Say whether the node selector and the required affinity both match."""
-    if any(node.labels.get(key) != value for key, value in template.node_selector.items()):
-        return False
-    affinity = template.node_affinity
-    if affinity is None or affinity.required is None:
-        return True
-    return any(_matches(term, node) for term in affinity.required)
-
-
-def _matches(term: NodeSelectorTerm, node: NodeSpec) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields = {"metadata.name": node.name}
-    return all(_holds(each, node.labels) for each in term.match_expressions) and all(
-        _holds(each, fields) for each in term.match_fields
-    )
-
-
-def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    present, value = requirement.key in labels, labels.get(requirement.key, "")
-    match requirement.operator:
-        case "In":
-            return present and value in requirement.values
-        case "NotIn":
-            return not present or value not in requirement.values
-        case "Exists":
-            return present
-        case "DoesNotExist":
-            return not present
-        case operator:
-            number, bound = integer(value), integer(requirement.values[0])
-            if number is None or bound is None:
-                return False
-            return number > bound if operator == "Gt" else number < bound
-
-
-def integer(text: str) -> int | None:
-    """Read a 64-bit decimal integer as Go's ``strconv.ParseInt`` does."""
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not digits or any(c not in "0123456789" for c in digits):
-        return None
-    number = int(text)
-    return number if -(1 << 63) <= number < 1 << 63 else None
-
-
-def collide(a: HostPort, b: HostPort) -> bool:
-    """Say whether two host ports cannot be held on one node."""
-    same_address = a.host_ip == b.host_ip or a.host_ip in ANY_ADDRESS or b.host_ip in ANY_ADDRESS
-    return (a.host_port, a.protocol) == (b.host_port, b.protocol) and same_address

@@ -9,18 +9,22 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.nodes import NodeSpec, Taint
+from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.pods import (
+    CpuClaim,
     HostPort,
     NodeAffinity,
     NodeSelectorTerm,
     PodSpec,
     PodTemplate,
+    PreferredTerm,
     Requirement,
     Toleration,
 )
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from domain.model.usage import Measured, NodeUsage
+from tests.oracle.profiles import any_profile
 from tests.values import GIB, node, pod, template
 
 RESOURCES = ("ephemeral-storage", "hugepages-2Mi", "a.io/x", "b.io/x", "nvidia.com/gpu", "c.io/y")
@@ -48,6 +52,13 @@ PORTS = (
     HostPort(80, "UDP"),
     HostPort(81),
 )
+IMAGES = (
+    NodeImage(("web:latest", "mirror.io/web:latest"), 300 << 20),
+    NodeImage(("db:2",), 100 << 20),
+    NodeImage(("x.io/big:latest",), 3_000 << 20),
+    NodeImage(("other:1",), 10 << 20),
+)
+_DAY_MS = 86_400_000
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -66,6 +77,8 @@ class Scenario:
     constraints: bool = True
     priorities: bool = True
     own_profiles: bool = False
+    any_profiles: bool = False
+    """Profiles of all plugins, and measured usage."""
 
 
 def scenarios(
@@ -98,15 +111,40 @@ class World:
         self.profiles = dict(BUILT_IN_PROFILES)
         if scenario.own_profiles:
             self.profiles |= {name: _profile(name, self._random) for name in ("one", "two")}
+        if scenario.any_profiles:
+            names = ("any-1", "any-2", "any-3", "any-4")
+            self.profiles = {name: any_profile(name, self._random) for name in names}
         self.templates = [self._template() for _ in range(scenario.groups)]
         self.nodes = [f"n{i}" for i in range(scenario.nodes)]
         self.pods: dict[str, PodSpec] = {}
         self._version = 0
         self._made = 0
+        self._now_ms = 20_000 * _DAY_MS - 60_000  # yesterday ends after some measurements
 
     def first_nodes(self) -> list[Event]:
         """Return the arrival of all nodes."""
         return [NodeUpserted(self._node(name)) for name in self.nodes]
+
+    def measurements(self, share: float) -> list[Event]:
+        """Return measurements of a share of the nodes, each newer than all before."""
+        if not self.scenario.any_profiles:
+            return []
+        events: list[Event] = []
+        for name in self.nodes:
+            if self._random.random() < share:
+                self._now_ms += self._random.choice((10, 1_000, 400_000))
+                figures = {r: self._figures() for r in ("cpu", "memory") if self._random.random() < 0.8}
+                events.append(NodeUsed(NodeUsage(node=name, at_ms=self._now_ms, window=figures)))
+        return events
+
+    def _figures(self) -> Measured:
+        random = self._random
+        average = random.choice((0.0, 7.5, 40.0, 88.0))
+        return Measured(
+            avg=average if random.random() < 0.8 else None,
+            std=random.choice((0.0, 3.0, 20.0)) if random.random() < 0.8 else None,
+            latest=50.0 + average / 2 if random.random() < 0.5 else None,
+        )
 
     def new_pods(self, count: int) -> list[Event]:
         """Return pods that arrive, a few already bound."""
@@ -163,8 +201,9 @@ class World:
         random, rich = self._random, self.scenario.constraints
         if self.scenario.alike and random.random() < 0.9:
             return node(name, version=self._next_version())
+        more = random.choice((0, 0, 500)) if self.scenario.any_profiles else 0
         labels = {key: random.choice(values) for key, values in LABEL_VALUES.items() if random.random() < 0.7}
-        return node(
+        made = node(
             name,
             cpu=random.choice((0, 1_000, 2_000, 4_000, 4_000)),
             memory=random.choice((2, 4, 8)) * GIB,
@@ -175,6 +214,11 @@ class World:
             unschedulable=rich and random.random() < 0.1,
             extended={key: random.choice((0, 1, 2, 5)) for key in RESOURCES if random.random() < 0.7},
         )
+        if not self.scenario.any_profiles:
+            return made
+        capacity = {**made.allocatable, "cpu": made.allocatable["cpu"] + more} if more else {}
+        images = tuple(random.sample(IMAGES, random.choice((0, 1, 3))))
+        return msgspec.structs.replace(made, capacity=capacity, images=images)
 
     def _template(self) -> PodTemplate:
         random, rich = self._random, self.scenario.constraints
@@ -194,8 +238,32 @@ class World:
                 "gates": ("wait",) if random.random() < 0.05 else (),
                 "unsupported": ("pod-affinity",) if random.random() < 0.05 else (),
             }
+            if random.random() < 0.3:
+                fields |= {
+                    "cluster": random.choice("xy"),
+                    "role": random.choice(("master", "master", "replica")),
+                }
+        if self.scenario.any_profiles:
+            fields |= self._usage_fields()
         cpu = random.choice((0, 100, 300, 1_000, 3_000))
         return template(cpu, random.choice((0, 1, 1, 3)) * GIB if "memory" in self._names else 0, **fields)
+
+    def _usage_fields(self) -> dict[str, Any]:
+        """What only some scores and filters read."""
+        random = self._random
+        master, limits = random.random() < 0.3, {"cpu": random.choice((200, 5_000)), "memory": 2 * GIB}
+        claim = CpuClaim(
+            fixed_milli=random.choice((0, 100, 700)),
+            requested_milli=random.choice((0, 300)),
+            silent_count=random.choice((0, 1)),
+        )
+        return {
+            "limits": limits if random.random() < 0.5 else {},
+            "cpu_claim": claim,
+            "images": tuple(random.sample(("web", "db:2", "x.io/big"), random.choice((0, 1, 2)))),
+            "cluster": random.choice("ab") if master else "",
+            "role": random.choice(("master", "master", "replica")) if master else "",
+        }
 
     def _affinity(self) -> NodeAffinity:
         random = self._random
@@ -204,7 +272,10 @@ class World:
             expressions = tuple(self._requirement() for _ in range(random.choice((0, 1, 1, 2))))
             named = Requirement("metadata.name", random.choice(("In", "NotIn")), (f"n{random.randrange(9)}",))
             terms.append(NodeSelectorTerm(expressions, (named,) if random.random() < 0.3 else ()))
-        return NodeAffinity(required=tuple(terms))
+        if not self.scenario.any_profiles:
+            return NodeAffinity(required=tuple(terms))
+        preferred = tuple(PreferredTerm(random.choice((1, 5, 100)), term) for term in terms)
+        return NodeAffinity(required=tuple(terms) if random.random() < 0.3 else None, preferred=preferred)
 
     def _requirement(self) -> Requirement:
         random = self._random

@@ -65,8 +65,7 @@ class Pair:
             same_reasons(attempt, Counter(found.infeasible.values()), len(found.unresolvable))
             for candidate in attempt.candidates:
                 assert found.scores[candidate.node] == candidate.score
-                if len(candidate.parts) == len(plan.scores):
-                    assert found.score_parts[candidate.node] == candidate.parts
+                assert found.score_parts[candidate.node] == candidate.parts
         self.state.apply(Assumed([pod.key], np.array([self.state.table.rows[verdict.node]])))
         self.placed_count += 1
 

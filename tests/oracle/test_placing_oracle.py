@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from domain.cycle import slots as slots_module
+from domain.cycle import windows as windows_module
 from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
 from domain.cycle.slots import GroupSlots
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import Event, PodUpserted
 from domain.state import snapshot as snapshot_module
 from tests.oracle.placing import Look, Oracle
 from tests.oracle.scenarios import Scenario, World, scenarios
@@ -40,15 +41,7 @@ class Pair:
     def feed(self, events: Sequence[Event]) -> None:
         for event in events:
             self.scheduler.fold(event)
-            match event:
-                case NodeUpserted():
-                    self.oracle.put_node(event.node)
-                case NodeDeleted():
-                    self.oracle.drop_node(event.name)
-                case PodUpserted():
-                    self.oracle.put_pod(event.pod)
-                case PodDeleted():
-                    self.oracle.drop_pod(f"{event.namespace}/{event.name}")
+            self.oracle.take(event)
 
     def cycle(self) -> CycleResult:
         result = self.scheduler.cycle()
@@ -141,6 +134,29 @@ def test_scheduler_equals_oracle_over_many_nodes(scenario: Scenario) -> None:
     Pair(World(scenario)).run()
 
 
+@settings(oracle_settings, max_examples=100)
+@given(scenario=scenarios(nodes_min=9, pods_max=300, groups_max=300), span=st.sampled_from((1, 2, 4)))
+def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int) -> None:
+    """Few rows per block, so that most blocks of a small cluster are passed over."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots_module, "SPAN", span)
+        Pair(World(scenario)).run()
+
+
+@settings(oracle_settings, max_examples=150)
+@given(scenario=scenarios(pods_max=300, groups_max=300), listed=st.integers(1, 6), window=st.integers(1, 40))
+def test_short_lists_and_small_windows_change_nothing(scenario: Scenario, listed: int, window: int) -> None:
+    """Lists are used up often, and pods go back to the head of the next window."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots_module, "LISTED", listed)
+        patch.setattr(windows_module, "PODS_MIN", 1)
+        patch.setattr(windows_module, "_WINDOW_MIN", 1)
+        patch.setattr(windows_module, "_WINDOW_FIRST", window)
+        pair = Pair(World(scenario))
+        pair.scheduler._threads = windows_module.Threads(count=2)
+        pair.run()
+
+
 @settings(oracle_settings, max_examples=60)
 @given(scenario=scenarios())
 def test_few_slots_change_nothing(scenario: Scenario) -> None:
@@ -175,27 +191,37 @@ def test_a_restart_changes_nothing(scenario: Scenario, restarts: list[bool]) -> 
 
 
 @settings(oracle_settings, max_examples=60)
-@given(scenario=scenarios(), cuts=st.lists(st.integers(1, 40), min_size=1, max_size=12))
-def test_batches_may_be_cut_anywhere(scenario: Scenario, cuts: list[int]) -> None:
-    world = World(replace(scenario, priorities=False))
+@given(
+    scenario=scenarios(),
+    cuts=st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    any_profiles=st.booleans(),
+)
+def test_batches_may_be_cut_anywhere(scenario: Scenario, cuts: list[int], any_profiles: bool) -> None:
+    world = World(replace(scenario, priorities=False, any_profiles=any_profiles))
     at_once, in_parts = (Scheduler(world.profiles, seed=scenario.seed) for _ in range(2))
     events = world.new_pods(scenario.pods)
     pods = [event for event in events if isinstance(event, PodUpserted) and not event.pod.node_name]
-    first = world.first_nodes() + [event for event in events if event not in pods]
-    for event in first + pods:
-        at_once.fold(event)
-    expected = at_once.cycle()
-    for event in first:
-        in_parts.fold(event)
-    parts: list[CycleResult] = []
+    first = world.first_nodes() + world.measurements(0.8) + [event for event in events if event not in pods]
+    expected = [part for event in first + pods for part in settled(at_once, event)]
+    expected.append(at_once.cycle())
+    parts = [part for event in first for part in settled(in_parts, event)]
     for cut in itertools.cycle(cuts):
-        for event in pods[:cut]:
-            in_parts.fold(event)
+        parts += [part for event in pods[:cut] for part in settled(in_parts, event)]
         del pods[:cut]
         parts.append(in_parts.cycle())
         if not pods:
             break
-    assert [told for part in parts for told in what_pods_are_told(part)] == what_pods_are_told(expected)
+    in_words = [[told for part in run for told in what_pods_are_told(part)] for run in (parts, expected)]
+    assert in_words[0] == in_words[1]
+
+
+def settled(scheduler: Scheduler, event: Event) -> list[CycleResult]:
+    """Fold an event as a worker does: what must be tried before it is tried first."""
+    results = []
+    while scheduler.settles_first(event):
+        results.append(scheduler.cycle())
+    scheduler.fold(event)
+    return results
 
 
 def what_pods_are_told(result: CycleResult) -> list[tuple[str, str, float, dict[str, int]]]:

@@ -85,7 +85,7 @@ def check(decoded: Decoded) -> None:
 @PATIENT
 @given(topic=topics, key=keys, value=st.none() | st.binary(max_size=200), timestamp_ms=times)
 def test_any_bytes(topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
-    check(Decoder({"default-scheduler"}).decode(record(topic, value, key, timestamp_ms=timestamp_ms)))
+    check(Decoder().decode(record(topic, value, key, timestamp_ms=timestamp_ms)))
 
 
 @PATIENT
@@ -102,7 +102,7 @@ def test_any_value_in_place_of_any_part_of_an_event(
             continue
         at[step] = data.draw(odd_values)
         break
-    check(Decoder({"default-scheduler"}).decode(record(topic, orjson.dumps(changed), key)))
+    check(Decoder().decode(record(topic, orjson.dumps(changed), key)))
 
 
 @PATIENT
@@ -112,4 +112,4 @@ def test_any_bytes_in_place_of_any_bytes_of_an_event(which: Json, topic: str, da
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(value)))
         value[start : start + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
-    check(Decoder({"default-scheduler"}).decode(record(topic, bytes(value), None)))
+    check(Decoder().decode(record(topic, bytes(value), None)))

@@ -10,10 +10,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.nodes import NodeSpec
 from domain.state.cluster import Assumed, ClusterState
+from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND, ResourceIndex
 from domain.state.snapshot import Snapshot
-from domain.state.table import ABSENT
+from domain.state.table import ABSENT, NodeTable
 from tests.oracle.scenarios import Scenario, World
 
 fold_settings = settings(deadline=None, max_examples=60)
@@ -48,6 +50,8 @@ def key_of(event: Event) -> tuple[str, str]:
             return ("node", event.node.name)
         case NodeDeleted():
             return ("node", event.name)
+        case NodeUsed():
+            return ("node", event.usage.node)
         case PodUpserted():
             return ("pod", event.pod.key)
         case PodDeleted():
@@ -73,9 +77,24 @@ def audit(state: ClusterState) -> None:
             expected.update(spec.template.requests)
             ports.update(spec.template.host_ports)
         assert state.requested_of(name) == {k: v for k, v in expected.items() if v}
-        assert state.ports_held.get(name, {}) == dict(ports)
+        assert state.holdings.ports.get(name, {}) == dict(ports)
+    audit_masters(state)
+    each = state.requested_of_each(list(state.nodes))
+    assert each == [state.requested_of(name) for name in state.nodes]
     for name, row in table.rows.items():
         audit_row(state, name, row)
+
+
+def audit_masters(state: ClusterState) -> None:
+    masters = [pod for pod in state.pods.values() if pod.spec.template.role == "master"]
+    by_cluster = {cluster: (each.count, each.by_node) for cluster, each in state.holdings.masters.items()}
+    assert by_cluster == {
+        cluster: (
+            len(members := [pod for pod in masters if pod.spec.template.cluster == cluster]),
+            Counter(pod.node for pod in members if pod.node),
+        )
+        for cluster in {pod.spec.template.cluster for pod in masters}
+    }
 
 
 def audit_row(state: ClusterState, name: str, row: int) -> None:
@@ -90,6 +109,11 @@ def audit_row(state: ClusterState, name: str, row: int) -> None:
         sum(p.spec.template.scoring_memory_bytes for p in state.nodes[name].pods.values()),
     ]
     assert table.requested[4:6, row].tolist() == scoring
+    templates = [p.spec.template for p in state.nodes[name].pods.values()]
+    for beyond, resource in ((CPU_BEYOND, "cpu"), (MEMORY_BEYOND, "memory")):
+        excess = [each.limits.get(resource, 0) - each.requests.get(resource, 0) for each in templates]
+        assert int(table.requested[beyond, row]) == sum(each for each in excess if each > 0)
+        assert int(table.allocatable[beyond, row]) == (spec.capacity or spec.allocatable).get(resource, 0)
     labels = {}
     for label in ("zone", "rank", "disk"):
         column = table.label_column(label)
@@ -194,21 +218,51 @@ def assert_same_columns(snapshot: Snapshot, state: ClusterState) -> None:
     assert np.array_equal(columns.tie[:count], table.tie[:count])
 
 
+class Followed:
+    """What changed, in order, by row and by node, kept in full."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int]] = []
+        self.nodes: list[str] = []  # newest last
+
+    def note(self, table: NodeTable, rows: set[int], name: str | None) -> None:
+        self.rows += [(table.last_generation, row) for row in rows]
+        if name is not None:
+            self.nodes = [other for other in self.nodes if other != name] + [name]
+
+
+def change(table: NodeTable, random: Random, followed: Followed) -> None:
+    """Add, remove, or touch one node."""
+    spec = NodeSpec(name=f"n{random.randrange(40)}", uid="u", resource_version=1)
+    row = table.rows.get(spec.name)
+    if row is None:
+        followed.note(table, {table.upsert(spec, 1)}, spec.name)
+    elif random.random() < 0.2:
+        table.remove(spec.name)
+        followed.nodes.remove(spec.name)
+        followed.note(table, {row, table.count}, None)
+    elif random.random() < 0.2:
+        rows = np.array(sorted(random.sample(range(table.count), random.randrange(table.count))), dtype=int)
+        table.touch_many(rows)
+        for each in rows.tolist():
+            followed.note(table, {each}, table.names[each])
+    else:
+        table.touch(row)
+        followed.note(table, {row}, spec.name)
+
+
 @fold_settings
-@given(st.integers(0, 1 << 32), st.integers(0, 1_500), st.integers(-3, 600))
-def test_changed_rows_are_those_with_a_newer_generation(seed: int, touches: int, behind: int) -> None:
-    random, state = Random(seed), ClusterState(seed=1)
-    table = state.table
-    for event in World(make_scenario(seed, 40, 0)).first_nodes():
-        state.apply(event)
-    for _ in range(touches):
-        table.touch(random.randrange(40))
-    journal_starts_after = table._journal_first_generation - 1
-    for known in (table.last_generation - behind, journal_starts_after + behind):
-        known = max(0, min(known, table.last_generation))
-        newer = np.flatnonzero(table.generation[:40] > known)
-        changed = table.changed_since(known)
-        if known >= journal_starts_after:
-            assert changed.tolist() == newer.tolist()
-        else:
-            assert changed.tolist() == list(range(table.rows_capacity))
+@given(st.integers(0, 1 << 32), st.integers(1, 1_200))
+def test_what_changed_since_any_generation_is_known(seed: int, changes: int) -> None:
+    random, table, followed = Random(seed), NodeTable(ResourceIndex(), seed=1), Followed()
+    known: list[int] = []
+    for _ in range(changes):
+        change(table, random, followed)
+        known.append(table.last_generation)
+    for generation in (0, *random.sample(known, min(20, len(known)))):
+        changed = set(table.changed_since(generation).tolist())
+        assert changed == {row for at, row in followed.rows if at > generation}
+        assert changed >= set(np.flatnonzero(table.generation[: table.count] > generation).tolist())
+    assert table.changed_since(table.last_generation).tolist() == []
+    assert list(table.newest_first()) == followed.nodes[::-1]
+    assert len(table._journal) <= 520, "what says nothing new is dropped"

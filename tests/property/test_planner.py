@@ -16,8 +16,10 @@ from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.partitioner import partition_for
 from services.ports import (
+    CONFIG_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    USAGE_TOPIC,
     CommitOutcome,
     Lease,
     PendingPod,
@@ -107,6 +109,8 @@ class Site:
     def __init__(self) -> None:
         self.database = MemoryDatabase(SHARDS)
         self.leases = [Lease(shard, 0) for shard in range(SHARDS)]
+        for topic in (CONFIG_TOPIC, USAGE_TOPIC):
+            self.database.offsets[0, topic, 0] = OffsetRow(0, 0)
         for shard in range(SHARDS):
             for topic, partition in ((NODES_TOPIC, shard), (PODS_TOPIC, shard), (BATCHES, 0)):
                 self.database.offsets[shard, topic, partition] = OffsetRow(0, 0)
@@ -120,7 +124,7 @@ class Site:
     def take(self, records: list[Record]) -> None:
         """Plan and commit, and work off what was woken."""
         assert self.database.apply(self.planner.plan(records)) is CommitOutcome.COMMITTED
-        for _ in range(10):
+        for _ in range(100):
             if not self.planner.has_work:
                 return
             assert self.database.apply(self.planner.plan([])) is CommitOutcome.COMMITTED
@@ -210,6 +214,7 @@ def kept(planner: Planner) -> dict[str, Any]:
         "digest": state.digest(),
         "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
         "queue": waiting,
+        "profiles": {name: plan.profile for name, plan in planner.scheduler.profiles.plans.items()},
     }
 
 

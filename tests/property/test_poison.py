@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from domain.model.limits import batch_bytes_max, pods_per_node_max, resource_names_max, resource_value_max
-from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.batches import dead_letter_value
 from services.adapters.memory.log import MemoryLog
 from services.adapters.postgres.rows import json_text
@@ -41,11 +40,11 @@ def codes(site: Site) -> list[str]:
 def test_the_zone_of_an_address_cannot_smuggle_what_the_ledger_cannot_store() -> None:
     ports = [{"hostPort": 80, "hostIP": "fe80::1%\0"}]
     pod = pod_manifest("p", spec={"containers": [{"name": "c", "ports": ports}]})
-    decoded = Decoder(BUILT_IN_PROFILES).decode(records(PODS_TOPIC, pod)[0])
+    decoded = Decoder().decode(records(PODS_TOPIC, pod)[0])
     assert decoded.rejected is not None
     assert decoded.rejected.path == "object.spec.containers[0].ports[0].hostIP"
     ports[0]["hostIP"] = "fe80::1%eth0"
-    accepted = Decoder(BUILT_IN_PROFILES).decode(records(PODS_TOPIC, pod)[0])
+    accepted = Decoder().decode(records(PODS_TOPIC, pod)[0])
     assert accepted.event is not None
     assert "\\u0000" not in json_text(accepted.event)
 
@@ -62,7 +61,7 @@ def test_the_zone_of_an_address_cannot_smuggle_what_the_ledger_cannot_store() ->
 )
 def test_what_every_decision_repeats_or_every_pod_is_compared_with_is_bounded(spec: Json, bound: str) -> None:
     """80,000 gates fit an event, and their reasons did not fit a record; ports are compared pair by pair."""
-    decoded = Decoder(BUILT_IN_PROFILES).decode(records(PODS_TOPIC, pod_manifest("p", spec=spec))[0])
+    decoded = Decoder().decode(records(PODS_TOPIC, pod_manifest("p", spec=spec))[0])
     assert decoded.rejected is not None
     assert bound in decoded.rejected.message
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from domain.cycle.schedule import Scheduler
 from domain.model.events import PodUpserted
@@ -21,9 +24,13 @@ def fits_somewhere(world: World, state_of: Scheduler, waiting: PodSpec) -> bool:
         fresh.state.restore_node(
             name=entry.spec.name, ordinal=entry.ordinal, version=1, spec=entry.spec, deleted=entry.deleted
         )
+    for name, window in state.usage.windows.items():
+        fresh.state.restore_usage(window.record(name))
     for pod in state.pods.values():
-        if pod.node:
-            fresh.restore_pod(pod.spec, node=pod.node)
+        if pod.spec.key != waiting.key:
+            fresh.state.restore_pod(
+                pod.spec, node=pod.node, adopted=False
+            )  # those that wait count as masters
     fresh.state.restored()
     fresh.fold(PodUpserted(waiting))
     return any(
@@ -31,14 +38,14 @@ def fits_somewhere(world: World, state_of: Scheduler, waiting: PodSpec) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=60)
-@given(scenarios(nodes_max=12, pods_max=30, groups_max=8))
-def test_no_pod_waits_that_would_fit(scenario: Scenario) -> None:
-    world = World(scenario)
+@settings(deadline=None, max_examples=50)
+@given(scenarios(nodes_max=12, pods_max=30, groups_max=8), st.booleans())
+def test_no_pod_waits_that_would_fit(scenario: Scenario, any_profiles: bool) -> None:
+    world = World(replace(scenario, any_profiles=any_profiles))
     scheduler = Scheduler(world.profiles, seed=1)
-    events = world.new_pods(scenario.pods // 2) + world.first_nodes()
+    events = world.new_pods(scenario.pods // 2) + world.first_nodes() + world.measurements(0.8)
     for _ in range(scenario.cycles):
-        events += world.new_pods(3) + world.changes(1 + scenario.changes)
+        events += world.new_pods(3) + world.changes(1 + scenario.changes) + world.measurements(0.3)
     for at, event in enumerate(events):
         scheduler.fold(event)
         if (scenario.seed + at) % 3 == 0:

@@ -8,10 +8,24 @@ from typing import Any
 import orjson
 
 from domain.model.decisions import Outcome
+from domain.model.profile_manifest import profile_to_spec
+from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.usage import NodeUsage
+from domain.state.usage import UsageWindows
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
-from services.ports import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, CommitBatch, TopicPartition
+from services.ports import (
+    CONFIG_TOPIC,
+    DECISIONS_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    CommitBatch,
+    ProfileRow,
+    TopicPartition,
+)
 from services.worker.planner import BATCHES
+from tests.simulation.scenario import WATCHED
 
 
 class Violation(Exception):
@@ -66,6 +80,8 @@ class Auditor:
     def judge(self, shards: int) -> None:
         """Check what must hold when all records are worked off."""
         self._check_pods(shards)
+        self._check_profiles()
+        self._check_usage()
         self._check_requested()
         self._check_versions()
         self._check_decisions(shards)
@@ -84,6 +100,9 @@ class Auditor:
                 continue
             event = orjson.loads(record.value)
             _fold_pod(known, event["type"], event["object"])
+        for record in self._records(CONFIG_TOPIC, 1):
+            if _is_broken(orjson.loads(record.value)):
+                broken[record.topic, record.partition, record.offset] += 1
         letters = Counter(
             (letter.topic, letter.partition, letter.offset)
             for rows in self._database.dead_letters.values()
@@ -103,6 +122,48 @@ class Auditor:
             row.opened.pod_uid for row in self._database.placements if row.released_at_ms is None
         )
         _require(all(n == 1 for n in spans.values()), "a pod has two open placements")
+
+    def _check_profiles(self) -> None:
+        """The newest event of a name is in force, and its revisions count up without a hole."""
+        newest: dict[str, tuple[int, dict[str, Any]]] = {}
+        for record in self._records(CONFIG_TOPIC, 1):
+            event = orjson.loads(record.value)
+            name, version = (event["object"]["metadata"][k] for k in ("name", "resourceVersion"))
+            built_in = profile_to_spec(BUILT_IN_PROFILES[name]) if name in BUILT_IN_PROFILES else {}
+            if not _is_broken(event) and int(version) > newest.get(name, (0, {}))[0]:
+                newest[name] = (
+                    int(version),
+                    built_in if event["type"] == "DELETED" else event["object"]["spec"],
+                )
+        rows: dict[str, list[ProfileRow]] = {}
+        for key in sorted(self._database.profiles):
+            rows.setdefault(key[0], []).append(self._database.profiles[key])
+        _require(rows.keys() == newest.keys(), f"profiles lost or invented: {rows.keys() ^ newest.keys()}")
+        for name, (version, spec) in newest.items():
+            numbers, last = [row.revision for row in rows[name]], rows[name][-1]
+            _require(numbers == list(range(numbers[0], numbers[0] + len(numbers))), f"{name}: {numbers}")
+            _require(last.resource_version == version, f"{name} is {last}, not of version {version}")
+            in_force = (last.spec or {})["scores"][0].get("args")
+            _require(in_force == spec["scores"][0].get("args"), f"{name} is {last}, not {spec}")
+        for rows_of_shard in self._database.decisions.values():
+            for decision, _ in rows_of_shard:
+                number = decision.profile_revision or 0
+                known = (decision.profile, number) in self._database.profiles or number <= 1
+                _require(known, f"a decision names revision {number} of {decision.profile}, which never was")
+
+    def _check_usage(self) -> None:
+        """Every measurement of a node that stays unknown is in its window, once."""
+        windows = UsageWindows()
+        for record in self._records(USAGE_TOPIC, 1):
+            thing = orjson.loads(record.value)["object"]
+            usage = NodeUsage(
+                node=thing["metadata"]["name"], at_ms=record.timestamp_ms, percent=thing["percent"]
+            )
+            if usage.node in WATCHED:
+                windows.fold(usage, None)
+        kept = {node: r.series for node, r in self._database.usage.items() if node in WATCHED}
+        expected = {node: window.record(node).series for node, window in windows.windows.items()}
+        _require(kept == expected, f"measured usage lost or invented: {kept}, not {expected}")
 
     def _check_requested(self) -> None:
         sums = self._sums()
@@ -143,12 +204,12 @@ class Auditor:
     def caught_up(self, shards: int) -> bool:
         """Say whether every record is worked off and every decision published."""
         offsets = self._database.offsets
-        for topic in (NODES_TOPIC, PODS_TOPIC):
-            for shard in range(shards):
-                row = offsets.get((shard, topic, shard))
-                end = self._log.partition(TopicPartition(topic, shard)).end
-                if row is None or row.next_offset < end:
-                    return False
+        homes = [(topic, shard) for topic in (NODES_TOPIC, PODS_TOPIC) for shard in range(shards)]
+        for topic, shard in [*homes, (CONFIG_TOPIC, 0), (USAGE_TOPIC, 0)]:
+            row = offsets.get((shard, topic, shard))
+            end = self._log.partition(TopicPartition(topic, shard)).end
+            if row is None or row.next_offset < end:
+                return False
         return all(
             self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).end >= len(rows)
             for shard, rows in self._database.decisions.items()
@@ -173,3 +234,8 @@ def _fold_pod(known: dict[str, dict[str, Any]], kind: str, pod: dict[str, Any]) 
         return
     alive = pod["status"]["phase"] not in ("Succeeded", "Failed")
     known[name] = {"uid": uid, "version": version, "alive": alive, "node": pod["spec"].get("nodeName", "")}
+
+
+def _is_broken(event: dict[str, Any]) -> bool:
+    """Say whether a profile's event makes no sense; a deletion needs nothing but a name."""
+    return event["type"] != "DELETED" and "Broken" in str(event["object"]["spec"])

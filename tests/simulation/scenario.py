@@ -7,9 +7,15 @@ from typing import Any
 
 import orjson
 
-from services.ports import NODES_TOPIC, PODS_TOPIC, Entry
+from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
+from tests.builders import profile_manifest, usage_manifest
 
 _CPUS = (100, 250, 500, 1000, 2000)
+_PROFILES = ("default-scheduler", "first-fit", "sim")
+_STRATEGIES = ("LeastAllocated", "MostAllocated", "Broken")
+WATCHED = ("watched-0", "watched-1")
+"""Nodes that are measured and never come, so that nothing of it is forgotten."""
+
 _PORTS = (None, None, None, None, 8080)
 
 
@@ -29,11 +35,12 @@ class Scenario:
         return [self._keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
 
     def closing(self) -> list[tuple[str, Entry]]:
-        """Return a node with room for every pod that can be placed at all."""
+        """Return a node with room for every pod that can be placed at all, and the profile they may lack."""
         name = "node-huge"
         self._version += 1
         node = self._manifest("Node", name, None, {"pods": "4000", "cpu": "4000", "memory": "4000Gi"})
-        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node))]
+        profile = self._keep(*self._profile("sim", "ADDED", "MostAllocated"))
+        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node)), profile]
 
     def next(self) -> tuple[str, Entry]:
         """Return the next record."""
@@ -48,6 +55,12 @@ class Scenario:
             return self._keep(*self._node(f"node-{self._rng.randint(0, 7)}"))
         if draw < 0.84 and self.nodes:
             return self._keep(*self._delete_node())
+        if draw < 0.87:
+            kind = self._rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED"))
+            name, strategy = self._rng.choice(_PROFILES), self._rng.choice(_STRATEGIES)
+            return self._keep(*self._profile(name, kind, strategy))
+        if draw < 0.90:
+            return self._keep(*self._usage())
         if draw < 0.94 and self.sent:
             return self._rng.choice(self.sent)  # a duplicate, however late
         return self._broken()
@@ -78,6 +91,18 @@ class Scenario:
         self.nodes[name] = node
         return NODES_TOPIC, name, self._event(kind, node)
 
+    def _profile(self, name: str, kind: str, strategy: str) -> tuple[str, str, bytes]:
+        self._version += 1
+        manifest = profile_manifest(name, strategy, resource_version=self._version)
+        return CONFIG_TOPIC, f"SchedulingProfile/{name}", self._event(kind, manifest)
+
+    def _usage(self) -> tuple[str, str, bytes]:
+        """Measure a node that may be there or not, or one that never will."""
+        self._version += 1
+        name = self._rng.choice((f"node-{self._rng.randint(0, 7)}", *WATCHED))
+        manifest = usage_manifest(name, percent={"cpu": self._rng.choice((1, 20.5, 99))})
+        return USAGE_TOPIC, name, self._event("MODIFIED", manifest)
+
     def _delete_node(self) -> tuple[str, str, bytes]:
         name = self._rng.choice(sorted(self.nodes))
         node = self.nodes.pop(name)
@@ -97,6 +122,7 @@ class Scenario:
                 }
             ],
             "priority": self._rng.choice((0, 0, 0, 10)),
+            "schedulerName": self._rng.choice(_PROFILES),
         }
         port = self._rng.choice(_PORTS)
         if port is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -23,6 +24,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
+    gc.collect()  # dead workers leave arrays behind, of whose size the collector knows nothing
 
 
 def _live(seed: int) -> World:
@@ -105,6 +107,20 @@ class _BlindToVersions(UnreliableLedger):
         return super().apply(msgspec.structs.replace(batch, nodes=nodes))
 
 
+class _LosesProfiles(UnreliableLedger):
+    """Keeps profiles in memory alone."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        return super().apply(msgspec.structs.replace(batch, profiles=[]))
+
+
+class _LosesUsage(UnreliableLedger):
+    """Keeps what was measured in memory alone."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        return super().apply(msgspec.structs.replace(batch, usage=[]))
+
+
 class _LosesDecisions(UnreliableLedger):
     """Drops the last decision of a batch at times."""
 
@@ -113,7 +129,9 @@ class _LosesDecisions(UnreliableLedger):
         return super().apply(msgspec.structs.replace(batch, decisions=batch.decisions[: max(keep, 0)]))
 
 
-@pytest.mark.parametrize("broken", [_OffsetsFirst, _LosesPending, _BlindToVersions, _LosesDecisions])
+@pytest.mark.parametrize(
+    "broken", [_OffsetsFirst, _LosesPending, _LosesProfiles, _LosesUsage, _BlindToVersions, _LosesDecisions]
+)
 def test_a_broken_ledger_is_caught(broken: type[UnreliableLedger]) -> None:
     assert any(_is_caught(World(seed, ledger=broken)) for seed in range(100))
 

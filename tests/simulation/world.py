@@ -21,7 +21,7 @@ from services.adapters.memory.outbox import MemoryOutbox
 from services.ports import CommitBatch, CommitOutcome, Record, topic_specs
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.metrics import WorkerMetrics
-from services.worker.run import Worker, WorkerSettings
+from services.worker.run import Memory, Worker, WorkerSettings
 from tests.simulation.auditor import Auditor, Violation
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 from tests.simulation.process import Faults, Process, UnreliableLedger, UnreliableLog, UnreliableOutbox
@@ -31,6 +31,16 @@ EVENTS_COUNT = 150
 CONVERGENCE_SECONDS = 600.0
 
 LedgerFactory = Callable[[Process, MemoryLedger, set[asyncio.Task[CommitOutcome]]], UnreliableLedger]
+
+
+class NoCollector(Memory):
+    """Hundreds of restarts in one process are too many to look through all of its memory each time."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def keep(self) -> None:
+        """Do nothing."""
 
 
 class WatchedDatabase(MemoryDatabase):
@@ -125,7 +135,8 @@ class World:
             settings,
             WorkerMetrics(CollectorRegistry()),
             inline,
-            lambda: None,
+            NoCollector(),
+            lambda: 0,
         )
         self.workers.append(worker)
         await worker.run()

@@ -10,18 +10,26 @@ import msgspec
 import numpy as np
 import pytest
 
-from domain.model.profiles import BUILT_IN_PROFILES
-from services.bench.engine import EngineReport, EngineRun, measure
+from domain.model.quantities import to_milli, to_units
+from services.bench.cluster import SCORES, Cluster, ask_of
+from services.bench.engine import EngineRun, measure
+from services.bench.flow import EngineReport
+from services.bench.memory import WAYS, MemoryReport, MemoryRun, in_own_process
 from services.bench.offering import Offered, offer
+from services.bench.parts import Figure, Part, measure_parts, replayed
+from services.bench.plain import Picture, Spread, numpy_scores, python_scores
 from services.bench.report import Reading, Report, at_what_cost, how_fast
 from services.bench.scraping import WorkerCounts
-from services.bench.statistics import Sightings, percentile, spread
+from services.bench.stage import BenchError
+from services.bench.statistics import Sightings, number, percentile, spread
+from services.bench.threads import ThreadsReport
 from services.bench.watching import Decided
 from services.bench.workloads import (
     WORKLOADS,
     Material,
     Workload,
     WorkloadError,
+    asks_of,
     batches,
     material,
     resized,
@@ -35,7 +43,7 @@ SMALL = {"openb": {"nodes": 100, "pods": 100}, "plain-500": {"nodes": 5, "pods":
 
 
 def decoded(topic: str, entries: list[Entry]) -> list[Any]:
-    decoder = Decoder(BUILT_IN_PROFILES)
+    decoder = Decoder()
     results = [decoder.decode(Record(topic, 0, i, key, value, 0)) for i, (key, value) in enumerate(entries)]
     assert [result.rejected for result in results if result.rejected is not None] == []
     return [result.event for result in results]
@@ -75,8 +83,9 @@ def test_a_workload_of_the_table_fits_its_nodes(name: str) -> None:
     """Else the measurement would be of pods that wait."""
     workload = WORKLOADS[name]
     room = decoded(NODES_TOPIC, material(resized(workload, nodes=1, pods=1)).nodes)[0].node.allocatable
-    sizes = [pod.template.requests for pod in pods_of(material(resized(workload, nodes=1)).pods)]
-    largest = {key: max(size[key] for size in sizes) for key in ("cpu", "memory")}
+    sizes = [asks_of(group, workload.groups) for group in range(workload.groups)]
+    assert len(set(sizes)) == workload.groups
+    largest = {"cpu": max(to_milli(cpu) for cpu, _ in sizes), "memory": max(to_units(m) for _, m in sizes)}
     per_node = math.ceil((workload.pods + workload.pods_before) / workload.nodes)
     assert per_node <= room["pods"]
     assert all(per_node * value <= room[key] for key, value in largest.items())
@@ -195,15 +204,74 @@ async def test_everything_is_offered_once_and_in_order(rate: float | None) -> No
 
 
 def test_the_engine_places_every_pod_of_a_workload() -> None:
-    run = measure(["plain-500"])
-    plain, scan = run.workloads
-    assert (plain.workload, plain.placed, plain.groups) == ("plain-500", 1_000, 1)
-    assert (scan.nodes, scan.placed, scan.groups, scan.pods_per_cycle) == (20_000, 20, 20, 1)
+    run = measure(["plain-500"], parts=False)
+    (plain,) = run.workloads
+    assert (plain.workload, plain.placed, plain.groups, run.parts) == ("plain-500", 1_000, 1, [])
     assert plain.cycle_us_per_pod > 0
     assert msgspec.json.decode(msgspec.json.encode(run), type=EngineRun) == run
 
 
-@pytest.mark.parametrize("report", [Report, EngineRun, EngineReport])
+def test_every_part_of_the_engine_is_measured_and_agrees_with_what_is_plain() -> None:
+    rows = measure_parts(nodes=120, repeats=3)
+    assert [row.part for row in rows] == [
+        *(f"new group, {scoring}" for scoring in SCORES),
+        "inside a group",
+        "all pods different",
+        "all pods different",
+        "snapshot after 100 nodes changed",
+    ]
+    for row in rows:
+        assert 0 < row.figure.min <= row.figure.median <= row.figure.max
+        assert row.target is not None
+        assert all(value > 0 for value in (*row.times_faster_than.values(), *row.besides.values()))
+
+
+@pytest.mark.parametrize("scoring", SCORES)
+def test_a_kernel_that_chose_another_node_is_no_measurement(scoring: str) -> None:
+    cluster = Cluster(50, scoring)
+    requests = cluster.asks()
+    picture = cluster.picture()
+    worst = int(np.argmin(numpy_scores(scoring, picture, ask_of(requests))))
+    with pytest.raises(BenchError, match=f"{scoring}: the kernel chose a node of score"):
+        replayed(scoring, picture, [worst], [requests])
+
+
+def test_plain_scores_leave_out_nodes_without_room() -> None:
+    offered = np.array([[10, 10], [10, 10], [5, 0]])
+    picture = Picture(offered, np.array([[0, 0], [9, 4], [0, 0]]))
+    ask = np.array([5, 5, 1])
+    by_numpy = numpy_scores("LeastAllocated", picture, ask)
+    columns = (picture.allocatable.T.tolist(), picture.requested.T.tolist())
+    assert by_numpy.tolist() == [-math.inf, -math.inf]
+    assert python_scores("LeastAllocated", *columns, ask.tolist(), Spread(2, 0)) == by_numpy.tolist()
+    picture.requested[1, 0] = 0
+    assert numpy_scores("LeastAllocated", picture, ask).tolist() == [50, -math.inf]
+
+
+def test_a_number_is_written_for_a_person() -> None:
+    assert [number(value) for value in (1_234_567.8, 100, 93.16, 2.0, 0.123456, -5_000)] == [
+        "1,234,568", "100", "93.2", "2", "0.123", "-5,000",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_memory_of_a_small_cluster_is_measured_in_a_process_of_its_own(way: str) -> None:
+    report = in_own_process(way, 20, 300)
+    assert (report.way, report.nodes, report.pods, report.groups) == (way, 20, 300, 300)
+    assert 0 < report.baseline_bytes <= report.resident_bytes <= report.peak_bytes
+    assert report.bytes_per_pod * 300 == pytest.approx(report.resident_bytes, rel=0.01)
+    assert msgspec.json.decode(msgspec.json.encode(report), type=MemoryReport) == report
+
+
+def test_a_cluster_without_room_is_no_measurement() -> None:
+    with pytest.raises(BenchError, match=r"\d+ of 111 pods have a node; ask for more nodes"):
+        in_own_process("folded", 1, 111)
+
+
+REPORTS = [Report, EngineRun, EngineReport, Part, Figure, ThreadsReport, MemoryRun, MemoryReport]
+
+
+@pytest.mark.parametrize("report", REPORTS)
 def test_every_key_is_explained(report: type[msgspec.Struct]) -> None:
     page = PAGE.read_text()
     assert [key for key in report.__struct_fields__ if f"| `{key}` |" not in page] == []

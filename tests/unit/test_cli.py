@@ -299,6 +299,11 @@ def test_times_that_yaml_parsed_are_text_again(tmp_path: Path) -> None:
         ("x.yaml", "kind: Pod\n---\nhello\n", "x.yaml, document 2: neither a manifest"),
         ("x.json", json.dumps([NODE, [3]]), "x.json, document 1, item 2, item 1: neither a manifest"),
         ("x.json", "[" * 100_000, "nested too deeply"),
+        ("x.yaml", "kind: Node\n---\nkind: [{a: {b: .nan}}]\n", "document 2: kind[0].a.b: is nan; a finite"),
+        ("x.json", '{"kind": "Node", "x": [1e400]}', "document 1: x[0]: is inf; a finite number is allowed"),
+        ("x.yaml", "kind: Node\nmetadata: {labels: {8: x}}\n", "metadata.labels: the key 8 is not a text"),
+        ("x.yaml", "kind: !!binary aGk=\n", "document 1: kind: is a bytes of YAML"),
+        ("x.yaml", "kind: &a [*a]\n", "nested too deeply"),
     ],
 )
 def test_files_that_do_not_read_say_where(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -99,7 +99,7 @@ def test_pods_count_on_a_node_that_is_not_known_yet(state: ClusterState) -> None
     assert state.drain_dirty() == []
     put(state, node("first"), node("late"))
     assert cpu_on(state, "late") == 300
-    assert state.ports_held == {"late": {HostPort(80): 1}}
+    assert state.holdings.ports == {"late": {HostPort(80): 1}}
     assert int(state.table.ordinal[state.table.rows["late"]]) == 2
 
 
@@ -142,10 +142,24 @@ def test_the_table_grows_in_both_directions(state: ClusterState) -> None:
 
 def test_generations_order_nodes_by_their_last_change(state: ClusterState) -> None:
     put(state, node("a"), node("b"), node("c"), pod("p", on="a"))
-    assert state.table.newest_first() == ["a", "c", "b"]
+    assert list(state.table.newest_first()) == ["a", "c", "b"]
 
 
 # -------------------------------------------------------------------------------------------------- pods
+
+
+def test_the_texts_of_a_pod_are_kept_once_however_often_it_changes(state: ClusterState) -> None:
+    first = pod("p", on="a")
+    put(state, node("a"), first)
+    for version in (2, 3):
+        put(state, pod("p", on="a", version=version, labels={"v": str(version)}))
+    (key,) = state.pods
+    (key_on_node,) = state.nodes["a"].pods
+    spec = state.pods[key].spec
+    assert spec.labels == {"v": "3"}
+    assert key is key_on_node is spec.key is first.key
+    assert spec.uid is first.uid
+    assert (spec.namespace, spec.name) == ("default", "p")
 
 
 def test_a_pod_waits_is_assumed_and_leaves(state: ClusterState) -> None:
@@ -154,11 +168,11 @@ def test_a_pod_waits_is_assumed_and_leaves(state: ClusterState) -> None:
     state.apply(Assumed(["default/p"], np.array([0])))
     entry = state.pods["default/p"]
     assert (entry.node, entry.adopted, cpu_on(state, "a")) == ("a", False, 500)
-    assert state.ports_held == {"a": {HostPort(80): 1}}
+    assert state.holdings.ports == {"a": {HostPort(80): 1}}
     gone = state.apply(PodDeleted("default", "p", resource_version=2))
     assert gone == (PodReleased(waiting, "a", "deleted", 2),)
     assert state.requested_of("a") == {}
-    assert (state.ports_held, state.pods) == ({}, {})
+    assert (state.holdings.ports, state.pods) == ({}, {})
 
 
 def test_a_binding_seen_in_the_log_confirms_what_was_assumed(state: ClusterState) -> None:
@@ -175,7 +189,7 @@ def test_a_binding_elsewhere_moves_the_pod(state: ClusterState) -> None:
     moved = pod("p", template(500, 0, 80), on="b", version=2)
     assert put(state, moved) == (PodAdopted(moved, "b", "a"),)
     assert (cpu_on(state, "a"), cpu_on(state, "b")) == (0, 500)
-    assert list(state.ports_held) == ["b"]
+    assert list(state.holdings.ports) == ["b"]
 
 
 def test_a_waiting_pod_that_the_log_binds_is_adopted(state: ClusterState) -> None:
@@ -216,7 +230,7 @@ def test_a_finished_pod_frees_its_room(state: ClusterState, on: str) -> None:
     (change,) = put(state, pod("p", template(500, 0, 80), on=on, version=2, finished=True))
     assert isinstance(change, PodReleased)
     assert (change.node, change.reason) == (on, "finished")
-    assert (state.requested_of("a"), state.ports_held) == ({}, {})
+    assert (state.requested_of("a"), state.holdings.ports) == ({}, {})
     assert put(state, pod("p", template(500, 0, 80), on=on, version=1)) == SKIPPED
 
 

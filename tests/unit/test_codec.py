@@ -10,10 +10,12 @@ import pytest
 
 from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
-from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import event_bytes_max
 from domain.model.manifests import node_from_manifest, pod_from_manifest
 from domain.model.pods import PodSpec, PodTemplate
+from domain.model.signature import signature
+from domain.model.usage import NodeUsage
 from services.codec import (
     Decoded,
     Decoder,
@@ -25,14 +27,23 @@ from services.codec import (
 )
 from services.envelope import Refusal
 from services.ports import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
-from tests.builders import event_bytes, node_manifest, pod_manifest, record
+from tests.builders import event_bytes, node_manifest, pod_manifest, record, usage_manifest
 
 PROFILES = {"default-scheduler", "first-fit"}
 NOW_MS = 1_700_000_000_000
 
 
 def decode(topic: str, value: bytes | None, key: bytes | None = None, timestamp_ms: int = NOW_MS) -> Decoded:
-    return Decoder(PROFILES).decode(record(topic, value, key, timestamp_ms=timestamp_ms))
+    return Decoder().decode(record(topic, value, key, timestamp_ms=timestamp_ms))
+
+
+def test_a_measurement_is_of_its_own_moment_or_of_its_records() -> None:
+    usage = NodeUsage(node="n", at_ms=NOW_MS, percent={"cpu": 37.5})
+    raw = usage_manifest("n", percent={"cpu": 37.5})
+    assert decode(USAGE_TOPIC, event_bytes("ADDED", raw), b"n") == Decoded(NodeUsed(usage), None, NOW_MS)
+    early = decode(USAGE_TOPIC, event_bytes("MODIFIED", raw, at="2023-11-14T22:13:19Z"), b"n").event
+    assert early == NodeUsed(msgspec.structs.replace(usage, at_ms=NOW_MS - 1_000))
+    assert decode(USAGE_TOPIC, event_bytes("ADDED", raw, at="2023-11-15T22:13:20Z"), b"n").event is not None
 
 
 def pod_of(decoded: Decoded) -> PodSpec:
@@ -83,8 +94,9 @@ def test_tombstones_delete_what_their_key_names() -> None:
         (NODES_TOPIC, "BOOKMARK", "Node", "v1"),
         (CONFIG_TOPIC, "ADDED", "PodDisruptionBudget", "policy/v1"),
         (CONFIG_TOPIC, "MODIFIED", "PriorityClass", "scheduling.k8s.io/v1"),
-        (CONFIG_TOPIC, "DELETED", "SchedulingProfile", "berth/v1"),
-        (USAGE_TOPIC, "ADDED", "NodeUsage", "berth/v1"),
+        (CONFIG_TOPIC, "BOOKMARK", "SchedulingProfile", "berth/v1"),
+        (USAGE_TOPIC, "BOOKMARK", "NodeUsage", "berth/v1"),
+        (USAGE_TOPIC, "DELETED", "NodeUsage", "berth/v1"),
     ],
 )
 def test_some_events_change_nothing_here(topic: str, event_type: str, kind: str, api_version: str) -> None:
@@ -214,6 +226,34 @@ REFUSED: dict[str, tuple[str, bytes | None, bytes | None, str, str]] = {
         "invalid-field",
         "object.spec.containers[0].resources.requests.cpu",
     ),
+    "usage percent": (
+        USAGE_TOPIC,
+        event_bytes("ADDED", usage_manifest("n", percent={"cpu": -1})),
+        b"n",
+        "invalid-field",
+        "object.percent.cpu",
+    ),
+    "usage text": (
+        USAGE_TOPIC,
+        event_bytes("ADDED", usage_manifest("n", percent="37")),
+        b"n",
+        "invalid-field",
+        "object.percent",
+    ),
+    "usage of the future": (
+        USAGE_TOPIC,
+        event_bytes("ADDED", usage_manifest("n", percent={"cpu": 1}), at="2023-11-15T22:13:21Z"),
+        b"n",
+        "invalid-field",
+        "at",
+    ),
+    "usage of another node": (
+        USAGE_TOPIC,
+        event_bytes("ADDED", usage_manifest("n", percent={"cpu": 1})),
+        b"m",
+        "key-mismatch",
+        "key",
+    ),
     "number beyond JSON": (
         PODS_TOPIC,
         event_bytes("ADDED", pod_manifest("p", spec={"priority": 7})).replace(
@@ -222,13 +262,6 @@ REFUSED: dict[str, tuple[str, bytes | None, bytes | None, str, str]] = {
         None,
         "invalid-field",
         "object.spec.priority",
-    ),
-    "profile": (
-        PODS_TOPIC,
-        event_bytes("ADDED", pod_manifest("p", scheduler_name="mine")),
-        None,
-        "unknown-profile",
-        "object.spec.schedulerName",
     ),
 }
 
@@ -256,20 +289,8 @@ def test_a_record_as_long_as_allowed_is_read_and_a_longer_one_is_not() -> None:
     assert "event_bytes_max" in rejected.message
 
 
-def test_the_refusal_of_a_profile_lists_the_known_ones() -> None:
-    rejected = decode(PODS_TOPIC, event_bytes("ADDED", pod_manifest("p", scheduler_name="mine"))).rejected
-    assert rejected is not None
-    assert "'mine' is not a profile; allowed are default-scheduler, first-fit" in rejected.message
-
-
-@pytest.mark.parametrize("more", [{"node_name": "n"}, {"phase": "Succeeded"}])
-def test_a_pod_that_needs_no_node_may_name_any_profile(more: dict[str, Any]) -> None:
-    decoded = decode(PODS_TOPIC, event_bytes("ADDED", pod_manifest("p", scheduler_name="mine", **more)))
-    assert pod_of(decoded).template.profile == "mine"
-
-
 def test_equal_pods_share_one_template_and_one_set_of_labels() -> None:
-    decoder = Decoder(PROFILES)
+    decoder = Decoder()
 
     def pod(name: str, **more: Any) -> PodSpec:
         manifest = pod_manifest(name, cpu="1", labels={"a": "b"}, **more)
@@ -286,8 +307,28 @@ def test_equal_pods_share_one_template_and_one_set_of_labels() -> None:
     assert [item.node_name for item in (first, second, bound)] == ["", "", "n"]
 
 
+def test_members_of_one_cluster_share_a_template_that_is_not_that_of_other_pods() -> None:
+    decoder = Decoder()
+
+    def read(**labels: str) -> PodSpec:
+        manifest = pod_manifest("p", labels={f"berth.io/{key}": value for key, value in labels.items()})
+        return pod_of(decoder.decode(record(PODS_TOPIC, event_bytes("ADDED", manifest))))
+
+    first, other, plain, second = (
+        read(cluster="c", role="master"),
+        read(cluster="d", role="master"),
+        read(cluster="c"),
+        read(cluster="c", role="master"),
+    )
+    assert (first.template.cluster, first.template.role) == ("c", "master")
+    assert first.template is second.template
+    assert first.signature == second.signature == signature(first.template)
+    assert len({first.signature, other.signature, plain.signature}) == 3
+    assert (plain.template.cluster, plain.template.role) == ("", "")
+
+
 def test_the_qos_class_of_the_status_is_part_of_what_is_remembered() -> None:
-    decoder = Decoder(PROFILES)
+    decoder = Decoder()
     classes = []
     for qos in ("Guaranteed", None, "Burstable"):
         manifest = {**pod_manifest("p"), "status": {"qosClass": qos}}
@@ -298,13 +339,26 @@ def test_the_qos_class_of_the_status_is_part_of_what_is_remembered() -> None:
 
 
 def test_the_memory_of_a_decoder_is_bounded_and_forgetting_changes_nothing() -> None:
-    decoder = Decoder(PROFILES)
+    decoder = Decoder()
     for count in range(1, 5_000):
         manifest = pod_manifest("p", cpu=f"{count}m", labels={"n": str(count)})
         pod = pod_of(decoder.decode(record(PODS_TOPIC, event_bytes("ADDED", manifest))))
         assert pod.template.requests == {"cpu": count}
         assert pod.labels == {"n": str(count)}
     assert decoder.remembered_count < 5_000 + 2 * 2_048
+
+
+def test_a_forgotten_template_that_a_pod_still_has_is_the_one_that_the_next_pods_get() -> None:
+    decoder = Decoder()
+
+    def pod(cpu: str) -> PodSpec:
+        manifest = pod_manifest("p", cpu=cpu)
+        return pod_of(decoder.decode(record(PODS_TOPIC, event_bytes("ADDED", manifest))))
+
+    kept = pod("1")
+    for count in range(2, 2_500):
+        pod(f"{count}m")
+    assert pod("1").template is kept.template
 
 
 DECISION = Decision(
@@ -319,6 +373,7 @@ DECISION = Decision(
     node="n-1",
     decided_at_ms=NOW_MS + 7,
     profile="default-scheduler",
+    profile_revision=3,
     signature=b"\x0f" * 16,
     score=61.25,
     cycle_seq=16,
@@ -331,7 +386,7 @@ def test_a_decision_is_written_with_its_keys_in_order() -> None:
         b'{"id":"2-17","shard":2,"epoch":3,"seq":17,'
         b'"pod":{"namespace":"shop","name":"p","uid":"u","resource_version":"42"},'
         b'"outcome":"bound","node":"n-1","decided_at":"2023-11-14T22:13:20.007Z","profile":"default-scheduler",'
-        b'"reason":"","score":61.25,'
+        b'"profile_revision":3,"reason":"","score":61.25,'
         b'"template":{"signature":"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f","requests":{"cpu":100,"memory":5}},'
         b'"labels":{"a":"b"},"node_version":9}'
     )
@@ -354,7 +409,7 @@ def test_a_decision_without_a_node_says_so() -> None:
         *[None] * 3,
     ]
     assert (written["reason"], written["reasons"]) == ("x", {"insufficient:cpu": 3})
-    assert list(written)[10] == "reasons"
+    assert list(written)[11] == "reasons"
 
 
 def test_the_key_of_a_decision_is_the_pod() -> None:

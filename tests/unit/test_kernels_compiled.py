@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import os
+from types import ModuleType
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
 
 from domain.cycle.warm import warm_up
-from domain.kernels import placing
+from domain.kernels import compiling, placing, ties
 
-ENTRIES = (placing.place, placing.could_fit)
+ENTRIES = (placing.place, placing.to_list, placing.make_lists, placing.could_fit)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,6 +34,7 @@ def test_what_runs_is_compiled_without_python_objects(entry: Any) -> None:
     assert len(entry.nopython_signatures) == len(entry.signatures) > 0
     assert entry.targetoptions["nopython"]
     assert entry.targetoptions["nogil"]
+    assert not entry.targetoptions["_nrt"]  # no kernel counts references
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.__name__)
@@ -49,6 +52,39 @@ def test_every_kernel_of_the_module_is_compiled() -> None:
     assert plain == []
 
 
+def test_the_key_of_what_is_kept_changes_with_any_helper_or_constant() -> None:
+    """The file of an entry stays the same then, and numba looks at that file alone."""
+
+    def module(text: str) -> ModuleType:
+        made = ModuleType("helpers")
+        exec(f"from domain.kernels.compiling import helper\nBOUND = 3\n{text}", made.__dict__)
+        return made
+
+    text = "@helper\ndef twice(x):\n    return 2 * x\n"
+    keys = [
+        _key_of(module(each))
+        for each in (
+            text,
+            text.replace("2 *", "3 *"),
+            text.replace("2 * x", "x - 2"),
+            text + "BOUND = 4\n",
+            text.replace("twice", "doubled"),
+        )
+    ]
+    assert _key_of(module(text)) == keys[0]
+    assert len(set(keys)) == len(keys)
+
+
+def _key_of(module: ModuleType) -> tuple[Any, ...]:
+    def alike(x: int) -> int:
+        return x
+
+    entry = compiling.entry(module)(alike)
+    signature = (numba.int64,)
+    index_key: tuple[Any, ...] = entry._cache._index_key(signature, entry.targetctx.codegen())
+    return index_key
+
+
 def test_the_compiled_finaliser_is_that_of_splitmix64() -> None:
-    first_of_seed_0 = placing._mix(np.uint64(0x9E3779B97F4A7C15))
+    first_of_seed_0 = ties.mix(np.uint64(0x9E3779B97F4A7C15))
     assert int(first_of_seed_0) == 0xE220A8397B1DCDAF

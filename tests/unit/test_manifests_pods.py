@@ -107,8 +107,7 @@ TEMPLATE = PodTemplate(
 def test_a_pod_is_read_whole() -> None:
     assert pod_from_manifest(FULL) == PodSpec(
         uid="3f1c",
-        namespace="shop",
-        name="web-1",
+        key="shop/web-1",
         resource_version=42,
         template=TEMPLATE,
         signature=signature(TEMPLATE),
@@ -117,6 +116,26 @@ def test_a_pod_is_read_whole() -> None:
         finished=False,
         start_time="2024-05-01T10:00:00.000Z",
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "cluster", "role"),
+    [
+        ({"berth.io/cluster": "c", "berth.io/role": "master", "app": "web"}, "c", "master"),
+        ({"berth.io/cluster": "c", "berth.io/role": "replica"}, "c", "replica"),
+        ({"berth.io/cluster": "c"}, "", ""),
+        ({"berth.io/role": "master"}, "", ""),
+        ({"berth.io/cluster": "", "berth.io/role": "master"}, "", ""),
+        ({"app": "web"}, "", ""),
+    ],
+)
+def test_what_a_pod_is_part_of_matters_for_placing_it(
+    labels: dict[str, str], cluster: str, role: str
+) -> None:
+    pod = pod_from_manifest(pod_manifest("p", labels=labels))
+    assert (pod.template.cluster, pod.template.role) == (cluster, role)
+    assert pod.signature == signature(pod.template)
+    assert (pod.signature == pod_from_manifest(pod_manifest("p")).signature) == (cluster == "")
 
 
 def test_a_small_pod_has_defaults() -> None:

@@ -15,6 +15,7 @@ from domain.model.profile_manifest import profile_from_manifest
 from domain.model.profiles import PluginUse, Profile
 from services.cli import app
 from services.planning import plan_scenario
+from tests.builders import profile_manifest, usage_manifest
 
 FIT: dict[str, Any] = {"filters": ["NodeResourcesFit"], "scores": ["NodeResourcesFit"]}
 
@@ -44,6 +45,17 @@ def answer(*arguments: str) -> Any:
     done = berth_plan(*arguments, "-o", "json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
+
+
+def test_measured_usage_may_be_among_the_manifests(tmp_path: Path) -> None:
+    packing = profile_manifest("packing", scores=["TargetLoadPacking"])
+    usage = [usage_manifest("a", percent={"cpu": 90}), usage_manifest("b", used={"cpu": "200m"})]
+    asked = pod("asked", "100m", schedulerName="packing")
+    (verdict,) = answer("-f", write(tmp_path, "all.yaml", packing, node("a"), node("b"), *usage, asked))
+    assert verdict["scores"] == {"a": pytest.approx(40 * 6.25 / 60), "b": pytest.approx(60 * 8.75 / 40 + 40)}
+    done = berth_plan("-f", write(tmp_path, "bad.yaml", node("a"), usage_manifest("a", percent={"cpu": -1})))
+    assert done.exit_code != 0
+    assert "percent.cpu" in done.output
 
 
 def test_manifests_of_all_files_are_one_cluster_and_pods_are_placed_in_their_order(tmp_path: Path) -> None:
@@ -165,12 +177,36 @@ def test_manifests_that_make_no_sense_name_file_document_and_field(
     assert said in done.stderr
 
 
+def test_a_profile_may_be_a_manifest_and_stand_among_the_objects(tmp_path: Path) -> None:
+    nodes, first = [node("a"), node("b"), pod("on", "1", nodeName="b")], profile_manifest("mine")
+    mine = write(tmp_path, "mine.yaml", first)
+    others = write(tmp_path, "cluster.json", [*nodes, pod("p", "1")])
+    (found,) = answer("-f", others, "--profile", mine)
+    assert found["node"] == "b"
+    waiting = write(tmp_path, "pods.json", [*nodes, pod("p", "1", schedulerName="mine")])
+    (found,) = answer("-f", mine, "-f", waiting)
+    assert found["node"] == "b"
+    events = [{"type": "ADDED", "object": first}, {"type": "DELETED", "object": first}]
+    gone = berth_plan("-f", write(tmp_path, "events.json", events), "-f", waiting)
+    assert "pod default/p names the profile 'mine'; allowed are" in gone.stderr
+    bad = write(tmp_path, "bad.yaml", profile_manifest("mine", "Most"))
+    assert (
+        f"{bad}: spec.scores[0].args.scoringStrategy.type"
+        in berth_plan("-f", others, "--profile", bad).stderr
+    )
+    assert (
+        "(SchedulingProfile mine): spec.scores[0].args.scoringStrategy.type"
+        in berth_plan("-f", bad, "-f", waiting).stderr
+    )
+
+
 def test_a_profile_that_makes_no_sense_names_its_file_and_the_field(tmp_path: Path) -> None:
     file = write(tmp_path, "all.yaml", node("a"), pod("p"))
     profile = write(tmp_path, "profile.yaml", {"scores": [{"name": "FirstFit", "args": {"x": 1}}]})
     done = berth_plan("-f", file, "--profile", profile)
     assert done.exit_code == 1
     assert f"{profile}: scores[0].args.x: unknown argument" in done.stderr
+    assert "allowed are a file, or default-scheduler" in berth_plan("-f", file, "--profile", "nope").stderr
 
 
 def test_a_profile_as_written_is_a_profile_as_kept() -> None:

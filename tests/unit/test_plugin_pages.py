@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from domain.model.events import ProfileUpserted
 from domain.model.profile_manifest import profile_from_manifest
 from domain.plugins.base import Plugin
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
+from services.api.words import reason_in_words, reasons_in_words
+from services.decoding import Decoded, Decoder
 from services.planning import plan_scenario
 from services.plugin_pages import described, main, page, reason_codes
+from services.ports import CONFIG_TOPIC
+from tests.builders import event_bytes, record
 
-PROFILES = Path(__file__).parent.parent.parent / "docs" / "profiles.md"
+DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PROFILES.read_text(), re.DOTALL)
+def blocks(language: str, page: str = "profiles.md") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+def as_a_worker_reads_it(manifest: dict[str, Any]) -> Decoded:
+    key = f"SchedulingProfile/{manifest['metadata']['name']}".encode()
+    return Decoder().decode(record(CONFIG_TOPIC, event_bytes("MODIFIED", manifest), key))
 
 
 def test_the_page_is_as_the_docstrings_are() -> None:
@@ -42,9 +53,61 @@ def test_every_plugin_has_a_section() -> None:
     assert {title.partition(":")[0] for title in sections} == {*FILTERS, *SCORES}
 
 
+def test_every_section_is_whole() -> None:
+    filters, scores = page().partition("## Write your own")[0].split("## Scores")
+    for part, needed in ((filters, "Reason codes"), (scores, "Formula")):
+        for section in part.split("\n### ")[1:]:
+            for label in ("Arguments", "Fields read", "Source", "File", needed):
+                assert section.count(f"\n- **{label}**: ") == 1, (label, section)
+
+
+@pytest.mark.parametrize("plugin", FILTERS.values(), ids=lambda each: each.__name__)
+def test_every_reason_says_whether_evicting_pods_could_help(plugin: type[Plugin]) -> None:
+    codes = reason_codes(plugin) or described(plugin)["Reason codes"]
+    assert plugin.__name__ == "NodeResourcesFit" or "(evicting pods c" in codes
+
+
+@pytest.mark.parametrize("plugin", FILTERS.values(), ids=lambda each: each.__name__)
+def test_every_reason_can_be_said_in_words(plugin: type[Plugin]) -> None:
+    said = reason_codes(plugin) or described(plugin)["Reason codes"]
+    codes = re.findall(r"`([a-z-]+(?::<resource>)?)`", said)
+    assert codes
+    for code in codes:
+        kind = code.partition(":")[0]
+        assert kind.replace("-", " ") not in reason_in_words(code), f"{code} has no phrase"
+
+
+def test_one_node_has_what_many_have() -> None:
+    assert reasons_in_words({"untolerated-taint": 1}) == "1 has a taint that it does not tolerate"
+    assert reasons_in_words({"untolerated-taint": 2}) == "2 have a taint that it does not tolerate"
+    assert reason_in_words("insufficient:cpu,insufficient:memory", 1) == "lacks cpu and memory"
+
+
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_every_profile_of_the_page_is_accepted(text: str) -> None:
-    assert ProfilePlan(profile_from_manifest(yaml.safe_load(text)), planning=True).scores
+    assert ProfilePlan(profile_from_manifest(yaml.safe_load(text))).scores
+
+
+def test_the_first_profile_of_the_page_can_be_applied_to_what_runs() -> None:
+    manifest = yaml.safe_load(blocks("yaml")[0])
+    assert as_a_worker_reads_it(manifest).event == ProfileUpserted(profile_from_manifest(manifest))
+
+
+def test_the_dead_letter_of_the_page_is_what_the_mistake_gives() -> None:
+    manifest = yaml.safe_load(blocks("yaml")[0])
+    manifest["spec"]["scores"][0]["args"]["scoringStrategy"]["type"] = "Most"
+    rejected = as_a_worker_reads_it(manifest).rejected
+    assert rejected is not None
+    (shown,) = blocks("console")
+    row = re.split(r"  +", shown.splitlines()[2])
+    assert row[3:] == [rejected.code, rejected.path, rejected.message]
+
+
+def test_the_event_of_the_page_about_events_brings_a_profile() -> None:
+    text = blocks("json", "events.md")[1]
+    decoded = Decoder().decode(record(CONFIG_TOPIC, text.encode(), b"SchedulingProfile/batch"))
+    assert isinstance(decoded.event, ProfileUpserted)
+    assert decoded.event.resource_version == 7
 
 
 def test_the_scenario_of_the_page_places_its_pod() -> None:

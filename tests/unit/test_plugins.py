@@ -10,7 +10,7 @@ import pytest
 
 from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import Scheduler
-from domain.kernels.placing import DEMANDS_MAX, PARTS_MAX, STATIC_MAX, TERMS_MAX
+from domain.kernels.arrays import DEMANDS_MAX, PARTS_MAX, STATIC_MAX, TERMS_MAX
 from domain.model.errors import FieldError
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import requested_resources_max
@@ -27,13 +27,14 @@ from domain.model.pods import (
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import Measured
 from domain.plugins.base import (
+    LimitFilter,
     OccupancyFilter,
     Plugin,
     ResourceFilter,
     ResourceScore,
     Score,
     StaticFilter,
-    StaticScore,
+    VarianceScore,
 )
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
 from domain.plugins.selecting import match_term
@@ -45,10 +46,13 @@ from tests.values import GIB, node, pod, template
 PLUGINS: tuple[type[Plugin], ...] = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values())
 CURVE = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
 NEEDED: dict[str, dict[str, Any]] = {
+    "ResourceThreshold": {"resources": [{"name": "cpu", "threshold": 80}]},
     "Peaks": {"nodePowerModel": {"n": {"k1": 1}}},
     "RequestedToCapacityRatio": {"scoringStrategy": {"requestedToCapacityRatio": CURVE}},
 }
 """Arguments without which a plugin cannot be."""
+OF_PLATFORMS = ("ResourceThreshold", "MaxMemorySum", "MasterShare", "PeakUsage")
+"""Filters that a profile has only when it says so."""
 
 
 def attempt(profile: Profile, nodes: list[NodeSpec], *pods: PodSpec) -> Attempt:
@@ -103,26 +107,25 @@ class Reader:
 
 def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
     """Put to a plugin every question that its kind answers."""
-    rows = np.arange(state.table.count)
-    match plugin:
-        case StaticFilter():
-            plugin.refuse(shape, state.table, rows)
-        case StaticScore():
-            plugin.rate(shape, state.table, rows)
-        case OccupancyFilter():
-            plugin.concerns(shape)
-            plugin.blocked(shape, {HostPort(80): 1})
-            plugin.excludes(shape, shape)
-        case ResourceFilter():
-            plugin.demands(shape, state.resources)
-        case ResourceScore():
-            plugin.term(shape, state.resources)
-            plugin.raw(shape, NodeView(state), rows)
-        case Score():
-            measured = Measured(avg=50.0, std=10.0)
-            plugin.raw(shape, NodeView(state, {"n": {"cpu": measured, "memory": measured}}), rows)
-        case _:
-            raise AssertionError(plugin)
+    view, rows = NodeView(state), np.arange(state.table.count)
+    if isinstance(plugin, StaticFilter):
+        plugin.refuse(shape, view, rows)
+    if isinstance(plugin, OccupancyFilter):
+        plugin.concerns(shape)
+        plugin.counts(shape, view)
+        plugin.allowed(shape, view)
+        plugin.excludes(shape, shape)
+    if isinstance(plugin, LimitFilter):
+        plugin.limits(shape, state.resources)
+    if isinstance(plugin, ResourceFilter):
+        plugin.demands(shape, state.resources)
+    if isinstance(plugin, VarianceScore):
+        plugin.demand(shape, state.resources)
+    if isinstance(plugin, ResourceScore):
+        plugin.term(shape, state.resources)
+    if isinstance(plugin, Score):
+        measured = Measured(avg=50.0, std=10.0)
+        plugin.raw(shape, NodeView(state, {"n": {"cpu": measured, "memory": measured}}), rows)
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: f"{plugin.__module__}.{plugin.__name__}")
@@ -158,9 +161,9 @@ def test_static_answers_are_shared_only_within_a_profile_and_its_revision() -> N
 
 
 @pytest.mark.parametrize("profile", BUILT_IN_PROFILES.values(), ids=lambda profile: profile.name)
-def test_built_in_profiles_use_every_filter_and_stay_within_the_kernel(profile: Profile) -> None:
+def test_built_in_profiles_use_kubernetes_filters_and_stay_within_the_kernel(profile: Profile) -> None:
     plan = ProfilePlan(profile)
-    assert [use.name for use in profile.filters] == list(FILTERS)
+    assert [use.name for use in profile.filters] == [name for name in FILTERS if name not in OF_PLATFORMS]
     assert plan.fit is not None
     assert sum(len(plugin.reasons) for _, plugin in plan.static_filters) <= STATIC_MAX
     assert len(plan.resource_scores) <= TERMS_MAX
@@ -168,7 +171,8 @@ def test_built_in_profiles_use_every_filter_and_stay_within_the_kernel(profile: 
     shape = template(requests=resources)
     index = ClusterState(seed=1).resources
     assert len(plan.fit[1].demands(shape, index)) == requested_resources_max + 1 <= DEMANDS_MAX
-    assert sum(len(score.term(shape, index).parts) for _, score in plan.resource_scores) <= PARTS_MAX
+    parts = [part for use in plan.resource_scores for part in use.plugin.term(shape, index).parts]
+    assert len(parts) <= PARTS_MAX
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Do the scores that only a plan can ask follow their formulas, and do they refuse wrong arguments?"""
+"""Do the scores follow their formulas, and do they refuse wrong arguments?"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from domain.cycle.evaluate import Verdict, evaluate
 from domain.cycle.schedule import Scheduler
+from domain.kernels.risk import below, fit, loaded_risk, promised_risk
 from domain.model.errors import FieldError
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.manifests import pod_from_manifest
@@ -18,13 +19,12 @@ from domain.model.nodes import NodeImage, NodeSpec
 from domain.model.pods import CpuClaim, PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured
-from domain.plugins.beta import Beta, fit, variance_max
 from domain.plugins.measuring import load
-from domain.plugins.normalising import by_range
+from domain.plugins.normalising import Normaliser
 from domain.plugins.registry import ProfilePlan
-from domain.plugins.scores.low_risk_over_commitment import loaded_risk, promised_risk
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
+from domain.state.resources import RECENT_FIXED, RECENT_SILENT
 from tests.values import GIB, node, pod, template
 
 MIB = 1 << 20
@@ -43,16 +43,19 @@ def asked(
     wanted: PodTemplate,
     *others: PodSpec,
     usage: dict[str, dict[str, Measured]] | None = None,
-    recent: dict[str, list[PodTemplate]] | None = None,
+    recent: tuple[PodSpec, ...] = (),
 ) -> Verdict:
-    """Return the verdict for a pod under one score."""
+    """Return the verdict for a pod under one score; ``recent`` pods came after the measurement."""
     state = ClusterState(seed=1)
     for spec in nodes:
         state.apply(NodeUpserted(spec))
     for each in others:
         state.apply(PodUpserted(each))
-    plan = ProfilePlan(Profile(name="p", scores=(use,)), planning=True)
-    return evaluate(state, plan, pod("asked", wanted), NodeView(state, usage, recent))
+    state.table.requested[RECENT_FIXED : RECENT_SILENT + 1] = 0
+    for each in recent:
+        state.apply(PodUpserted(each))
+    plan = ProfilePlan(Profile(name="p", scores=(use,)))
+    return evaluate(state, plan, pod("asked", wanted), NodeView(state, usage))
 
 
 def rated(use: PluginUse, nodes: list[NodeSpec], wanted: PodTemplate, *others: PodSpec, **more: Any) -> Any:
@@ -88,20 +91,17 @@ def test_risk_of_over_commitment(row: dict[str, Any]) -> None:
     ],
 )
 def test_probability_below_a_threshold(alpha: float, beta: float, x: float, probability: float) -> None:
-    assert Beta(alpha, beta).below(x) == pytest.approx(probability, abs=1e-4 if alpha > 1e6 else 1e-12)
+    assert below(alpha, beta, x) == pytest.approx(probability, abs=1e-4 if alpha > 1e6 else 1e-12)
 
 
 def test_a_wide_and_a_narrow_distribution_meet_where_the_method_changes() -> None:
-    exact, normal = Beta(399_600.0, 599_400.0), Beta(400_400.0, 600_600.0)
-    assert exact.below(0.4002) == pytest.approx(normal.below(0.4002), abs=2e-2)
+    exact, normal = below(399_600.0, 599_400.0, 0.4002), below(400_400.0, 600_600.0, 0.4002)
+    assert exact == pytest.approx(normal, abs=2e-2)
 
 
 def test_a_distribution_is_fitted_to_mean_and_deviation() -> None:
-    found = fit(0.75, 0.0375**0.5)
-    assert found is not None
-    assert found == pytest.approx((3.0, 1.0))
-    assert [fit(0.0, 0.1), fit(1.0, 0.1), fit(0.5, 0.0), fit(0.5, 0.5)] == [None] * 4
-    assert [variance_max(mean) for mean in (0.0, 1.0, 0.5, -1.0)] == [0.0, 0.0, 0.25, 0.0]
+    assert fit(0.75, 0.0375**0.5) == pytest.approx((3.0, 1.0))
+    assert {fit(0.0, 0.1), fit(1.0, 0.1), fit(0.5, 0.0), fit(0.5, 0.5)} == {(0.0, 0.0)}
 
 
 @pytest.mark.parametrize("row", rows_of("mean and deviation as fractions"), ids=str)
@@ -153,7 +153,9 @@ def test_a_pod_placed_since_the_measurement_counts_as_used() -> None:
     use = PluginUse(name="TargetLoadPacking", args={"targetUtilization": 50})
     usage = {name: {"cpu": Measured(latest=10.0)} for name in ("a", "b")}
     claims = template(cpu_claim=CpuClaim(fixed_milli=400))
-    found = rated(use, [node("a"), node("b"), node("unknown")], claims, usage=usage, recent={"b": [claims]})
+    found = rated(
+        use, [node("a"), node("b"), node("unknown")], claims, usage=usage, recent=(pod("r", claims, on="b"),)
+    )
     assert found == pytest.approx({"a": 70.0, "b": 80.0, "unknown": 0.0})
 
 
@@ -194,11 +196,32 @@ def test_variance_is_that_of_a_full_recount() -> None:
         after = share.copy()
         after[i] += 3 / memory[i]
         variances.append(after.var())
-    expected = by_range(np.array(variances), reverse=True, flat=100.0)
+    expected = Normaliser(reverse=True).apply(np.array(variances))
     found = rated(PluginUse(name="GlobalVariance"), nodes, template(1, 3 * GIB), *others)
-    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-6)
+    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-3)  # of metrics cut to 2^-20
     sample = PluginUse(name="GlobalVariance", args={"variance": "sample"})
-    assert rated(sample, nodes, template(1, 3 * GIB), *others) == pytest.approx(found, abs=1e-6)
+    assert rated(sample, nodes, template(1, 3 * GIB), *others) == found
+
+
+def test_growth_of_variance_is_exact() -> None:
+    """To the last unit n^2 times the variance of whole-number metrics, but for a constant."""
+    state = ClusterState(seed=1)
+    used = [3, 7, 0, 11, 5]
+    for i, amount in enumerate(used):
+        state.apply(NodeUpserted(node(f"n{i}", memory=(13 + i) * GIB)))
+        state.apply(PodUpserted(pod(f"p{i}", template(1, amount * GIB), on=f"n{i}")))
+    plan = ProfilePlan(Profile(name="p", scores=(PluginUse(name="GlobalVariance"),)))
+    view, shape = NodeView(state), template(1, 2 * GIB)
+    raw = plan.scores[0].plugin.raw(shape, view, view.all_rows())
+    metrics = [amount * 2**20 // (13 + i) for i, amount in enumerate(used)]
+
+    def spread(values: list[int]) -> int:
+        return len(values) * sum(v * v for v in values) - sum(values) ** 2
+
+    for i, growth in enumerate(raw.tolist()):
+        after = list(metrics)
+        after[i] += 2 * 2**20 // (13 + i)
+        assert growth == spread(after) - spread(metrics)
 
 
 def test_a_node_without_the_resource_is_left_out_of_the_variance() -> None:
@@ -222,7 +245,7 @@ def test_normalised_scores_look_at_feasible_nodes_only() -> None:
         state.apply(NodeUpserted(spec))
     score = PluginUse(name="NodeResourcesAllocatable", args={"mode": "Most"})
     fit_first = Profile(name="p", filters=(PluginUse(name="NodeResourcesFit"),), scores=(score,))
-    found = evaluate(state, ProfilePlan(fit_first, planning=True), pod("p", template(1_000)))
+    found = evaluate(state, ProfilePlan(fit_first), pod("p", template(1_000)))
     assert found.infeasible == {"small": "insufficient:cpu"}
     assert found.scores == {"middle": 0.0, "large": 100.0}
 
@@ -293,14 +316,58 @@ def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
 def test_a_wrong_argument_is_named_with_its_path(name: str, args: dict[str, Any], path: str) -> None:
     profile = Profile(name="p", scores=(PluginUse(name=name, args=args),))
     with pytest.raises(FieldError) as error:
-        ProfilePlan(profile, planning=True)
+        ProfilePlan(profile)
     assert error.value.path == f"scores[0].args.{path}"
 
 
-@pytest.mark.parametrize("name", ["TaintToleration", "GlobalVariance"])
-def test_a_worker_refuses_a_score_that_it_cannot_compute(name: str) -> None:
-    profile = Profile(name="p", scores=(PluginUse(name="FirstFit"), PluginUse(name=name)))
-    with pytest.raises(FieldError, match="works in `berth plan` only") as error:
-        Scheduler({"p": profile}, seed=1)
-    assert error.value.path == "scores[1]"
-    assert [use.label for use in ProfilePlan(profile, planning=True).scores] == ["FirstFit", name]
+def scored(name: str, count: int, **args: Any) -> Profile:
+    return Profile(name="p", scores=tuple(PluginUse(name=name, args=args) for _ in range(count)))
+
+
+MANY_POINTS = curve(*((i / 2, 1) for i in range(200)))
+NAMES = [{"name": f"x.io/{i}"} for i in range(33)]
+
+
+def threshold(name: str, count: int) -> Profile:
+    resources = [{"name": f"x.io/{i}", "threshold": 50} for i in range(count)]
+    return Profile(name="p", filters=(PluginUse(name=name, args={"resources": resources}),))
+
+
+@pytest.mark.parametrize(
+    ("profile", "path", "bound"),
+    [
+        (scored("TaintToleration", 9), "scores[8]", "normalised_scores_max"),
+        (scored("NodeResourcesFit", 9), "scores[8]", "resource_scores_max"),
+        (
+            scored("NodeResourcesFit", 1, scoringStrategy={"resources": NAMES}),
+            "scores[0]",
+            "scored_resources_max",
+        ),
+        (scored("NodeResourcesFit", 2, scoringStrategy=MANY_POINTS), "scores[1]", "score_numbers_max"),
+        (scored("GlobalVariance", 5), "scores[4]", "variance_scores_max"),
+        (threshold("ResourceThreshold", 9), "filters[0]", "limits_per_profile_max"),
+        (threshold("PeakUsage", 41), "filters[0]", "static_reasons_max"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_profile_beyond_a_bound_is_refused_when_it_is_made(profile: Profile, path: str, bound: str) -> None:
+    """And not when a pod meets the kernel's arrays."""
+    with pytest.raises(FieldError, match=bound) as error:
+        ProfilePlan(profile)
+    assert error.value.path == path
+
+
+def test_a_profile_at_its_bounds_places_pods() -> None:
+    most = (
+        *scored("TaintToleration", 8).scores,
+        *scored("NodeResourcesFit", 1, scoringStrategy={"resources": NAMES[:28]}).scores,
+        *scored("TargetLoadPacking", 1).scores,
+        *scored("GlobalVariance", 4).scores,
+    )
+    scheduler = Scheduler({"default-scheduler": Profile(name="default-scheduler", scores=most)}, seed=1)
+    scheduler.fold(NodeUpserted(node("n", extended={each["name"]: 2 for each in NAMES})))
+    requests = {each["name"]: 1 for each in NAMES[:10]}
+    scheduler.fold(PodUpserted(pod("p", template(requests=requests))))
+    (attempt,) = scheduler.cycle().attempts
+    assert attempt.bound_count == 1
+    assert len(attempt.candidates[0].parts) == 14

@@ -1,0 +1,254 @@
+"""Profiles as an operator has them: applied to what runs, refused with the field, kept over a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from domain.model.profiles import BUILT_IN_PROFILES
+from ops.kafka import KafkaServer
+from services import bootstrap
+from services.api import models
+from services.bootstrap import Place
+from services.config import Settings
+from services.demo import log_ends, settled
+from services.metrics import process_registry
+from services.ports import CONFIG_TOPIC, USAGE_TOPIC, Entry, TopicPartition
+from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest
+from tests.integration.test_api import World, all_items, answer_of, client_of, fresh_database
+from tests.integration.test_up import BERTH, berth, environment, eventually, listed, up
+from tests.servers import scratch_dir
+
+CONFIG, USAGE = TopicPartition(CONFIG_TOPIC, 0), TopicPartition(USAGE_TOPIC, 0)
+
+
+@contextlib.asynccontextmanager
+async def servers(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    """Make a ledger and a log that nobody else uses."""
+    async with fresh_database(request.getfixturevalue(f"{kind}_dsn")) as place:
+        if kind == "embedded":
+            yield place
+            return
+        with scratch_dir() as path, KafkaServer(path) as bootstrap_servers:
+            yield place._replace(kafka_bootstrap=bootstrap_servers)
+
+
+@pytest_asyncio.fixture
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Return a cluster of an empty node and a half full one, and a worker that runs."""
+    async with servers(getattr(request, "param", "embedded"), request) as place:
+        await bootstrap.initialise(place, 2)
+        async with client_of(place) as client:
+            world = World(place, client)
+            settings = Settings(worker_name="test", seed=7)
+            worker = asyncio.create_task(bootstrap.run_worker(place, settings, process_registry()))
+            there = pod_manifest("there", cpu=2, node_name="half")
+            things = (node_manifest("empty"), node_manifest("half"), there)
+            await send(world, *(event("ADDED", thing) for thing in things))
+            yield world
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+
+
+async def send(world: World, *events: Json) -> None:
+    """Send events one after another, and wait until all of the log took effect."""
+    for each in events:
+        answer = await world.client.post("/v1/events", json=[each])
+        assert answer.status_code == 202, answer.text
+        await work_off(world)
+
+
+async def work_off(world: World) -> None:
+    log, store = bootstrap.open_log(world.place), bootstrap.open_store(world.place)
+    lasts = {at: await log.last_record(at) for at in (CONFIG, USAGE)}
+    ends = await log_ends(log) | {at: 0 if last is None else last.offset + 1 for at, last in lasts.items()}
+    async with asyncio.timeout(60):
+        while not await settled(store, ends):
+            await asyncio.sleep(0.02)
+    await log.aclose()
+    await store.aclose()
+
+
+async def decided(world: World, pod: str) -> tuple[str, str | None, int | None]:
+    """Return outcome, node and revision of a pod's last decision."""
+    detail = await answer_of(world, f"/v1/pods/default/{pod}", models.PodDetail)
+    latest = detail["decisions"][0]
+    return latest["outcome"], latest["node"], latest["profile_revision"]
+
+
+def pod(name: str) -> Json:
+    return event("ADDED", pod_manifest(name, cpu="100m", scheduler_name="mine"))
+
+
+def applied(strategy: str) -> Json:
+    return event("MODIFIED", profile_manifest("mine", strategy))
+
+
+async def test_a_profile_is_applied_to_what_runs(world: World) -> None:
+    await send(world, pod("a"))
+    assert await decided(world, "a") == ("unschedulable", None, None)
+    (group,) = (await answer_of(world, "/v1/pending", models.PendingPage))["items"]
+    assert group["reasons"] == {"unknown-profile:mine": 2}
+    await send(world, applied("MostAllocated"))
+    assert await decided(world, "a") == ("bound", "half", 1)
+    await send(world, applied("LeastAllocated"), pod("b"))
+    assert await decided(world, "b") == ("bound", "empty", 2)
+    detail = await answer_of(world, "/v1/pods/default/a", models.PodDetail)
+    target = f"/v1/decisions/{detail['decisions'][0]['id']}/explanation"
+    explanation = await answer_of(world, target, models.Explanation)
+    assert "Profile mine, revision 1," in explanation["summary"]
+    assert explanation["profile"] == "/v1/profiles/mine?revision=1"
+    assert explanation["cycle"]["profile_revision"] == 1
+    linked = (await world.client.get(explanation["profile"])).json()
+    assert linked["spec"]["scores"][0]["args"] == {"scoringStrategy": {"type": "MostAllocated"}}
+    assert [linked["in_force"], linked["revision"]] == [False, 1]
+
+
+@pytest.mark.parametrize(
+    "world", ["embedded", pytest.param("postgres", marks=pytest.mark.real)], indirect=True
+)
+async def test_a_bad_profile_becomes_a_dead_letter_and_the_old_one_stays(world: World) -> None:
+    await send(world, applied("MostAllocated"))
+    bad = applied("Most")
+    path = "object.spec.scores[0].args.scoringStrategy.type"
+    refused = await world.client.post("/v1/events", json=[bad])
+    assert refused.status_code == 422
+    assert refused.json()["error"]["details"][0]["path"] == path
+    log = bootstrap.open_log(world.place)
+    writer = await log.writer()
+    raw = event_bytes("MODIFIED", bad["object"])
+    await writer.append(CONFIG_TOPIC, [Entry(b"SchedulingProfile/mine", raw)])
+    await writer.aclose()
+    await log.aclose()
+    await work_off(world)
+    (letter,) = await all_items(world, "/v1/deadletters", models.DeadLetterPage)
+    assert (letter["topic"], letter["code"], letter["path"]) == (CONFIG_TOPIC, "invalid-field", path)
+    assert "'Most' is not allowed; allowed are LeastAllocated, MostAllocated" in letter["message"]
+    await send(world, pod("c"))
+    assert await decided(world, "c") == ("bound", "half", 1)
+
+
+async def test_the_api_shows_what_is_in_force_and_what_was(world: World) -> None:
+    built_in = sorted(BUILT_IN_PROFILES)
+    found = await all_items(world, "/v1/profiles", models.ProfilePage, limit=1)
+    assert [(item["name"], item["built_in"], item["since"]) for item in found] == [
+        (name, True, None) for name in built_in
+    ]
+    changes = [
+        applied("MostAllocated"),
+        applied("LeastAllocated"),
+        event("DELETED", profile_manifest("mine")),
+    ]
+    changes += [event("ADDED", profile_manifest("first-fit", resource_version=5)), applied("MostAllocated")]
+    await send(world, *changes[:3])
+    gone = await answer_of(world, "/v1/profiles/mine", models.ProfileDetail)
+    assert (gone["deleted"], gone["in_force"], gone["spec"], gone["revision"]) == (True, False, None, 3)
+    assert [each["revision"] for each in gone["revisions"]] == [3, 2, 1]
+    assert len(await all_items(world, "/v1/profiles", models.ProfilePage, limit=1)) == len(built_in)
+    await send(world, *changes[3:])
+    found = await all_items(world, "/v1/profiles", models.ProfilePage, limit=2)
+    assert [(item["name"], item["revision"]) for item in found] == [
+        ("default-scheduler", 1), ("first-fit", 2), ("mine", 4), ("most-allocated", 1)
+    ]  # fmt: skip
+    first_fit = await answer_of(world, "/v1/profiles/first-fit", models.ProfileDetail)
+    assert (first_fit["resource_version"], first_fit["built_in"]) == (5, False)
+    assert [(each["revision"], each["built_in"]) for each in first_fit["revisions"]] == [
+        (2, False),
+        (1, True),
+    ]
+    original = await answer_of(world, "/v1/profiles/first-fit", models.ProfileDetail, revision=1)
+    assert (original["built_in"], original["in_force"]) == (True, False)
+    assert original["spec"]["scores"] == [{"name": "FirstFit", "weight": 1}]
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "said"),
+    [
+        ("/v1/profiles/none", 404, "profile 'none' is not known"),
+        ("/v1/profiles/first-fit?revision=7", 404, "revision 7 of profile 'first-fit'"),
+        ("/v1/profiles/a%00b", 404, "is not known"),
+        ("/v1/profiles/first-fit?revision=0", 422, "revision"),
+        ("/v1/profiles?name=x", 422, "unknown parameter"),
+    ],
+)
+async def test_what_is_not_there_is_an_error(world: World, target: str, status: int, said: str) -> None:
+    answer = await world.client.get(target)
+    assert answer.status_code == status
+    assert said in json.dumps(answer.json())
+
+
+CLUSTER = """\
+kind: List
+items:
+- {kind: Node, metadata: {name: empty}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
+- {kind: Node, metadata: {name: half}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
+---
+kind: Pod
+metadata: {name: there}
+spec: {nodeName: half, containers: [{name: c, resources: {requests: {cpu: 2, memory: 4Gi}}}]}
+"""
+
+
+@contextlib.contextmanager
+def crashing(directory: Path) -> Iterator[None]:
+    """Run ``berth up`` until the block ends; then it is killed."""
+    process = subprocess.Popen(
+        [*BERTH, "up", "--port", "0"], env=environment(directory), stderr=subprocess.DEVNULL
+    )
+    try:
+        eventually(lambda: (directory / "api.json").exists())
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def pod_text(name: str) -> str:
+    return yaml.safe_dump(pod_manifest(name, cpu="100m", scheduler_name="mine"))
+
+
+def test_a_profile_outlives_a_crash(server_dir: Path, tmp_path: Path) -> None:
+    def where(name: str) -> Any:
+        found = {
+            d["pod"]["name"]: (d["node"], d["profile_revision"]) for d in listed(server_dir, "decisions")
+        }
+        return found.get(name)
+
+    def apply(text: str) -> None:
+        done = berth(server_dir, "apply", "-f", "-", stdin=text)
+        assert done.returncode == 0, done.stderr
+
+    file = tmp_path / "mine.yaml"
+    with crashing(server_dir):
+        apply(CLUSTER)
+        for strategy in ("LeastAllocated", "MostAllocated"):
+            file.write_text(yaml.safe_dump(profile_manifest("mine", strategy)))
+            assert berth(server_dir, "apply", "-f", str(file)).stderr == "1 event sent\n"
+        apply(pod_text("before"))
+        eventually(lambda: where("before") == ("half", 2))
+    with up(server_dir):
+        apply(pod_text("after"))
+        eventually(lambda: where("after") == ("half", 2))
+        row = berth(server_dir, "get", "profiles").stdout.splitlines()[3].split("\t")
+        assert (row[0], row[1], row[4]) == ("mine", "2", "1*NodeResourcesFit:MostAllocated")
+        story = berth(server_dir, "explain", "pod", "after").stdout
+        assert "profile mine revision 2" in story
+        file.write_text(yaml.safe_dump(profile_manifest("mine", "Most")))
+        refused = berth(server_dir, "apply", "-f", str(file))
+        assert refused.returncode == 1
+        assert "(SchedulingProfile mine): spec.scores[0].args.scoringStrategy.type: 'Most'" in refused.stderr
+        assert berth(server_dir, "delete", "profile", "mine").stderr == "the deletion is in the log\n"
+        apply(pod_text("late"))
+        eventually(lambda: where("late") == (None, None))
+        assert "mine" not in [profile["name"] for profile in listed(server_dir, "profiles")]
+        waits = berth(server_dir, "explain", "pod", "late").stdout
+        assert "were not tried: there is no profile mine" in waits

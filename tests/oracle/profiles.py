@@ -1,0 +1,94 @@
+"""Random profiles: any filters in any order, any scores with any arguments."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+
+NODES_WITH_A_MODEL = tuple(f"n{i}" for i in range(0, 2_000, 2))
+RESOURCES = (
+    {"name": "cpu", "weight": 3},
+    {"name": "memory", "weight": 7},
+    {"name": "nvidia.com/gpu", "weight": 5},
+    {"name": "ephemeral-storage"},
+)
+SHAPES = (
+    ((0, 0), (100, 10)),
+    ((30, 9), (60, 2), (61, 10)),
+    ((50, 5),),
+    ((0, 10), (25, 7), (80, 0)),
+)
+
+
+def any_profile(name: str, random: Random) -> Profile:
+    """Return a profile of everything that there is."""
+    filters = [*BUILT_IN_PROFILES["first-fit"].filters, *_thresholds(random)]
+    random.shuffle(filters)
+    del filters[random.choice((99, 99, 99, 5)) :]
+    uses = [_score(random) for _ in range(random.choice((1, 1, 2, 3, 5)))]
+    return Profile(name=name, revision=7, filters=tuple(filters), scores=tuple(uses))
+
+
+def _thresholds(random: Random) -> list[PluginUse]:
+    measured = [{"name": n, "threshold": random.choice((60, 85, 95))} for n in ("cpu", "memory")]
+    requested = [{"name": n, "threshold": random.choice((50, 80, 100))} for n in ("cpu", "pods", "a.io/x")]
+    both = [{**each, "of": "measured"} for each in measured] + requested
+    every = [
+        PluginUse(name="MaxMemorySum", args={"share": random.choice((50, 100, 150))}),
+        PluginUse(name="MasterShare", args={"share": random.choice((0, 34, 50, 100))}),
+        PluginUse(name="PeakUsage", args={"resources": random.sample(measured, random.choice((1, 2)))}),
+        PluginUse(
+            name="ResourceThreshold", args={"resources": random.sample(both, random.choice((1, 2, 4)))}
+        ),
+    ]
+    return random.sample(every, random.choice((0, 0, 1, 1, 2, 4)))
+
+
+def _score(random: Random) -> PluginUse:
+    args: dict[str, Any] = {}
+    name = random.choice(
+        (
+            "FirstFit", "NodeResourcesFit", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "Peaks",
+            "TaintToleration", "NodeAffinity", "ImageLocality", "NodeResourcesAllocatable", "GlobalVariance",
+            "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment",
+        )
+    )  # fmt: skip
+    match name:
+        case "NodeResourcesFit":
+            kind = random.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
+            strategy: dict[str, Any] = {
+                "type": kind,
+                "resources": random.sample(RESOURCES, random.choice((1, 2, 4))),
+            }
+            if kind == "RequestedToCapacityRatio":
+                points = [{"utilization": u, "score": s} for u, s in random.choice(SHAPES)]
+                strategy["requestedToCapacityRatio"] = {"shape": points}
+            args = {"scoringStrategy": strategy}
+        case "NodeResourcesBalancedAllocation":
+            names = random.sample(["cpu", "memory", "a.io/x", "ephemeral-storage"], random.choice((1, 2, 3)))
+            args = {
+                "variant": random.choice(("change", "with-pod")),
+                "resources": [{"name": n} for n in names],
+            }
+        case "NodeResourcesAllocatable":
+            args = {"mode": random.choice(("Least", "Most"))}
+        case "GlobalVariance":
+            of = random.choice(("requested/allocatable", "measured"))
+            args = {"resource": random.choice(("cpu", "memory", "a.io/x")), "of": of}
+        case "TargetLoadPacking":
+            args = {"targetUtilization": random.choice((10, 40, 75, 100))}
+        case "LoadVariationRiskBalancing":
+            args = {
+                "safeVarianceMargin": random.choice((0.0, 1.0, 2.5)),
+                "safeVarianceSensitivity": random.choice((0.0, 1.0, 2.0)),
+                "formula": random.choice(("(mu+sigma)/2", "mu+sigma")),
+            }
+        case "LowRiskOverCommitment":
+            weights = {"cpu": random.choice((0.0, 0.5, 1.0)), "memory": random.choice((0.0, 0.7))}
+            args = {"smoothingWindowSize": random.choice((1, 5)), "riskLimitWeights": weights}
+        case "Peaks":
+            models = {n: {"k0": 1, "k1": 1 + i % 3, "k2": 0.01} for i, n in enumerate(NODES_WITH_A_MODEL)}
+            args = {"nodePowerModel": models}
+    return PluginUse(name=name, weight=random.choice((0.5, 1.0, 1.0, 3.0)), args=args)

@@ -1,0 +1,418 @@
+"""The plain reading of every score: one node after another, in plain Python, from the documented formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from domain.model.nodes import NodeSpec
+from domain.model.pods import NodeSelectorTerm, PodTemplate
+from domain.model.profiles import PluginUse, Profile
+from domain.model.usage import Measured
+from tests.oracle.rules import matches, tolerated
+
+MIB = 1 << 20
+ONE = 1 << 20
+CPU_AND_MEMORY: Sequence[Mapping[str, Any]] = ({"name": "cpu"}, {"name": "memory"})
+Rated = dict[str, float]
+"""Node -> score; a node that is missing is not rated at all, and gets 0."""
+
+
+@dataclass
+class Seen:
+    """A node as a score may see it; ``recent`` are the pods that its latest measurement does not know."""
+
+    spec: NodeSpec
+    ordinal: int
+    pods: list[PodTemplate] = field(default_factory=list)
+    recent: list[PodTemplate] = field(default_factory=list)
+    usage: Mapping[str, Measured] = field(default_factory=dict)
+
+    def offers(self, resource: str) -> int:
+        return self.spec.allocatable.get(resource, 0)
+
+    def has(self, resource: str) -> int:
+        return (self.spec.capacity or self.spec.allocatable).get(resource, 0)
+
+    def requested(self, resource: str) -> int:
+        if resource == "pods":
+            return len(self.pods)
+        return sum(pod.requests.get(resource, 0) for pod in self.pods)
+
+    def percent(self, resource: str) -> float | None:
+        measured = self.usage.get(resource, Measured())
+        return measured.latest if measured.avg is None else measured.avg
+
+
+def rate(
+    profile: Profile, template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> tuple[dict[str, Rated], Rated]:
+    """Return the normalised scores by label and node, and their weighted sums by node."""
+    parts: dict[str, Rated] = {}
+    kinds: list[tuple[int, str, float]] = []
+    for use in profile.scores:
+        before = sum(label.partition("#")[0] == use.name for label in parts)
+        label = f"{use.name}#{before + 1}" if before else use.name
+        kind, score = _SCORES[_key(use)]
+        found = score(use.args, template, every, feasible)
+        parts[label] = {node.spec.name: found.get(node.spec.name, 0.0) for node in feasible}
+        kinds.append((kind, label, use.weight))
+    totals = dict.fromkeys((node.spec.name for node in feasible), 0.0)
+    for _, label, weight in sorted(kinds, key=lambda each: each[0]):
+        for name in totals:
+            totals[name] += weight * parts[label][name]
+    return parts, totals
+
+
+def _key(use: PluginUse) -> str:
+    return use.args["scoringStrategy"]["type"] if use.name == "NodeResourcesFit" else use.name
+
+
+def _each(of_node: Callable[[Mapping[str, Any], PodTemplate, Seen], float]) -> _Score:
+    """Make a score of what says of one node how good it is."""
+
+    def score(
+        args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+    ) -> Rated:
+        return {node.spec.name: of_node(args, template, node) for node in feasible}
+
+    return score
+
+
+_Score = Callable[[Mapping[str, Any], PodTemplate, Sequence[Seen], Sequence[Seen]], Rated]
+
+
+def by_highest(raw: Rated, *, reverse: bool) -> Rated:
+    highest = max(raw.values(), default=0.0)
+    if highest == 0:
+        return dict.fromkeys(raw, 100.0 if reverse else 0.0)
+    return {name: 100 * (highest - value if reverse else value) / highest for name, value in raw.items()}
+
+
+def by_range(raw: Rated, *, reverse: bool, equal: float) -> Rated:
+    low, high = min(raw.values(), default=0.0), max(raw.values(), default=0.0)
+    if low == high:
+        return dict.fromkeys(raw, equal)
+    return {n: 100 * ((high - v) if reverse else (v - low)) / (high - low) for n, v in raw.items()}
+
+
+# -------------------------------------------------------------------------------------------- by the spec
+
+
+def first_fit(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
+    return 100.0 / node.ordinal
+
+
+def taint_toleration(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    able = tuple(each for each in template.tolerations if each.effect in ("", "PreferNoSchedule"))
+    counts = {
+        node.spec.name: float(
+            sum(t.effect == "PreferNoSchedule" and not tolerated(t, able) for t in node.spec.taints)
+        )
+        for node in feasible
+    }
+    return by_highest(counts, reverse=True)
+
+
+def node_affinity(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    preferred = template.node_affinity.preferred if template.node_affinity else ()
+
+    def holds(term: NodeSelectorTerm, node: Seen) -> bool:
+        return matches(term, node.spec)
+
+    sums = {n.spec.name: float(sum(p.weight for p in preferred if holds(p.term, n))) for n in feasible}
+    return by_highest(sums, reverse=False)
+
+
+def allocatable(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    resources = args.get("resources") or [{"name": "cpu", "weight": 1 << 20}, {"name": "memory", "weight": 1}]
+    sign = -1 if args.get("mode", "Least") == "Least" else 1
+    weights = sum(each.get("weight", 1) for each in resources)
+    raw = {
+        n.spec.name: sign * sum(e.get("weight", 1) * n.offers(e["name"]) for e in resources) / weights
+        for n in feasible
+    }
+    return by_range(raw, reverse=False, equal=0.0)
+
+
+def image_locality(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    if not template.images:
+        return {}
+    wanted = [image if ":" in image.rpartition("/")[2] else f"{image}:latest" for image in template.images]
+    sizes = {n.spec.name: {x: i.size_bytes for i in n.spec.images for x in i.names} for n in every}
+    rated, high = {}, 1000 * MIB * len(wanted)
+    for node in feasible:
+        own = sizes[node.spec.name]
+        spread = {image: sum(image in other for other in sizes.values()) / len(every) for image in wanted}
+        total = sum(own[image] * spread[image] for image in wanted if image in own)
+        rated[node.spec.name] = 100 * (min(max(total, 23 * MIB), high) - 23 * MIB) / (high - 23 * MIB)
+    return rated
+
+
+# ---------------------------------------------------------------------------------- by what is requested
+
+
+def counted(template: PodTemplate, resource: str) -> int:
+    """Return what a pod counts in a score: for cpu and memory the non-zero request."""
+    match resource:
+        case "cpu":
+            return template.scoring_cpu_milli
+        case "memory":
+            return template.scoring_memory_bytes
+        case _:
+            return template.requests.get(resource, 0)
+
+
+def left_out(resource: str, template: PodTemplate) -> bool:
+    is_scalar = "/" in resource or resource.startswith("hugepages-")
+    return is_scalar and not template.requests.get(resource)
+
+
+def fit(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
+    """LeastAllocated, MostAllocated and RequestedToCapacityRatio."""
+    strategy = args["scoringStrategy"]
+    total = weights = 0.0
+    for resource in strategy.get("resources") or CPU_AND_MEMORY:
+        name, weight = resource["name"], float(resource.get("weight", 1))
+        capacity = node.offers(name)
+        if left_out(name, template) or capacity == 0:
+            continue
+        used = counted(template, name) + sum(counted(pod, name) for pod in node.pods)
+        match strategy["type"]:
+            case "LeastAllocated":
+                score = max(capacity - used, 0) * 100.0 / capacity
+            case "MostAllocated":
+                score = min(used, capacity) * 100.0 / capacity
+            case _:
+                points = strategy["requestedToCapacityRatio"]["shape"]
+                score = curve(points, min(used, capacity) * 100.0 / capacity)
+                if score <= 0:
+                    continue
+        total += weight * score
+        weights += weight
+    return total / weights if weights else 0.0
+
+
+def curve(points: Sequence[Mapping[str, float]], x: float) -> float:
+    before = points[0]
+    for point in points:
+        if x <= point["utilization"]:
+            if point is before:
+                break
+            share = (x - before["utilization"]) / (point["utilization"] - before["utilization"])
+            return 10 * (before["score"] + share * (point["score"] - before["score"]))
+        before = point
+    return 10 * before["score"]
+
+
+def balanced(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
+    names = [each["name"] for each in args.get("resources") or CPU_AND_MEMORY]
+    names = [name for name in names if not left_out(name, template)]
+    if not any(template.requests.get(name) for name in names):
+        return 0.0
+    there = [name for name in names if node.offers(name)]
+
+    def evenness(pods: int) -> float:
+        used = [node.requested(name) + pods * template.requests.get(name, 0) for name in there]
+        shares = [min(u / node.offers(name), 1.0) for u, name in zip(used, there, strict=True)]
+        if not shares:
+            return 100.0
+        mean = sum(shares) / len(shares)
+        return 100 * (1 - math.sqrt(sum((share - mean) ** 2 for share in shares) / len(shares)))
+
+    if args.get("variant", "change") == "with-pod":
+        return evenness(1)
+    return 50 + (50 + evenness(1) - evenness(0)) / 2
+
+
+def global_variance(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    """The variance with the pod on each node, by a full recount of all nodes for each of them."""
+    resource = args.get("resource", "memory")
+    metrics: dict[str, int] = {}
+    for node in every:
+        if node.offers(resource) == 0:
+            continue
+        if args.get("of") == "measured":
+            percent = node.percent(resource)
+            if percent is None:
+                continue
+            share = percent / 100.0 * ONE
+        else:
+            share = node.requested(resource) * ONE / node.offers(resource)
+        metrics[node.spec.name] = min(math.floor(share), 4 * ONE)
+    count, total = len(metrics), sum(metrics.values())
+    squares = sum(m * m for m in metrics.values())
+    raw = {}
+    for node in feasible:
+        if node.spec.name in metrics:
+            m = metrics[node.spec.name]
+            added = template.requests.get(resource, 0) * ONE / node.offers(resource)
+            after = m + min(math.floor(added), 4 * ONE)
+            raw[node.spec.name] = count * (squares - m * m + after * after) - (total - m + after) ** 2
+    least = min(raw.values(), default=0)
+    return by_range({name: float(v - least) for name, v in raw.items()}, reverse=True, equal=100.0)
+
+
+# ------------------------------------------------------------------------------------- by what is measured
+
+
+def target_load_packing(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
+    target = args.get("targetUtilization", 40)
+    percent = node.percent("cpu")
+    if percent is None:
+        return 0.0
+    used = 0.0
+    if node.has("cpu"):
+        claimed = 0.0
+        for pod in (template, *node.recent):
+            claim = pod.cpu_claim
+            claimed += claim.fixed_milli + claim.requested_milli * args.get("defaultRequestsMultiplier", 1.5)
+            claimed += claim.silent_count * 1000
+        used = percent + 100 * claimed / node.has("cpu")
+    if used <= target:
+        return float((100 - target) * used / target + target)
+    return float(target * (100 - used) / (100 - target)) if used <= 100 else 0.0
+
+
+def load(node: Seen, resource: str, request: int) -> tuple[float, float] | None:
+    """Return mean and deviation as shares of the node, None where nothing was measured."""
+    figures = node.usage.get(resource, Measured())
+    if (figures.avg, figures.std, figures.latest) == (None, None, None):
+        return None
+    offered = node.offers(resource)
+    if not offered:
+        return 0.0, 0.0
+    mean = min((node.percent(resource) or 0.0) / 100, 1.0) + request / offered
+    return min(mean, 1.0), min((figures.std or 0.0) / 100, 1.0)
+
+
+def load_variation(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
+    margin, sensitivity = args.get("safeVarianceMargin", 1.0), args.get("safeVarianceSensitivity", 1.0)
+    rates = []
+    for resource in ("cpu", "memory"):
+        found = load(node, resource, template.requests.get(resource, 0))
+        if found is None:
+            continue
+        mean, deviation = found
+        spread = deviation ** (1 / sensitivity) if sensitivity else float(deviation >= 1)
+        sigma = min(margin * spread, 1.0)
+        risk = (mean + sigma) / 2 if args.get("formula") != "mu+sigma" else min(mean + sigma, 1.0)
+        rates.append(100 * (1 - risk) if node.offers(resource) else 0.0)
+    return min(rates, default=0.0)
+
+
+def low_risk(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
+    names = ("cpu", "memory")
+    loads = {name: load(node, name, 0) for name in names}
+    asks = any(template.requests.get(name) or template.limits.get(name) for name in names)
+    if not asks or not any(loads.values()):
+        return 0.0
+    worst = 0.0
+    for name in names:
+        weight, found = args.get("riskLimitWeights", {}).get(name, 0.5), loads[name]
+        requests, limits = node.requested(name), sum(most(pod, name) for pod in node.pods)
+        loaded = 0.0
+        if found is not None:
+            spread = found[1] * math.sqrt(args.get("smoothingWindowSize", 5))
+            loaded = beyond_requests(found[0], spread, requests, limits, node.offers(name))
+        all_limits, offered = limits + most(template, name), node.offers(name)
+        promised = 0.0
+        if all_limits > offered:
+            asked = min(requests + template.requests.get(name, 0), offered)
+            promised = (all_limits - offered) / (all_limits - asked)
+        worst = max(worst, weight * promised + (1 - weight) * loaded)
+    return 100 * (1 - worst)
+
+
+def most(template: PodTemplate, resource: str) -> int:
+    return max(template.limits.get(resource, 0), template.requests.get(resource, 0))
+
+
+def beyond_requests(mean: float, deviation: float, requests: int, limits: int, capacity: int) -> float:
+    """Return how likely usage is above the requests, given that it is within the limits."""
+    threshold = min(requests / capacity, 1.0) if capacity else 0.0
+    deviation = min(deviation, math.sqrt(0.99 * mean * (1 - mean)))
+    if mean == 0:
+        within = 1.0
+    elif deviation == 0:
+        within = float(mean <= threshold)
+    else:
+        within = beta_below(mean, deviation, threshold)
+    if limits < capacity and min(requests, capacity) <= limits:
+        if limits == 0:
+            within = 1.0
+        elif 0 < mean < 1 and deviation > 0:
+            bound = beta_below(mean, deviation, limits / capacity)
+            within = min(within / bound, 1.0) if bound > 0 else within
+    return 1 - within
+
+
+def beta_below(mean: float, deviation: float, x: float) -> float:
+    """The beta distribution by its power series, turned round where that converges slowly."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    size = mean * (1 - mean) / deviation**2 - 1
+    a, b = mean * size, (1 - mean) * size
+    if x > mean:
+        return 1 - _series(b, a, 1 - x)
+    return _series(a, b, x)
+
+
+def _series(a: float, b: float, x: float) -> float:
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    term = total = 1.0
+    n = 0
+    while term > total * 1e-17:
+        term *= (a + b + n) / (a + 1 + n) * x
+        total += term
+        n += 1
+    return math.exp(log_front) / a * total
+
+
+def peaks(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    raw = {}
+    for node in feasible:
+        model, before = args["nodePowerModel"].get(node.spec.name), node.percent("cpu")
+        raw[node.spec.name] = 0.0
+        if model is None or before is None:
+            continue
+        after = 0.0
+        if node.has("cpu"):
+            after = before + 100 * template.requests.get("cpu", 0) / node.has("cpu")
+        if after <= 100:
+            k1, k2 = model.get("k1", 0), model.get("k2", 0)
+            raw[node.spec.name] = k1 * math.exp(k2 * after) - k1 * math.exp(k2 * before)
+    return by_range(raw, reverse=True, equal=100.0 if any(raw.values()) else 0.0)
+
+
+_STATIC, _NORMALISED, _RESOURCE, _VARIANCE = range(4)
+_SCORES: dict[str, tuple[int, _Score]] = {
+    "FirstFit": (_STATIC, _each(first_fit)),
+    "ImageLocality": (_STATIC, image_locality),
+    "LoadVariationRiskBalancing": (_STATIC, _each(load_variation)),
+    "TaintToleration": (_NORMALISED, taint_toleration),
+    "NodeAffinity": (_NORMALISED, node_affinity),
+    "NodeResourcesAllocatable": (_NORMALISED, allocatable),
+    "Peaks": (_NORMALISED, peaks),
+    "LeastAllocated": (_RESOURCE, _each(fit)),
+    "MostAllocated": (_RESOURCE, _each(fit)),
+    "RequestedToCapacityRatio": (_RESOURCE, _each(fit)),
+    "NodeResourcesBalancedAllocation": (_RESOURCE, _each(balanced)),
+    "TargetLoadPacking": (_RESOURCE, _each(target_load_packing)),
+    "LowRiskOverCommitment": (_RESOURCE, _each(low_risk)),
+    "GlobalVariance": (_VARIANCE, global_variance),
+}

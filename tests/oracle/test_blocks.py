@@ -1,0 +1,49 @@
+"""Are terms that are scored for a block of rows at once, bit for bit, what they are row by row?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from domain.kernels.arrays import BALANCED, BALANCED_CHANGE, CAPACITY_RATIO, PARTS_MAX
+from domain.kernels.terms import add_balance, add_capacity_ratio, special_term
+
+ROWS = 300
+
+
+def columns(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return offered and requested: some rows lack a resource, some hold more than they offer."""
+    allocatable = random.integers(1, 1 << 40, (6, ROWS))
+    allocatable[random.random((6, ROWS)) < 0.2] = 0
+    requested = (allocatable * random.uniform(0, 1.3, (6, ROWS))).astype(np.int64)
+    return allocatable, requested
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", [CAPACITY_RATIO, BALANCED, BALANCED_CHANGE])
+def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    allocatable, requested = columns(random)
+    parts = int(random.integers(0, 6))
+    part_column = random.permutation(6)[:parts].astype(np.int32)
+    part_weight = random.integers(1, 100, parts).astype(np.float64)
+    part_value = random.integers(0, 1 << 36, parts)
+    points = int(random.integers(1, 6))
+    number = np.empty(2 * points)
+    number[::2] = np.sort(random.permutation(101)[:points])
+    number[1::2] = random.integers(0, 11, points) * 10.0
+    factor, first = float(random.integers(1, 50)), int(random.integers(0, ROWS // 2))
+    measured = np.zeros(1)
+    before = random.uniform(0, 100, ROWS - first)
+    total = before.copy()
+    block = (allocatable[:, first:], requested[:, first:])
+    work = np.full((4 + PARTS_MAX, ROWS - first), np.nan)
+    if kind == CAPACITY_RATIO:
+        add_capacity_ratio(*block, part_column, part_weight, part_value, number, factor, work, total)
+    else:
+        add_balance(kind, *block, part_column, part_value, factor, work, total)
+    for i, score in enumerate(total.tolist()):
+        by_itself = special_term(
+            kind, allocatable, requested, part_column, part_weight, part_value, number, measured, first + i
+        )
+        assert score == before[i] + factor * by_itself

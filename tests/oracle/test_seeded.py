@@ -1,0 +1,28 @@
+"""Are all filters and scores placed by the kernel as the plain evaluation and the oracle place them?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from domain.plugins.registry import FILTERS, SCORES
+from tests.oracle.seeded import Case, run_seeded, scenario_of
+
+
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_seeded_case(seed: int) -> None:
+    run_seeded(seed)
+
+
+def test_the_cases_meet_every_plugin_and_most_pods_find_a_node() -> None:
+    compared: Counter[str] = Counter()
+    met: set[str] = set()
+    for seed in range(100, 120):
+        case = Case(scenario_of(seed))
+        compared += case.run()
+        met |= {use.name for p in case.world.profiles.values() for use in (*p.filters, *p.scores)}
+    assert met == {*FILTERS, *SCORES}
+    assert compared["placed"] > compared["evaluated"] / 3
+    assert compared["explained"] > 50
+    assert compared["looked"] > 100

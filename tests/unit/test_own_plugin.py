@@ -1,0 +1,79 @@
+"""Does somebody get a plugin of their own by doing just what the page says?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from domain.plugins.registry import FILTERS
+from domain.plugins.template_filter import TemplateFilter
+
+ROOT = Path(__file__).parent.parent.parent
+SECTION = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8").partition("## Write your own")[2]
+COPIED = ("domain", "services", "docs", "tests", "pyproject.toml")
+LINES_MAX = 60
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+
+
+def run(commands: str, folder: Path) -> str:
+    """Run commands in a shell that stops at the first one that fails; return what they print."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a copy of what a plugin needs."""
+    for name in COPIED:
+        source, target = ROOT / name, tmp_path / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    return tmp_path
+
+
+def test_the_template_is_small_and_no_plugin_itself() -> None:
+    source = (ROOT / "domain" / "plugins" / "template_filter.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) < LINES_MAX
+    assert TemplateFilter.name not in FILTERS
+
+
+def test_the_steps_of_the_page_make_a_plugin(project: Path) -> None:
+    copy, register, plan, check = blocks("sh")
+    (expected,) = map(json.loads, blocks("json"))
+    for commands in (copy, register):
+        run(commands, project)
+    (answer,) = json.loads(run(plan, project))
+    assert {key: answer[key] for key in expected} == expected
+    assert answer["unresolvable"] == ["a"]
+    assert "passed" in run(check, project)
+    assert "### MyFilter" in (project / "docs" / "plugins.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("left_out", [0, 1], ids=["without the copy", "without the registration"])
+def test_no_step_can_be_left_out(project: Path, left_out: int) -> None:
+    steps = blocks("sh")[:3]
+    del steps[left_out]
+    with pytest.raises(AssertionError):
+        run("\n".join(steps), project)

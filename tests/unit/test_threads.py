@@ -1,0 +1,137 @@
+"""Do threads change how long it takes, and nothing else?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from domain.cycle import windows
+from domain.cycle.explanation import Attempt
+from domain.cycle.schedule import CycleResult, Placement, Scheduler
+from domain.model.events import NodeUpserted, PodUpserted
+from domain.model.nodes import Taint
+from domain.model.profile_manifest import profile_from_manifest
+from services.bench.threads import measure_threads
+from services.worker.threads import threads_for
+from tests.oracle.scenarios import Scenario, World, scenarios
+from tests.values import node, pod, template
+
+THREADS = [threads_for(count) for count in (1, 2, 4)]
+Told = list[tuple[object, ...]]
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(scenario=scenarios(nodes_min=5, pods_max=300, groups_max=200), window=st.integers(2, 40))
+def test_the_number_of_threads_decides_nothing(scenario: Scenario, window: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "PODS_MIN", 1)
+        patch.setattr(windows, "_WINDOW_FIRST", window)
+        one, two, four = (played(scenario, threads) for threads in THREADS)
+    assert two == four
+    assert without_counts(one) == without_counts(two)
+
+
+def played(scenario: Scenario, threads: windows.Threads) -> list[tuple[Told, Told]]:
+    world = World(scenario)
+    scheduler = Scheduler(world.profiles, seed=scenario.seed, threads=threads)
+    told = []
+    for event in world.first_nodes():
+        scheduler.fold(event)
+    for i in range(scenario.cycles):
+        changes = world.changes(scenario.changes if i else 0)
+        for event in (*world.new_pods(scenario.pods // scenario.cycles), *changes):
+            scheduler.fold(event)
+        told.append(everything(scheduler.cycle()))
+    return told
+
+
+def without_counts(told: list[tuple[Told, Told]]) -> list[tuple[Told, Told]]:
+    """One thread looks at nothing ahead, so that no pod finds its row changed."""
+    counts = [Attempt.__slots__.index(name) for name in ("moved_count", "conflict_count")]
+    return [
+        (verdicts, [tuple(x for i, x in enumerate(facts) if i not in counts) for facts in attempts])
+        for verdicts, attempts in told
+    ]
+
+
+def everything(result: CycleResult) -> tuple[Told, Told]:
+    verdicts: Told = [
+        (v.pod.key, v.attempt, v.node, v.node_version, v.score)
+        if isinstance(v, Placement)
+        else (v.pod.key, v.attempt)
+        for v in result.verdicts
+    ]
+    attempts: Told = [
+        tuple(getattr(attempt, name) for name in attempt.__slots__) for attempt in result.attempts
+    ]
+    return verdicts, attempts
+
+
+def test_pods_that_meet_on_a_node_are_counted_and_no_node_takes_too_much() -> None:
+    """All groups want the same few nodes."""
+    reports = measure_threads(nodes=40, groups=30, pods_per_group=4, turns=2)
+    assert {report.scoring for report in reports} >= {"balanced", "packing"}
+    assert sum(report.conflicts for report in reports) > 0
+    assert sum(report.moved for report in reports) > 0
+    assert [report.nodes_beyond_capacity for report in reports] == [0] * len(reports)
+
+
+def test_work_is_done_by_all_threads_before_the_next_begins() -> None:
+    done: list[int] = []
+    THREADS[2].run([partial(done.append, i) for i in range(9)])
+    assert sorted(done) == list(range(9))
+
+
+def test_an_error_of_a_thread_is_not_lost() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        THREADS[1].run([lambda: None, fail])
+
+
+def test_the_governor_looks_less_far_ahead_where_pods_meet() -> None:
+    governor = windows.Governor(rows_count=20_000)
+    first = governor.window
+    governor.note(64, 17)
+    assert governor.window == first // 2
+    governor.note(64, 8)
+    assert governor.window == first // 2
+    governor.note(64, 4)
+    assert governor.window == first
+    for _ in range(30):
+        governor.note(64, 0)
+    assert governor.window == windows._WINDOW_MAX
+    for _ in range(30):
+        governor.note(1, 1)
+    assert governor.window == windows._WINDOW_MIN
+    assert windows.Governor(rows_count=10).window == windows._WINDOW_MIN
+
+
+@pytest.mark.parametrize("threads", THREADS[:2], ids=("one", "two"))
+def test_a_list_ends_when_the_last_extreme_of_a_normalised_score_leaves(threads: windows.Threads) -> None:
+    """Once the worst node is full, the second worst is the worst, and loses all it had been granted."""
+    fit = {
+        "name": "NodeResourcesFit",
+        "args": {"scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "cpu", "weight": 1}]}},
+    }
+    profile = profile_from_manifest(
+        {"filters": ["NodeAffinity", "NodeResourcesFit"], "scores": ["TaintToleration", fit]}
+    )
+    scheduler = Scheduler({"default-scheduler": profile}, seed=1, threads=threads)
+    bad, worse = (Taint(key, "x", "PreferNoSchedule") for key in ("bad", "worse"))
+    for spec in (
+        node("worst", cpu=1_000, pods=1, labels={"name": "worst"}, taints=(bad, worse)),
+        node("large", cpu=10_000, taints=(bad,)),
+        node("small", cpu=1_000),
+    ):
+        scheduler.fold(NodeUpserted(spec))
+    scheduler.fold(PodUpserted(pod("first", template(100, node_selector={"name": "worst"}), version=1)))
+    scheduler.fold(PodUpserted(pod("second", template(700), version=2)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "PODS_MIN", 1)
+        result = scheduler.cycle()
+    assert [getattr(verdict, "node", "") for verdict in result.verdicts] == ["worst", "small"]
