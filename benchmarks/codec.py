@@ -71,7 +71,7 @@ def nanoseconds(action: Callable[[], int]) -> float:
 
 def decode_all(records: list[Record]) -> int:
     """Decode with a decoder that remembers nothing yet."""
-    decoder = Decoder({"default-scheduler"})
+    decoder = Decoder()
     accepted = sum(decoder.decode(record).event is not None for record in records)
     assert accepted == len(records)
     return accepted

@@ -1,15 +1,17 @@
-"""Reports of `berth bench e2e -o json` as a Markdown table: ``python -m benchmarks.table < reports``."""
+"""Reports of `berth bench ... -o json` as Markdown tables: ``python -m benchmarks.table < reports``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from services.bench.engine import EngineRun
+from services.bench.memory import MemoryReport, MemoryRun
 from services.bench.report import Report
-from services.bench.statistics import spread
+from services.bench.statistics import number, spread
 
 
 class Line(NamedTuple):
@@ -20,6 +22,7 @@ class Line(NamedTuple):
     digits: int = 0
 
 
+PLAIN = ("numpy", "python")
 LINES = (
     Line("nodes", lambda r: r.nodes),
     Line("pods before the clock", lambda r: r.pods_before),
@@ -61,9 +64,102 @@ def _cell(line: Line, runs: list[Report]) -> str:
     return spread(values[:1] if len(set(values)) == 1 else values, line.digits)
 
 
-def main(lines: Any) -> None:
-    """Print the table."""
-    print("\n".join(markdown(msgspec.json.decode(line, type=Report) for line in lines if line.strip())))
+def engine_markdown(run: EngineRun) -> list[str]:
+    """Return the tables of parts, of threads and of workloads, each if there is one."""
+    parts: list[tuple[str, ...]] = [
+        (
+            part.part,
+            f"{part.nodes:,}",
+            f"**{number(part.figure.median)}** "
+            f"({number(part.figure.min)}..{number(part.figure.max)}) {part.figure.unit}",
+            "–" if part.target is None else number(part.target),
+            *(
+                f"{number(part.times_faster_than[key])}" if key in part.times_faster_than else "–"
+                for key in PLAIN
+            ),
+            ", ".join(f"{key} {number(value)}" for key, value in part.besides.items()) or "–",
+        )
+        for part in run.parts
+    ]
+    threads: list[tuple[str, ...]] = [
+        (
+            each.scoring,
+            f"{each.nodes:,}",
+            f"{each.pods:,}",
+            f"{each.groups:,}",
+            f"{each.one_seconds:.2f}",
+            f"{each.threads_seconds:.2f}",
+            f"**{each.ratio:.2f}**",
+            f"{each.moved:,}",
+            f"{each.conflicts:,}",
+            f"{each.nodes_beyond_capacity}",
+        )
+        for each in run.threads
+    ]
+    workloads: list[tuple[str, ...]] = [
+        (
+            each.workload,
+            f"{each.nodes:,}",
+            f"{each.pods:,}",
+            f"{each.groups:,}",
+            f"{each.decode_us_per_pod:.1f}",
+            f"{each.fold_us_per_pod:.1f}",
+            f"{each.cycle_us_per_pod:.1f}",
+            f"{each.pods_per_second:,.0f}",
+            f"{each.cycle_ms['median']:.1f}",
+        )
+        for each in run.workloads
+    ]
+    return [
+        *_table("part|nodes|measured|target|times NumPy|times Python|besides", parts),
+        *([""] if threads else []),
+        *_table(
+            "scores|nodes|pods|groups|one thread s|two threads s|ratio|moved|conflicts|nodes beyond capacity",
+            threads,
+        ),
+        *([""] if parts and workloads else []),
+        *_table(
+            "workload|nodes|pods|groups|decode µs/pod|fold µs/pod|cycle µs/pod|pods/s|cycle ms, median",
+            workloads,
+        ),
+    ]
+
+
+def memory_markdown(run: MemoryRun) -> list[str]:
+    """Return a table with one column per way."""
+    lines: tuple[tuple[str, Callable[[MemoryReport], str]], ...] = (
+        ("bytes per pod, everything", lambda way: f"{way.bytes_per_pod:,.0f}"),
+        ("bytes per pod over the baseline", lambda way: f"{way.bytes_per_pod_over_baseline:,.0f}"),
+        ("resident MB", lambda way: f"{way.resident_bytes / 1e6:,.0f}"),
+        ("peak MB", lambda way: f"{way.peak_bytes / 1e6:,.0f}"),
+        ("baseline MB", lambda way: f"{way.baseline_bytes / 1e6:,.0f}"),
+        ("seconds", lambda way: f"{way.seconds:,.1f}"),
+    )
+    rows = [(title, *(read(way) for way in run.ways)) for title, read in lines]
+    return _table("|".join(["", *(way.way for way in run.ways)]), rows)
+
+
+def _table(titles: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    if not rows:
+        return []
+    head = titles.split("|")
+    return [f"| {' | '.join(row)} |" for row in (head, ["---", *("---:" for _ in head[1:])], *rows)]
+
+
+def main(lines: Iterable[str]) -> None:
+    """Print the tables: of a run of the engine or of the memory by itself, of reports all in one."""
+    reports: list[Report] = []
+    for line in lines:
+        if line.strip():
+            keys = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).keys()
+            if "parts" in keys:
+                print("\n".join(engine_markdown(msgspec.json.decode(line, type=EngineRun))))
+            elif "ways" in keys:
+                print("\n".join(memory_markdown(msgspec.json.decode(line, type=MemoryRun))))
+            else:
+                reports.append(msgspec.json.decode(line, type=Report))
+    if reports:
+        print("\n".join(markdown(reports)))
 
 
 if __name__ == "__main__":
