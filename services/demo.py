@@ -17,7 +17,7 @@ import typer
 
 from services import bootstrap
 from services.api.store import Store
-from services.api.words import reasons_in_words
+from services.api.words import plural, reason_in_words
 from services.commands.get import explained
 from services.commands.source import PAGE, AppSource, Source, fetch, fetch_all, send_events
 from services.commands.story import print_story
@@ -73,7 +73,7 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
             async with bootstrap.open_app(running.place, keys_required=False, open_to_all=True) as app:
                 source = AppSource(app)
                 outcome = await _play(store, log, source)
-                await _report(source, store, running, outcome, settings)
+                await _report(source, store, running, outcome, settings, leave=leave)
         finally:
             await store.aclose()
             await log.aclose()
@@ -139,7 +139,7 @@ async def settled(store: Store, ends: Mapping[TopicPartition, int]) -> bool:
 
 
 async def _report(
-    source: Source, store: Store, running: Running, outcome: Outcome, settings: Settings
+    source: Source, store: Store, running: Running, outcome: Outcome, settings: Settings, *, leave: bool
 ) -> None:
     """Print the table, an explained decision and what to try next."""
     waiting = await fetch_all(source, "/v1/pending", None)
@@ -149,6 +149,7 @@ async def _report(
     for group in waiting:
         code = max(group["reasons"], key=lambda each: group["reasons"][each], default="none")
         reasons[code] += group["count"]
+    why = [f"{reason_in_words(code)} ({plural(count, 'pod')})" for code, count in reasons.most_common(4)]
     rate = "nothing new to decide"
     if outcome.decisions:
         rate = f"{outcome.decisions / outcome.seconds:,.0f} (from the first event to the last durable one)"
@@ -156,11 +157,12 @@ async def _report(
         ("nodes", f"{nodes:,}"),
         ("pods placed", f"{len(placed):,}"),
         ("pods pending", f"{sum(group['count'] for group in waiting):,}"),
-        ("  most nodes say", reasons_in_words(reasons) or "-"),
+        ("  most nodes", "; ".join(why) or "-"),
         ("decisions", f"{await _decided(store):,}"),
         ("decisions/s", rate),
-        ("API", running.url),
     ]
+    if not leave:
+        rows.append(("API", running.url))
     where = running.directory if settings.postgres_dsn is None else "BERTH_POSTGRES_DSN"
     if outcome.duplicates:
         typer.echo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from domain.model.profile_manifest import profile_from_manifest
 from domain.model.profiles import BUILT_IN_PROFILES, Profile
 from domain.model.usage import Usage, usage_from_manifest
 from domain.model.usage_manifest import WireNodeUsage, usage_from_wire
-from domain.model.validation import shown
+from domain.model.validation import key_path, shown
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
@@ -37,6 +38,18 @@ KINDS_IGNORED = (
 )
 """Kinds that may stand beside nodes and pods, and that no plugin reads yet."""
 
+SCENARIO_KEYS = ("objects", "schedule", "profile", "usage")
+SCENARIO_NOTES = frozenset(
+    (
+        "about", "article_claims", "article_error", "article_figures", "conventions", "derived",
+        "description", "equation", "expect", "expect_detail", "function", "given", "given_in_seed", "id",
+        "missing_in_seed", "name", "note", "notes", "origin", "origin_values", "published_figures", "rule",
+        "schema", "source", "stage", "title", "tolerance", "topic",
+    )
+)  # fmt: skip
+"""What may stand in a scenario for its readers: names, sources, and what a test expects of the answer."""
+_NEAR = 0.8  # of two keys: how much of them must be the same for one to be taken for a slip of the other
+
 
 class Given(NamedTuple):
     """One object of the input: the event that it stands for, and what paths in errors begin with."""
@@ -48,6 +61,8 @@ class Given(NamedTuple):
 
 class Plan:
     """A made-up cluster and the pods to place on it, in order.
+
+    A pod that names a profile which does not exist waits, as with a worker.
 
     Parameters
     ----------
@@ -110,7 +125,7 @@ class Plan:
         Raises
         ------
         FieldError
-            A name that is no waiting pod, or a pod whose profile does not exist.
+            A name that is no waiting pod.
         """
         verdicts: list[Verdict] = []
         self.state.table.requested[RECENT_FIXED : RECENT_SILENT + 1] = 0  # usage is that of all objects
@@ -122,24 +137,22 @@ class Plan:
                 raise FieldError(f"{path}[{i}]", f"pod {shown(key)} {problem}")
             pod = entry.spec
             view = NodeView(self.state, self.usage)
-            verdict = evaluate(self.state, self._plan_of(pod.template.profile, key), pod, view)
+            verdict = evaluate(self.state, self._plan_of(pod.template.profile), pod, view)
             verdicts.append(verdict)
             if verdict.node is not None:
                 self.state.apply(Assumed([key], np.array([self.state.table.rows[verdict.node]])))
         return verdicts
 
-    def _plan_of(self, name: str, key: str) -> ProfilePlan:
+    def profiles(self) -> list[str]:
+        """Return the names of the profiles that a pod may name."""
+        return list(dict.fromkeys((*BUILT_IN_PROFILES, *self._plans)))
+
+    def _plan_of(self, name: str) -> ProfilePlan | None:
         if self._only is not None:
             return self._only
-        if name not in self._plans and name not in BUILT_IN_PROFILES:
-            known = ", ".join(dict.fromkeys((*BUILT_IN_PROFILES, *self._plans)))
-            raise FieldError(
-                "spec.schedulerName",
-                f"pod {key} names the profile {shown(name)}; allowed are {known}, or --profile for all",
-            )
-        if name not in self._plans:
+        if name not in self._plans and name in BUILT_IN_PROFILES:
             self._plans[name] = ProfilePlan(BUILT_IN_PROFILES[name])
-        return self._plans[name]
+        return self._plans.get(name)
 
     def _event(self, given: Given) -> Event | None:
         manifest = given.manifest
@@ -170,8 +183,27 @@ class Plan:
 
 
 def is_scenario(document: Any) -> bool:
-    """Say whether a document is a scenario and not a manifest."""
-    return isinstance(document, dict) and "objects" in document and "kind" not in document
+    """Say whether a document is a scenario, if one with a slip in a key, and not a manifest or an event."""
+    if not isinstance(document, dict) or "kind" in document or {"type", "object"} <= document.keys():
+        return False
+    return any(key in SCENARIO_KEYS or _meant(key) for key in document)
+
+
+def unread(document: Mapping[str, Any]) -> list[str]:
+    """Say what a scenario holds in vain: keys and measured nodes that the plan takes no notice of."""
+    known = ", ".join(SCENARIO_KEYS)
+    found = [
+        f"{_at(key)}: is no key of a scenario, so it is ignored; a scenario has {known}"
+        for key in document
+        if key not in SCENARIO_KEYS and key not in SCENARIO_NOTES
+    ]
+    nodes = {thing["metadata"]["name"] for thing in document["objects"] if thing["kind"] == "Node"}
+    usage = document.get("usage") or {}
+    return found + [
+        f"{key_path('usage', node)}: no node of the objects has this name, so it is ignored"
+        for node in usage
+        if node not in nodes
+    ]
 
 
 def plan_scenario(
@@ -184,7 +216,8 @@ def plan_scenario(
     document : mapping
         ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
         pods to place, in order; all waiting pods when it is missing), ``profile`` and optionally ``usage``
-        (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in percent). Other keys are ignored.
+        (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in percent). Other keys are ignored
+        (``unread`` tells), but not those that look like a slip of one of these.
     seed : int
         Decides between nodes of equal score.
     profile : Profile, optional
@@ -195,6 +228,9 @@ def plan_scenario(
     FieldError
         With the path of the field, what is wrong and what is allowed.
     """
+    for key in document:
+        if meant := _meant(key):
+            raise FieldError(_at(key), f"is no key of a scenario; did you mean {meant}?")
     own = document.get("profile")
     if profile is None and own is not None:
         profile = profile_from_manifest(own, path="profile")
@@ -204,8 +240,7 @@ def plan_scenario(
         raise FieldError(f"profile.{error.path}", error.message) from None
     if document.get("usage") is not None:
         plan.usage = usage_from_manifest(document["usage"])
-    for i, manifest in enumerate(_list(document, "objects")):
-        plan.add(Given("ADDED", manifest, f"objects[{i}]"))
+    _add_objects(plan, _list(document, "objects"))
     if "schedule" not in document:
         return plan.place(plan.waiting())
     schedule = _list(document, "schedule")
@@ -215,8 +250,39 @@ def plan_scenario(
     return plan.place(schedule)
 
 
+def _add_objects(plan: Plan, objects: list[Any]) -> None:
+    first: dict[tuple[str, str, str], int] = {}
+    for i, manifest in enumerate(objects):
+        plan.add(Given("ADDED", manifest, f"objects[{i}]"))
+        kind = manifest["kind"]
+        if kind not in KINDS_USED or kind == "NodeUsage":
+            continue
+        meta = manifest.get("metadata") or {}
+        namespace = (meta.get("namespace") or "default") if kind == "Pod" else ""
+        at = first.setdefault((kind, namespace, meta.get("name") or ""), i)
+        if at != i:
+            raise FieldError(
+                f"objects[{i}].metadata.name",
+                f"{shown(meta.get('name'))} is the {kind} at objects[{at}] already; one of them is too many",
+            )
+
+
+def _meant(key: str) -> str | None:
+    """Return the key of a scenario that a key looks like a slip of."""
+    if key in SCENARIO_KEYS or key in SCENARIO_NOTES:
+        return None
+    near = get_close_matches(key.lower(), SCENARIO_KEYS, 1, _NEAR)
+    return near[0] if near else None
+
+
+def _at(key: str) -> str:
+    return key_path("", key).removeprefix(".")
+
+
 def _list(document: Mapping[str, Any], key: str) -> list[Any]:
-    value = document.get(key)
+    if key not in document:
+        raise FieldError(key, "is missing; a scenario has objects, a list of manifests")
+    value = document[key]
     if not isinstance(value, list):
         raise FieldError(key, f"expected a list, got {shown(value)}")
     return value

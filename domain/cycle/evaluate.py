@@ -47,6 +47,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Every other node, with the reason code of its first failing filter in the profile's order.
     unresolvable : list of str
         Infeasible nodes that evicting pods could not make feasible.
+    held_by : list of str
+        Reason codes for which no node may take the pod, whatever it offers: an unknown profile, scheduling
+        gates, constraints that are not honoured yet.
     scores : dict
         Feasible node -> sum of normalised score times weight.
     score_parts : dict
@@ -59,6 +62,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     feasible: list[str]
     infeasible: dict[str, str]
     unresolvable: list[str]
+    held_by: list[str]
     scores: dict[str, float]
     score_parts: dict[str, dict[str, float]]
 
@@ -77,15 +81,18 @@ class _Refusals:
         self.codes[first] = len(self.reasons)
 
 
-def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView | None = None) -> Verdict:
+def evaluate(
+    state: ClusterState, plan: ProfilePlan | None, pod: PodSpec, view: NodeView | None = None
+) -> Verdict:
     """Evaluate a waiting pod over all nodes; nothing is changed.
 
     Parameters
     ----------
     state : ClusterState
         The nodes, and the pods that count on them.
-    plan : ProfilePlan
-        Filters in order, scores with weights.
+    plan : ProfilePlan or None
+        Filters in order, scores with weights; None where the pod names a profile that does not exist, for
+        which every node refuses it.
     pod : PodSpec
         The pod, whose node name is empty.
     view : NodeView, optional
@@ -95,7 +102,8 @@ def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeVie
     """
     table = state.table
     view = view or NodeView(state)
-    refusals = _filter(state, plan, pod, view)
+    held_by = WaitingGroup(pod.signature, pod.template, plan).held_by
+    refusals = _filter(state, plan, pod, held_by, view)
     order = np.argsort(table.ordinal[: table.count], kind="stable")
     feasible = order[refusals.codes[order] == 0]
     parts, totals = _score(plan, pod.template, view, feasible)
@@ -116,6 +124,7 @@ def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeVie
         feasible=names,
         infeasible=infeasible,
         unresolvable=unresolvable,
+        held_by=list(held_by),
         scores=dict(zip(names, totals.tolist(), strict=True)),
         score_parts={
             name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)
@@ -126,13 +135,19 @@ def evaluate(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeVie
 # ---------------------------------------------------------------------------------------------- filters
 
 
-def _filter(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Refusals:
+def _filter(
+    state: ClusterState,
+    plan: ProfilePlan | None,
+    pod: PodSpec,
+    held_by: tuple[str, ...],
+    view: NodeView,
+) -> _Refusals:
     state.table.ensure_columns()
     rows = np.arange(state.table.count)
     refusals = _Refusals(len(rows))
-    for code in WaitingGroup(pod.signature, pod.template, plan).held_by:
+    for code in held_by:
         refusals.add(rows, Reason(code, unresolvable=True))
-    for plugin in plan.filters:
+    for plugin in () if plan is None else plan.filters:
         _ask(plugin, state, pod.template, view, refusals)
     return refusals
 
@@ -187,11 +202,13 @@ def _ask_for_room(
 
 
 def _score(
-    plan: ProfilePlan, template: PodTemplate, view: NodeView, rows: np.ndarray
+    plan: ProfilePlan | None, template: PodTemplate, view: NodeView, rows: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the normalised scores per plugin and their weighted sum, float64[len(rows)] each."""
     parts: dict[str, np.ndarray] = {}
     totals = np.zeros(len(rows))
+    if plan is None:
+        return parts, totals
     for use in plan.scores:
         parts[use.label] = use.plugin.normalise(use.plugin.raw(template, view, rows))
     # Summed in the kernel's order: the last bit of a sum can decide between two nodes.

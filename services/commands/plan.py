@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from services.api.words import plural, reason_in_words
 from services.commands import documents, options
 from services.commands.options import CommandError
 from services.commands.output import Column, Json, print_json, print_table
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from domain.model.profiles import Profile
 
 NODES_SHOWN_MAX = 5
+UNKNOWN_PROFILE_EXIT = 3
 
 
 class Form(enum.StrEnum):
@@ -58,6 +60,9 @@ def plan(
 
     Pods are placed in the order of the files, each one before the next is looked at. Manifests of all files
     make one cluster; a scenario is a cluster of its own.
+
+    The exit code is 0 also where pods find no node, 1 where the input makes no sense, and 3 where a pod
+    names a profile that does not exist: it waits, as with a worker, and the others are planned.
     """
     chosen = None if profile is None else _profile(profile)
     answers = _answers(files, chosen, options.settings(seed=seed).seed)
@@ -69,12 +74,35 @@ def plan(
             for name, verdicts in answers
         ]
         print_json(plain[0]["pods"] if len(plain) == 1 else plain)
-        return
-    for name, verdicts in answers:
-        if len(answers) > 1:
-            typer.echo(f"{name}:\n")
-        for verdict in verdicts:
-            _show(verdict)
+    else:
+        for name, verdicts in answers:
+            if len(answers) > 1:
+                typer.echo(f"{name}:\n")
+            for verdict in verdicts:
+                _show(verdict)
+    if unknown := _of_unknown_profiles(answers):
+        typer.echo(f"error: {unknown}", err=True)
+        raise typer.Exit(UNKNOWN_PROFILE_EXIT)
+
+
+def _of_unknown_profiles(answers: Sequence[tuple[str, list[Verdict]]]) -> str:
+    """Name the profiles that pods name and that do not exist, or return nothing."""
+    found = Counter(
+        code.partition(":")[2]
+        for _, verdicts in answers
+        for verdict in verdicts
+        for code in verdict.held_by
+        if code.startswith("unknown-profile:")
+    )
+    if not found:
+        return ""
+    from domain.model.profiles import BUILT_IN_PROFILES
+
+    named = ", ".join(f"{name} ({plural(count, 'pod')})" for name, count in found.items())
+    return (
+        f"no such profile: {named}; built in are {', '.join(BUILT_IN_PROFILES)}, others are given with -f, "
+        "or --profile for all pods"
+    )
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -82,7 +110,7 @@ def plan(
 
 def _answers(files: Sequence[str], profile: Profile | None, seed: int) -> list[tuple[str, list[Verdict]]]:
     """Return the verdicts per scenario, and those of all manifests together under their files' names."""
-    from services.planning import is_scenario, plan_scenario
+    from services.planning import is_scenario, plan_scenario, unread
 
     scenarios: list[tuple[str, list[Verdict]]] = []
     manifests: list[tuple[str, Any]] = []
@@ -97,6 +125,8 @@ def _answers(files: Sequence[str], profile: Profile | None, seed: int) -> list[t
                 continue
             with _at(place):
                 scenarios.append((place, plan_scenario(value, seed=seed, profile=profile)))
+            for warning in unread(value):
+                typer.echo(f"warning: {place}: {warning}", err=True)
     if manifests:
         together = ", ".join(dict.fromkeys(place.partition(", document ")[0] for place, _ in manifests))
         scenarios.append((together, _plan_manifests(manifests, profile, seed)))
@@ -123,8 +153,7 @@ def _plan_manifests(
     waiting = plan.waiting()
     if not waiting:
         raise CommandError("there is no pod to place; add a Pod without spec.nodeName")
-    with _at("plan"):
-        return plan.place(waiting)
+    return plan.place(waiting)
 
 
 def _profile(name: str) -> Profile:
@@ -169,9 +198,10 @@ def _at(place: str) -> Iterator[None]:
 def _show(verdict: Verdict) -> None:
     """Print one verdict: where to, the best nodes, what was refused."""
     nodes_count = len(verdict.feasible) + len(verdict.infeasible)
-    found = f"{len(verdict.feasible)} of {nodes_count} nodes feasible"
+    found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
     if verdict.node is None:
-        typer.echo(f"{verdict.pod}: {verdict.outcome.value} ({found})")
+        held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
+        typer.echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
     else:
         typer.echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
     if verdict.feasible:
@@ -212,6 +242,10 @@ def _part(label: str) -> Any:
 
 REFUSED = (
     Column("REFUSED", lambda item: item["count"], right=True),
-    Column("REASON", lambda item: item["reason"]),
+    Column(
+        "REASON",
+        lambda item: item["reason"],
+        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
+    ),
     Column("EVICTING COULD HELP", lambda item: item["evict"]),
 )

@@ -82,6 +82,29 @@ def test_a_pod_with_a_demand_that_is_not_honoured_yet_goes_nowhere(tmp_path: Pat
     assert found["infeasible"] == {"a": "unsupported:topology-spread"}
 
 
+def test_a_pod_of_an_unknown_profile_waits_and_the_others_are_planned(tmp_path: Path) -> None:
+    pods = [pod("p", "3", schedulerName="mine"), pod("q", "3"), pod("r", schedulerName="theirs")]
+    file = write(tmp_path, "all.yaml", node("a"), node("b"), *pods)
+    done = berth_plan("-f", file, "-o", "json")
+    assert done.exit_code == 3
+    p, q, r = json.loads(done.stdout)
+    assert (p["outcome"], p["held_by"]) == ("unresolvable", ["unknown-profile:mine"])
+    assert p["infeasible"] == {"a": "unknown-profile:mine", "b": "unknown-profile:mine"}
+    assert (q["outcome"], q["held_by"]) == ("bound", [])
+    assert r["held_by"] == ["unknown-profile:theirs"]
+    table = berth_plan("-f", file)
+    assert table.exit_code == 3
+    assert "default/p: unresolvable, held by unknown-profile:mine (0 of 2 nodes feasible)" in table.stdout
+    assert "default/q: to " in table.stdout
+    assert "error: no such profile: mine (1 pod), theirs (1 pod); built in are default-" in table.stderr
+    assert berth_plan("-f", file, "--profile", "first-fit").exit_code == 0
+
+
+def test_an_unknown_profile_is_told_even_where_there_is_no_node(tmp_path: Path) -> None:
+    done = berth_plan("-f", write(tmp_path, "all.yaml", pod("p", schedulerName="mine")))
+    assert (done.exit_code, "held by unknown-profile:mine" in done.stdout) == (3, True)
+
+
 def test_the_profile_of_a_file_or_a_built_in_one_is_taken_for_all_pods(tmp_path: Path) -> None:
     file = write(tmp_path, "all.yaml", node("small", "2"), node("large", "8"), pod("p", schedulerName="mine"))
     most = {"name": "NodeResourcesFit", "weight": 2, "args": {"scoringStrategy": {"type": "MostAllocated"}}}
@@ -143,6 +166,17 @@ def test_the_table_says_the_verdict_first_then_the_best_nodes_then_what_was_refu
         ),
         ({"objects": [], "schedule": [], "usage": {"a": {"cpu": {"avg": "x"}}}}, "usage.a.cpu.avg"),
         ({"objects": [], "schedule": [], "usage": {"a": {"cpu": {"mean": 1}}}}, "usage.a.cpu.mean"),
+        ({"schedule": []}, "objects"),
+        ({"object": [], "schedule": []}, "object"),
+        ({"Objects": []}, "Objects"),
+        ({"objects": [], "shedule": []}, "shedule"),
+        ({"objects": [], "usages": {}}, "usages"),
+        ({"objects": [], "profile ": {}}, "[profile ]"),
+        ({"objects": [node("a"), pod("a"), node("a")]}, "objects[2].metadata.name"),
+        (
+            {"objects": [pod("a"), {"kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}]},
+            "objects[1].metadata.name",
+        ),
     ],
 )
 def test_a_scenario_that_makes_no_sense_names_the_field(
@@ -157,6 +191,30 @@ def test_a_scenario_that_makes_no_sense_names_the_field(
     assert done.stderr.startswith(f"error: {file}: {path}: ")
 
 
+def test_a_slip_in_a_scenarios_key_is_told_with_what_was_meant(tmp_path: Path) -> None:
+    done = berth_plan("-f", write(tmp_path, "s.json", {"objects": [], "profiles": {}}))
+    assert "profiles: is no key of a scenario; did you mean profile?" in done.stderr
+
+
+def test_what_a_scenario_says_in_vain_is_told_and_its_notes_are_not(tmp_path: Path) -> None:
+    other = pod("a") | {"metadata": {"name": "a", "namespace": "other"}}
+    notes = {
+        "name": "case",
+        "source": "x",
+        "expect": {},
+        "given": {},
+        "derived": True,
+        "stage": 1,
+        "notes": "",
+    }
+    usage = {"a": {"cpu": {"avg": 1}}, "gone": {"cpu": {"avg": 1}}}
+    scenario = {"objects": [node("a"), pod("a"), other], "usage": usage, "pods": [], **notes}
+    done = berth_plan("-f", write(tmp_path, "s.json", scenario))
+    assert done.exit_code == 0
+    told = [line.partition("s.json: ")[2] for line in done.stderr.splitlines()]
+    assert [line.partition(":")[0] for line in told] == ["pods", "usage.gone"]
+
+
 @pytest.mark.parametrize(
     ("documents", "said"),
     [
@@ -165,7 +223,6 @@ def test_a_scenario_that_makes_no_sense_names_the_field(
             "document 2 (Pod p): spec.containers[0].resources.requests.cpu",
         ),
         ((node("a"),), "there is no pod to place"),
-        ((pod("p", schedulerName="mine"),), "pod default/p names the profile 'mine'; allowed are"),
         (({"apiVersion": "v1"},), "all.yaml: neither a manifest"),
     ],
 )
@@ -188,7 +245,7 @@ def test_a_profile_may_be_a_manifest_and_stand_among_the_objects(tmp_path: Path)
     assert found["node"] == "b"
     events = [{"type": "ADDED", "object": first}, {"type": "DELETED", "object": first}]
     gone = berth_plan("-f", write(tmp_path, "events.json", events), "-f", waiting)
-    assert "pod default/p names the profile 'mine'; allowed are" in gone.stderr
+    assert "no such profile: mine (1 pod)" in gone.stderr
     bad = write(tmp_path, "bad.yaml", profile_manifest("mine", "Most"))
     assert (
         f"{bad}: spec.scores[0].args.scoringStrategy.type"
