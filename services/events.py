@@ -36,7 +36,8 @@ class Gateway:
             raise FieldError("", "an event is an object {type, object, at, id}")
         thing = event.get("object")
         if not isinstance(thing, dict):
-            raise FieldError("object", "is missing; an event carries the object that it is about")
+            bare = "; a manifest by itself is no event, it goes here" if "kind" in event else ""
+            raise FieldError("object", f"is missing; an event carries the object that it is about{bare}")
         topic, key = event_topic_and_key(thing)
         raw = encode_event(event.get("type") or "", thing, event.get("at"), event.get("id"))
         decoded = self._decoder.decode(Record(topic, 0, 0, key, raw, 0))

@@ -12,8 +12,12 @@ from domain.model.errors import FieldError
 from services.api import models
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
+from services.api.words import plural
 from services.events import Gateway, Outgoing, append
 from services.metrics import ApiMetrics
+
+_OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what it lacks
+_BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events": [...]}'
 
 
 async def _body(request: Request) -> bytes:
@@ -30,14 +34,15 @@ async def _body(request: Request) -> bytes:
 
 
 def _events(body: bytes) -> list[Any]:
+    """Return the events of a body: a list, bare or under ``events``, or one event by itself."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise ApiError("not-json", f"the body is not JSON: {error}") from None
+        raise ApiError("not-json", f"the body is not JSON: {error}; {_BODY}") from None
     if isinstance(found, dict):
-        found = found.get("events")
+        found = [found] if found.keys() & _OF_ONE_EVENT else found.get("events")
     if not isinstance(found, list):
-        raise FieldError("events", 'a list of events is allowed, bare or as {"events": [...]}')
+        raise FieldError("events", f"there is no list of events; {_BODY}")
     if len(found) > limits.events_per_request_max:
         raise ApiError(
             "too-large",
@@ -66,9 +71,13 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, A
     good, bad = check(deps.gateway, events)
     _count(deps.metrics, "invalid", len(bad))
     if bad and not partial:
-        many = "1 event is" if len(bad) == 1 else f"{len(bad)} events are"
+        first = bad[0]
+        path = ".".join(filter(None, (f"events[{first['index']}]", first["path"])))
+        more = f" (and {plural(len(bad) - 1, 'more event')})" if len(bad) > 1 else ""
         raise ApiError(
-            "invalid-events", f"{many} invalid, so nothing was sent; partial=true sends the rest", bad
+            "invalid-events",
+            f"nothing was sent, for {path}: {first['message']}{more}; partial=true sends the valid ones",
+            bad,
         )
     seen = await deps.store.known_events([each.id for each in good if each.id])
     fresh = []
@@ -99,7 +108,9 @@ def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
 def ingest_routes(deps: Deps) -> APIRouter:
     """Return the route that takes events."""
     router = APIRouter()
-    schema = {"$ref": "#/components/schemas/EventList"}
+    one = {"$ref": "#/components/schemas/Event"}
+    several = {"type": "array", "items": one, "title": "The events, in order"}
+    schema = {"anyOf": [{"$ref": "#/components/schemas/EventList"}, several, one]}
 
     @router.post(
         "/v1/events",

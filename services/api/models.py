@@ -51,7 +51,7 @@ class Event(BaseModel):
 
 
 class EventList(BaseModel):
-    """Events to append to the log; a bare list is accepted as well."""
+    """Events to append to the log; a bare list is accepted as well, and a single event."""
 
     events: list[Event] = Field(description="The events, in order")
 

@@ -375,6 +375,39 @@ async def test_an_event_id_is_appended_once(embedded_dsn: str) -> None:
         assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
 
 
+async def test_a_single_event_a_list_and_a_list_under_its_name_are_the_same(embedded_dsn: str) -> None:
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 1)
+        async with client_of(place) as client:
+            one = event("ADDED", pod_manifest("a"))
+            for body in (one, [one], {"events": [one]}):
+                answer = await client.post("/v1/events", json=body)
+                assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+        assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"event": []}, 'there is no list of events; allowed are an event {"type", "object"}, a list'),
+        ({"events": {}}, "there is no list of events; allowed are"),
+        (7, "there is no list of events; allowed are"),
+        (pod_manifest("a"), "for events[0].object: is missing"),
+        (pod_manifest("a"), "a manifest by itself is no event, it goes here"),
+        ({"object": pod_manifest("a")}, "for events[0].type: "),
+        ([event("ADDED", pod_manifest("a")), 7], "for events[1]: an event is an object"),
+        (
+            [{}, {}, {}],
+            "for events[0].object: is missing; an event carries the object that it is about (and 2",
+        ),
+    ],
+)
+async def test_what_is_no_event_is_told_by_its_place(world: World, body: Any, said: str) -> None:
+    answer = await world.client.post("/v1/events", json=body)
+    assert answer.status_code == 422
+    assert said in answer.json()["error"]["message"]
+
+
 async def test_one_invalid_event_holds_all_back_unless_partial(embedded_dsn: str) -> None:
     bad = event("ADDED", pod_manifest("neg", cpu="-1"), id="bad")
     kind = event("ADDED", {"kind": "Foo", "metadata": {"name": "x"}})
@@ -579,7 +612,10 @@ async def test_everything_in_the_contract_is_described(world: World) -> None:
             ]
     assert missing == []
     body = spec["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert body["$ref"].rsplit("/", 1)[1] in spec["components"]["schemas"]
+    whole, several, one = body["anyOf"]
+    assert whole == {"$ref": "#/components/schemas/EventList"}
+    assert several["items"] == one == {"$ref": "#/components/schemas/Event"}
+    assert {"Event", "EventList"} <= spec["components"]["schemas"].keys()
 
 
 async def test_the_contract_names_all_routes(world: World) -> None:
