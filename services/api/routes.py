@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from domain.model.decisions import Outcome
 from services.api import explanation, models, views
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
@@ -91,7 +92,7 @@ def decision_routes(deps: Deps) -> APIRouter:
         pod: Annotated[str | None, Query(description="Only this pod: namespace/name, or a name")] = None,
         namespace: Namespace = None,
         node: NodeName = None,
-        outcome: Annotated[str | None, Query(description="Only this outcome", max_length=40)] = None,
+        outcome: Annotated[Outcome | None, Query(description="Only this outcome")] = None,
         shard: ShardNumber = None,
         signature: Annotated[str | None, Query(description="Only this equivalence group, hex")] = None,
         since: Annotated[str | None, Query(description="Decided at or after (RFC 3339, log time)")] = None,
@@ -100,7 +101,7 @@ def decision_routes(deps: Deps) -> APIRouter:
             str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")
         ] = "oldest",
     ) -> Response:
-        _no_nul(pod, namespace, node, outcome)
+        _no_nul(pod, namespace, node)
         name = pod
         if pod is not None and "/" in pod:
             namespace, _, name = pod.partition("/")
@@ -108,7 +109,7 @@ def decision_routes(deps: Deps) -> APIRouter:
             namespace=namespace,
             name=name,
             node=node,
-            outcome=outcome,
+            outcome=outcome.value if outcome else None,
             shard=shard,
             signature=parse_signature(signature) if signature else None,
             since_ms=parse_instant("since", since) if since else None,

@@ -1,0 +1,101 @@
+"""The way in of the API: what it takes as events, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from domain.model import limits
+from services import bootstrap
+from services.api import models
+from services.bootstrap import Place
+from services.ports import NODES_TOPIC, PODS_TOPIC, TopicPartition
+from tests.builders import event, node_manifest, pod_manifest
+from tests.integration.test_api import Client, client_of, ends_of, fresh_database
+
+
+@pytest_asyncio.fixture
+async def empty(embedded_dsn: str) -> AsyncIterator[tuple[Place, Client]]:
+    """Return a ledger of one shard with nothing in it, and a client of the API on it."""
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 1)
+        async with client_of(place) as client:
+            yield place, client
+
+
+async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None:
+    place, client = empty
+    one = event("ADDED", pod_manifest("a"), id="e1")
+    first = await client.post("/v1/events", json=[one, one, event("ADDED", pod_manifest("b"), id="e2")])
+    assert first.status_code == 202
+    models.Ingested.model_validate(first.json())
+    assert first.json() == {"accepted": 2, "duplicates": 1, "invalid": 0, "errors": []}
+    again = await client.post("/v1/events", json={"events": [one]})
+    assert again.json()["duplicates"] == 1
+    unnamed = event("ADDED", pod_manifest("c"))
+    for _ in range(2):
+        assert (await client.post("/v1/events", json=[unnamed])).json()["accepted"] == 1
+    assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
+
+
+async def test_a_single_event_a_list_and_a_list_under_its_name_are_the_same(
+    empty: tuple[Place, Client],
+) -> None:
+    place, client = empty
+    one = event("ADDED", pod_manifest("a"))
+    for body in (one, [one], {"events": [one]}):
+        answer = await client.post("/v1/events", json=body)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+    assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 3
+
+
+async def test_what_is_no_event_is_told_by_its_place(empty: tuple[Place, Client]) -> None:
+    place, client = empty
+    for body, said in (
+        ({"event": []}, 'there is no list of events; allowed are an event {"type", "object"}, a list'),
+        ({"events": {}}, "there is no list of events; allowed are"),
+        (7, "there is no list of events; allowed are"),
+        (pod_manifest("a"), "for events[0].object: is missing"),
+        (pod_manifest("a"), "a manifest by itself is no event, it goes here"),
+        ({"object": pod_manifest("a")}, "for events[0].type: "),
+        ([event("ADDED", pod_manifest("a")), 7], "for events[1]: an event is an object"),
+        (
+            [{}, {}, {}],
+            "for events[0].object: is missing; an event carries the object that it is about (and 2",
+        ),
+    ):
+        answer = await client.post("/v1/events", json=body)
+        assert answer.status_code == 422
+        assert said in answer.json()["error"]["message"]
+    assert set((await ends_of(place)).values()) == {0}
+
+
+async def test_one_invalid_event_holds_all_back_unless_partial(empty: tuple[Place, Client]) -> None:
+    place, client = empty
+    bad = event("ADDED", pod_manifest("neg", cpu="-1"), id="bad")
+    kind = event("ADDED", {"kind": "Foo", "metadata": {"name": "x"}})
+    good = event("ADDED", node_manifest("ok"), id="good")
+    answer = await client.post("/v1/events", json=[good, bad, kind, 7])
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    models.Error.model_validate(answer.json())
+    assert error["code"] == "invalid-events"
+    assert [each["index"] for each in error["details"]] == [1, 2, 3]
+    assert error["details"][0]["path"] == "object.spec.containers[0].resources.requests.cpu"
+    assert set((await ends_of(place)).values()) == {0}
+    partial = await client.post("/v1/events?partial=true", json=[good, bad, kind])
+    assert partial.status_code == 202
+    assert (partial.json()["accepted"], partial.json()["invalid"]) == (1, 2)
+    assert (await ends_of(place))[TopicPartition(NODES_TOPIC, 0)] == 1
+
+
+async def test_requests_that_are_too_large(empty: tuple[Place, Client]) -> None:
+    _, client = empty
+    events = [event("ADDED", pod_manifest("x"))] * (limits.events_per_request_max + 1)
+    many = await client.post("/v1/events", json=events)
+    assert many.status_code == 413
+    assert "events_per_request_max" in many.json()["error"]["message"]
+    large = await client.post("/v1/events", content=b"[" + b" " * limits.request_bytes_max + b"]")
+    assert large.status_code == 413
+    assert "request_bytes_max" in large.json()["error"]["message"]
