@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +24,7 @@ from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.resources import RECENT_FIXED, RECENT_SILENT
+from services.slips import ignored, meant, slips
 
 KINDS_USED = ("Node", "NodeUsage", "Pod", PROFILE_KIND)
 KINDS_IGNORED = (
@@ -48,7 +48,6 @@ SCENARIO_NOTES = frozenset(
     )
 )  # fmt: skip
 """What may stand in a scenario for its readers: names, sources, and what a test expects of the answer."""
-_NEAR = 0.8  # of two keys: how much of them must be the same for one to be taken for a slip of the other
 
 
 class Given(NamedTuple):
@@ -118,6 +117,11 @@ class Plan:
     def waiting(self) -> list[str]:
         """Return the pods without a node, in the order in which they came."""
         return [key for key, entry in self.state.pods.items() if not entry.node]
+
+    def astray(self) -> list[tuple[str, str]]:
+        """Return the pods that are bound to a node which does not exist, and that node."""
+        nodes = self.state.table.rows
+        return [(key, e.node) for key, e in self.state.pods.items() if e.node and e.node not in nodes]
 
     def place(self, schedule: Iterable[str], path: str = "schedule") -> list[Verdict]:
         """Evaluate pods in order, each one placed before the next is looked at.
@@ -190,13 +194,15 @@ def is_scenario(document: Any) -> bool:
 
 
 def unread(document: Mapping[str, Any]) -> list[str]:
-    """Say what a scenario holds in vain: keys and measured nodes that the plan takes no notice of."""
+    """Say what a scenario holds in vain: keys, fields and measured nodes that the plan takes no notice of."""
     known = ", ".join(SCENARIO_KEYS)
     found = [
         f"{_at(key)}: is no key of a scenario, so it is ignored; a scenario has {known}"
         for key in document
         if key not in SCENARIO_KEYS and key not in SCENARIO_NOTES
     ]
+    for i, manifest in enumerate(document["objects"]):
+        found += [ignored(*slip) for slip in slips(manifest, f"objects[{i}]")]
     nodes = {thing["metadata"]["name"] for thing in document["objects"] if thing["kind"] == "Node"}
     usage = document.get("usage") or {}
     return found + [
@@ -269,10 +275,7 @@ def _add_objects(plan: Plan, objects: list[Any]) -> None:
 
 def _meant(key: str) -> str | None:
     """Return the key of a scenario that a key looks like a slip of."""
-    if key in SCENARIO_KEYS or key in SCENARIO_NOTES:
-        return None
-    near = get_close_matches(key.lower(), SCENARIO_KEYS, 1, _NEAR)
-    return near[0] if near else None
+    return None if key in SCENARIO_NOTES else meant(key, SCENARIO_KEYS)
 
 
 def _at(key: str) -> str:

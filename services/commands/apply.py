@@ -79,13 +79,15 @@ def delete(
     if kind is None or name is None:
         options.run(_send(settings, _chunks(files or [], "DELETED")))
         return
+    where = [f"/v1/{kind}s", name]
     metadata = {"name": name}
     if kind is Deleted.POD:
         namespace, pod = split_pod(name)
         metadata = {"namespace": namespace, "name": pod}
+        where[1:] = [namespace, pod]
     api_version, object_kind = _OBJECTS[kind]
     thing = {"apiVersion": api_version, "kind": object_kind, "metadata": metadata}
-    options.run(_send(settings, iter([[{"type": "DELETED", "object": thing}]]), named=True))
+    options.run(_send_deletion(settings, {"type": "DELETED", "object": thing}, where))
 
 
 def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
@@ -120,8 +122,9 @@ def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
     """Return the events of documents; raise one error that names everything that is wrong."""
     from domain.model.errors import FieldError
     from services.commands import documents
+    from services.slips import ignored, slips
 
-    wrong, events = [], []
+    wrong, events, warnings = [], [], []
     for document in found:
         try:
             gateway.prepare(document.event)
@@ -131,6 +134,10 @@ def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
             wrong.append(f"{where.removesuffix(': ')}: {error.message}")
         else:
             events.append(document.event)
+        if document.wrapped:
+            where = f"{document.place}{documents.named(document.event)}"
+            warnings += [f"{where}: {ignored(*slip)}" for slip in slips(document.event["object"])]
+    options.warn(warnings)
     if wrong:
         more = len(wrong) - ERRORS_SHOWN_MAX
         lines = wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
@@ -138,7 +145,19 @@ def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
     return events
 
 
-async def _send(settings: Any, chunks: Iterator[list[Any]], *, named: bool = False) -> None:
+async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str]) -> None:
+    """Send the deletion of one object; it may be unknown only because its event is still on the way."""
+    from services.commands.source import open_source, send_events, target
+
+    async with open_source(settings) as source:
+        status, _ = await source.request("GET", target(*where))
+        if status == 404:
+            options.warn([f"{'/'.join(where[1:])} is not known here; the deletion is sent all the same"])
+        await send_events(source, [event])
+    typer.echo("the deletion is in the log", err=True)
+
+
+async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
     from services.commands.source import open_source, send_events
 
     first = next(chunks, None)  # all files are read and checked before anything is opened
@@ -152,5 +171,4 @@ async def _send(settings: Any, chunks: Iterator[list[Any]], *, named: bool = Fal
             duplicates += sums["duplicates"]
             first = next(chunks, None)
     known = f", {duplicates} known already" if duplicates else ""
-    said = "the deletion is in the log" if named else f"{plural(accepted, 'event')} sent{known}"
-    typer.echo(said, err=True)
+    typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -12,6 +12,7 @@ import typer
 from domain.model.errors import BerthError
 from services.config import SETTINGS, Settings
 
+WARNINGS_SHOWN_MAX = 20
 T = TypeVar("T")
 _HELP = {setting.field: setting for setting in SETTINGS}
 
@@ -59,6 +60,15 @@ def reach(
 ) -> Settings:
     """Return the settings of a command that asks or tells berth something."""
     return settings(dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka)
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Say on standard error what is probably not as it was meant; the first few of it."""
+    found = list(texts)
+    for text in found[:WARNINGS_SHOWN_MAX]:
+        typer.echo(f"warning: {text}", err=True)
+    if (more := len(found) - WARNINGS_SHOWN_MAX) > 0:
+        typer.echo(f"warning: and {more:,} more", err=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

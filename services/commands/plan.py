@@ -125,8 +125,7 @@ def _answers(files: Sequence[str], profile: Profile | None, seed: int) -> list[t
                 continue
             with _at(place):
                 scenarios.append((place, plan_scenario(value, seed=seed, profile=profile)))
-            for warning in unread(value):
-                typer.echo(f"warning: {place}: {warning}", err=True)
+            options.warn(f"{place}: {text}" for text in unread(value))
     if manifests:
         together = ", ".join(dict.fromkeys(place.partition(", document ")[0] for place, _ in manifests))
         scenarios.append((together, _plan_manifests(manifests, profile, seed)))
@@ -138,18 +137,27 @@ def _plan_manifests(
 ) -> list[Verdict]:
     from domain.model.errors import FieldError
     from services.planning import Given, Plan
+    from services.slips import ignored, slips
 
     with _at("profile"):
         plan = Plan(seed=seed, profile=profile)
+    warnings, seen = [], set()
     for place, value in manifests:
         for document in documents.expand(value, place, "ADDED"):
             thing = document.event.get("object")
+            where = f"{document.place}{documents.named(document.event)}"
             try:
                 plan.add(Given(document.event["type"], thing, "object"))
             except FieldError as error:
                 path = error.path.removeprefix("object.") if document.wrapped else error.path
-                where = f"{document.place}{documents.named(document.event)}"
                 raise CommandError(f"{where}: {path}: {error.message}") from None
+            if document.wrapped:
+                warnings += [f"{where}: {ignored(*slip)}" for slip in slips(thing)]
+                if (name := documents.named(document.event)) in seen:
+                    warnings.append(f"{where}: comes again; it replaces the one before")
+                seen.add(name)
+    warnings += [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in plan.astray()]
+    options.warn(warnings)
     waiting = plan.waiting()
     if not waiting:
         raise CommandError("there is no pod to place; add a Pod without spec.nodeName")

@@ -215,6 +215,23 @@ def test_what_a_scenario_says_in_vain_is_told_and_its_notes_are_not(tmp_path: Pa
     assert [line.partition(":")[0] for line in told] == ["pods", "usage.gone"]
 
 
+def test_what_was_probably_meant_otherwise_is_told_and_planned_as_it_is_written(tmp_path: Path) -> None:
+    slip, lost = pod("p", schedulername="first-fit"), pod("q", nodeName="nowhere")
+    other = {"metadata": {"creationTimestamp": None, "name": "r", "label": {}}, "kind": "Pod"}
+    done = berth_plan("-f", write(tmp_path, "all.yaml", node("a"), node("a"), slip, lost, other))
+    assert done.exit_code == 0
+    assert [line.partition("all.yaml, document ")[2] for line in done.stderr.splitlines()[:3]] == [
+        "2 (Node a): comes again; it replaces the one before",
+        "3 (Pod p): spec.schedulername: is not known, so it is ignored; did you mean schedulerName?",
+        "5 (Pod r): metadata.label: is not known, so it is ignored; did you mean labels?",
+    ]
+    assert done.stderr.splitlines()[3:] == [
+        "warning: pod default/q is on node nowhere, which is not among the nodes"
+    ]
+    scenario = write(tmp_path, "s.json", {"objects": [node("a"), slip]})
+    assert "s.json: objects[1].spec.schedulername: is not known" in berth_plan("-f", scenario).stderr
+
+
 @pytest.mark.parametrize(
     ("documents", "said"),
     [
