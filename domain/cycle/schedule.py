@@ -249,6 +249,9 @@ class Scheduler:
             uses=np.zeros(len(self._slots.groups.synced), dtype=np.int64),
             limit=np.empty(blocks),
             marks=np.zeros(blocks, dtype=np.uint8),
+            estimate=np.empty(kernel.BLOCK, dtype=np.float32),
+            rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
+            rate=np.empty(kernel.PARTS_MAX),
             best_row=np.empty(kernel.TOP, dtype=np.int32),
             best_score=np.empty(kernel.TOP),
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from domain.cycle.program import ROW_FIELDS, SLOT_BYTES, SLOT_FIELDS, Program, StaticPart, compile_program
 from domain.kernels import arrays as kernel
-from domain.kernels.arrays import LISTED, SPAN
+from domain.kernels.arrays import LISTED, SPAN, TWINS_FROM
 from domain.model.limits import group_cache_bytes_max, pods_per_node_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
@@ -21,7 +21,7 @@ _SLOTS_MIN = 16
 _SLOTS_FIRST = 32
 _SLOTS_MAX = 4_096
 _COUNT_MAX = int(np.iinfo(np.int16).max) - pods_per_node_max
-_ROW_BYTES = sum(np.dtype(kind).itemsize for kind in ROW_FIELDS.values()) + 8 + 2 * kernel.OCCUPANCIES_MAX
+_ROW_BYTES = sum(np.dtype(kind).itemsize for kind in ROW_FIELDS.values()) + 12 + 2 * kernel.OCCUPANCIES_MAX
 _RAW_BYTES = 8
 
 
@@ -74,16 +74,30 @@ class GroupSlots:
         self._free_statics += range(slots - 1, before - 1, -1)
 
     def _allocate_bounds(self) -> None:
-        blocks, statics = self._snapshot.rows_width // SPAN, len(self.groups.synced)
+        width, statics = self._snapshot.rows_width, len(self.groups.synced)
+        blocks = width // SPAN
         resources = self._snapshot.columns.allocatable.shape[0]
         self.bounds = kernel.Bounds(
             free_low=np.zeros((resources, blocks), dtype=np.int64),
             free_high=np.zeros((resources, blocks), dtype=np.int64),
-            per_unit=np.zeros((resources, blocks), dtype=np.float64),
-            best=np.zeros((statics, blocks), dtype=np.float64),
+            loss=np.zeros((resources, width), dtype=np.float32),
+            loss_low=np.zeros((resources, blocks), dtype=np.float32),
+            base=np.zeros((statics, width), dtype=np.float32),
+            best=np.zeros((statics, blocks), dtype=np.float32),
             refused=np.zeros((statics, blocks), dtype=np.int32),
             blocks_synced=np.full(1, -1, dtype=np.int64),
             synced=np.full(statics, -1, dtype=np.int64),
+            twins=kernel.Twins(
+                row=np.zeros(width, dtype=np.int32),
+                tie=np.zeros(width, dtype=np.uint64),
+                at=np.full(width, -1, dtype=np.int32),
+                kept=np.zeros(1, dtype=np.int64),
+                part=np.zeros(1, dtype=np.int64),
+                free_low=np.zeros(resources, dtype=np.int64),
+                free_high=np.zeros(resources, dtype=np.int64),
+                least=np.full(1, TWINS_FROM, dtype=np.int64),
+                rest=np.zeros(1, dtype=np.int64),
+            ),
         )
 
     def _make_lists(self) -> kernel.Lists:
@@ -97,7 +111,6 @@ class GroupSlots:
             seen=np.zeros(slots, dtype=np.int64),
             mark=np.zeros(self._snapshot.rows_width, dtype=np.int64),
             stamp=np.zeros(1, dtype=np.int64),
-            level=np.zeros(slots, dtype=np.uint8),
         )
 
     @property

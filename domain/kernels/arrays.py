@@ -66,6 +66,9 @@ BLOCK = 512
 SPAN = 64
 """Rows per block of the bounds; a power of two."""
 
+TWINS_FROM = 256
+"""Where a bounded search scores more rows than this, equal rows are looked at as one from then on."""
+
 
 class Columns(NamedTuple):
     """The snapshot's columns: int64[R, N] twice, uint64[N], and int64[1] with the number of rows."""
@@ -146,23 +149,48 @@ class Groups(NamedTuple):
     variance_high: np.ndarray  # float64[G, VARIANCES_MAX]
 
 
-class Bounds(NamedTuple):
-    """What is known of blocks of ``SPAN`` rows, to pass over those that hold no best row.
+class Twins(NamedTuple):
+    """Rows that are equal to each other in all that one static part's scores read, so that ties alone decide.
 
-    Per resource column and block: ``free_low``, ``free_high`` int64[R, B], the extremes of what is free (the
-    high one may be too high), ``per_unit`` float64[R, B], 100 / the largest capacity. Per static part and
-    block: ``best`` float64[S, B], the best score of a pod that asks for nothing, ``refused`` int32[S, B],
-    rows that static filters refuse. ``blocks_synced`` int64[1] and ``synced`` int64[S]: positions in the
-    change log up to which the former and the latter are right, -1 if all must be made anew.
+    ``row`` int32[N] and ``tie`` uint64[N], of which ``kept`` int64[1] are there, in any order; ``at``
+    int32[N]: where a row is among them, or -1. ``part`` int64[1]: the static part. ``free_low``,
+    ``free_high`` int64[R]: the extremes of what is free on them. ``least`` int64[1]: a search that scores
+    more rows than this asks for twins; ``rest`` int64[1]: so many that ask must pass before they are made.
+    """
+
+    row: np.ndarray
+    tie: np.ndarray
+    at: np.ndarray
+    kept: np.ndarray
+    part: np.ndarray
+    free_low: np.ndarray
+    free_high: np.ndarray
+    least: np.ndarray
+    rest: np.ndarray
+
+
+class Bounds(NamedTuple):
+    """What is known of rows, and of blocks of ``SPAN`` of them, to pass over those that cannot be the best.
+
+    Per resource column: ``free_low``, ``free_high`` int64[R, B], the extremes of what is free in a block (the
+    high one may be too high), ``loss`` float32[R, N], 100 / capacity (0 where there is none), and
+    ``loss_low`` float32[R, B], the smallest of a block. Per static part: ``base`` float32[S, N], the score of
+    a pod that asks for nothing, -inf where a static filter refuses it or the row is a twin, ``best``
+    float32[S, B], the highest of a block, ``refused`` int32[S, B], rows that static filters refuse.
+    ``blocks_synced`` int64[1] and ``synced`` int64[S]: positions in the change log up to which the former and
+    the latter are right, -1 if all must be made anew.
     """
 
     free_low: np.ndarray
     free_high: np.ndarray
-    per_unit: np.ndarray
+    loss: np.ndarray
+    loss_low: np.ndarray
+    base: np.ndarray
     best: np.ndarray
     refused: np.ndarray
     blocks_synced: np.ndarray
     synced: np.ndarray
+    twins: Twins
 
 
 class Lists(NamedTuple):
@@ -171,8 +199,7 @@ class Lists(NamedTuple):
 
     ``made``, ``seen`` int64[G]: positions in the change log as of which the list is, and up to which the
     slot's codes and histogram are right; made -1: there is none. ``mark`` int64[N] and ``stamp`` int64[1] say
-    which rows changed, to one search at a time. ``level`` uint8[S]: the bounds of a static part were level
-    when last looked at.
+    which rows changed, to one search at a time.
     """
 
     row: np.ndarray
@@ -183,7 +210,6 @@ class Lists(NamedTuple):
     seen: np.ndarray
     mark: np.ndarray
     stamp: np.ndarray
-    level: np.ndarray
 
 
 class ChangeLog(NamedTuple):
@@ -233,7 +259,8 @@ class Scratch(NamedTuple):
     """Memory of one call: uint8 and three float64 [BLOCK], float64[4 + PARTS_MAX, BLOCK], uint64[TOP], the
     found row int64[1], what each row would add to a variance, float64[VARIANCES_MAX, N] (NaN: it does not
     count), how often each slot is used, int64[G], all 0 at first, and per block of the bounds its limit,
-    float64[B], and a mark, uint8[B], all 0.
+    float64[B], and a mark, uint8[B], all 0; estimates of a block's scores, float32[BLOCK]; and the columns of
+    which a pod asks, int32[PARTS_MAX], with what it loses by that, float64[PARTS_MAX].
     """
 
     fits: np.ndarray
@@ -247,5 +274,8 @@ class Scratch(NamedTuple):
     uses: np.ndarray
     limit: np.ndarray
     marks: np.ndarray
+    estimate: np.ndarray
+    rated: np.ndarray
+    rate: np.ndarray
     best_row: np.ndarray  # int32[TOP]
     best_score: np.ndarray  # float64[TOP]

@@ -15,7 +15,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree
+from domain.kernels import (
+    arrays,
+    bounding,
+    evaluating,
+    listing,
+    noting,
+    risk,
+    scanning,
+    terms,
+    ties,
+    tree,
+    twins,
+)
 from domain.kernels.arrays import LISTED, TOP
 from domain.kernels.bounding import is_bounded, note_placed, seek
 from domain.kernels.compiling import entry, helper
@@ -65,7 +77,7 @@ def _has_list(columns, groups, lists, changes, g):  # type: ignore[no-untyped-de
     return lists.made[g] >= 0 and changes.length[0] - lists.made[g] <= near
 
 
-@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree)
+@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
 def to_list(columns, groups, lists, changes, sequence, begin, end, uses, slots):  # type: ignore[no-untyped-def]
     """Write which slots of a part of the sequence need a list, each once; return how many.
 
@@ -85,9 +97,7 @@ def to_list(columns, groups, lists, changes, sequence, begin, end, uses, slots):
             or _has_list(columns, groups, lists, changes, g)
         ):
             continue
-        if is_bounded(groups, g) and lists.level[groups.static_part[g]] == 0:
-            continue
-        if _follows_closely(columns, groups, changes, g, uses[g], len(sequence)):
+        if is_bounded(groups, g) or _follows_closely(columns, groups, changes, g, uses[g], len(sequence)):
             continue
         lists.made[g] = _ASKED
         slots[found] = g
@@ -95,7 +105,7 @@ def to_list(columns, groups, lists, changes, sequence, begin, end, uses, slots):
     return found
 
 
-@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree)
+@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
 def make_lists(columns, groups, lists, slots, length, scratch):  # type: ignore[no-untyped-def]
     """Make the lists of some slots (int32[K]) on columns that nobody writes meanwhile.
 
@@ -105,7 +115,7 @@ def make_lists(columns, groups, lists, slots, length, scratch):  # type: ignore[
         make_list(columns, groups, lists, slots[i], length, scratch)
 
 
-@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree)
+@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
 def place(  # type: ignore[no-untyped-def]
     columns, groups, bounds, lists, changes, exclusions, sequence, begin, end, placed, scratch
 ):
@@ -148,7 +158,6 @@ def place(  # type: ignore[no-untyped-def]
             counted = True
         elif is_bounded(groups, g):
             score = seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
-            lists.level[groups.static_part[g]] = 1 if np.isnan(score) else 0
         if np.isnan(score) and _has_list(columns, groups, lists, changes, g):
             score = pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch)
             counted = is_first  # a search in between may have counted anew

@@ -135,11 +135,16 @@ def test_scheduler_equals_oracle_over_many_nodes(scenario: Scenario) -> None:
 
 
 @settings(oracle_settings, max_examples=100)
-@given(scenario=scenarios(nodes_min=9, pods_max=300, groups_max=300), span=st.sampled_from((1, 2, 4)))
-def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int) -> None:
-    """Few rows per block, so that most blocks of a small cluster are passed over."""
+@given(
+    scenario=scenarios(nodes_min=9, pods_max=300, groups_max=300),
+    span=st.sampled_from((1, 2, 4)),
+    twins_from=st.sampled_from((0, 2, 8, 10_000)),
+)
+def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, twins_from: int) -> None:
+    """Few rows per block, so that most blocks of a small cluster are passed over, and twins by twos."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "SPAN", span)
+        patch.setattr(slots_module, "TWINS_FROM", twins_from)
         Pair(World(scenario)).run()
 
 
