@@ -107,6 +107,7 @@ class GroupSlots:
             score=np.empty((slots, listed), dtype=np.float64),
             tie=np.empty((slots, listed), dtype=np.uint64),
             kept=np.zeros(slots, dtype=np.int32),
+            most=np.zeros(slots, dtype=np.int32),
             made=np.full(slots, -1, dtype=np.int64),
             seen=np.zeros(slots, dtype=np.int64),
             mark=np.zeros(self._snapshot.rows_width, dtype=np.int64),

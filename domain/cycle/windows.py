@@ -1,14 +1,14 @@
 """Groups in threads: the pods of a call in windows, lists made side by side, pods placed strictly in order.
 
-Before a window, the groups in it that need a look at all rows get a list of their best rows each, in as many
-threads as there are, all on the same columns. Then the window's pods are placed one after another from these
-lists, with what changed since looked at again. A pod whose list is used up goes back, and those behind it
-with it: the next window begins there. Threads and windows decide how long it takes, and nothing else.
+The groups of a window that need a look at all rows get a list of their best rows each, all as of the
+window's begin. One thread places the window's pods one after another from these lists, with what changed
+since looked at again; where a pod's list is not there yet, it makes lists, too. The others make lists all
+the time. Threads and windows decide how long it takes, and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -21,45 +21,31 @@ from domain.kernels import placing
 PODS_MIN = 16
 """For fewer pods, and by one thread alone, no lists are made: a scan is cheaper than a list."""
 
-_WINDOW_FIRST = 64
-_WINDOW_MIN = 8
-_WINDOW_MAX = 256
-_WINDOW_WITHOUT_LISTS = 1_024
+WINDOW = kernel.LISTED - kernel.TOP
+"""So many pods are looked ahead for that no list is used up, as each pod changes one row."""
+
+Work = Callable[[], None]
 
 
-def _one_after_another(work: Sequence[Callable[[], None]]) -> None:
+def _at_once(work: Sequence[Work]) -> Work:
     for each in work:
         each()
+    return lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Threads:
-    """How many shares of work may be done at the same time; ``run`` does all of them before it returns."""
+    """How many threads there are, the caller's own among them.
+
+    ``start`` begins work in the others, one each, and returns what waits until all of it is done.
+    """
 
     count: int = 1
-    run: Callable[[Sequence[Callable[[], None]]], None] = _one_after_another
+    start: Callable[[Sequence[Work]], Work] = _at_once
 
 
 IN_LINE = Threads()
 """No threads."""
-
-
-class Governor:
-    """How many pods are looked ahead for: half as many where a quarter finds its row taken, else more.
-
-    At most one for 32 rows: looking again at what the window's own pods changed must cost less than a scan.
-    """
-
-    def __init__(self, rows_count: int) -> None:
-        self._most = max(_WINDOW_MIN, min(_WINDOW_MAX, rows_count // 32))
-        self.window = min(_WINDOW_FIRST, self._most)
-
-    def note(self, pods_count: int, conflict_count: int) -> None:
-        """Take the outcome of a window into account."""
-        if conflict_count * 4 > pods_count:
-            self.window = max(_WINDOW_MIN, self.window // 2)
-        elif conflict_count * 16 <= pods_count:
-            self.window = min(self._most, self.window * 2)
 
 
 class Call(NamedTuple):
@@ -77,45 +63,49 @@ class Call(NamedTuple):
 
 def place_all(call: Call, threads: Threads, make_scratch: Callable[[], kernel.Scratch]) -> None:
     """Place all pods of a call."""
-    scratch, governor = make_scratch(), Governor(int(call.columns.rows_count[0]))
-    scratches = [make_scratch() for _ in range(threads.count)]
     pods_count = len(call.sequence)
+    scratch, before, others = make_scratch(), call.columns, []
     np.add.at(scratch.uses, call.sequence, 1)
-    call.lists.made[:] = -1
-    done = 0
-    while done < pods_count:
-        end = min(done + governor.window, pods_count)
-        ahead = threads.count > 1 and pods_count >= PODS_MIN
-        if not ahead or not _make_lists(call, done, end, scratch.uses, threads, scratches):
-            end = min(done + _WINDOW_WITHOUT_LISTS, pods_count)
-        conflicts = int(call.placed.conflicts.sum())
-        before, done = done, _place(call, done, end, scratch)
-        governor.note(done - before, int(call.placed.conflicts.sum()) - conflicts)
+    looks_ahead = threads.count > 1 and pods_count >= PODS_MIN
+    if looks_ahead:
+        before = before._replace(requested=np.empty_like(before.requested))
+        others = [make_scratch() for _ in range(threads.count - 1)]
+    window = WINDOW if looks_ahead else max(pods_count, 1)
+    for begin in range(0, pods_count, window):
+        end = min(begin + window, pods_count)
+        call.lists.made[:] = -1
+        ahead = _look_ahead(call, begin, end if looks_ahead else begin, before, scratch.uses)
+        wait = _start_lists(call, ahead, threads, scratch, others)
+        placing.place(*call[:-1], begin, end, ahead, call.placed, scratch)
+        wait()
 
 
-def _place(call: Call, begin: int, end: int, scratch: kernel.Scratch) -> int:
-    next_pod: int = placing.place(*call[:-1], begin, end, call.placed, scratch)
-    return next_pod
-
-
-def _make_lists(
-    call: Call, begin: int, end: int, uses: np.ndarray, threads: Threads, scratches: Sequence[kernel.Scratch]
-) -> bool:
-    """Make the lists that are needed; say whether any is."""
+def _look_ahead(call: Call, begin: int, end: int, before: kernel.Columns, uses: np.ndarray) -> kernel.Ahead:
+    """Find out which lists are needed, and keep the columns as they are now."""
     slots = np.empty(end - begin, dtype=np.int32)
-    found = placing.to_list(
-        call.columns, call.groups, call.lists, call.changes, call.sequence, begin, end, uses, slots
-    )
-    threads.run(list(_shares(call, slots[:found], scratches)))
-    return bool(found)
+    found = 0
+    if len(slots):
+        found = placing.to_list(
+            call.columns, call.groups, call.lists, call.changes, call.sequence, begin, end, uses, slots
+        )
+    if found:
+        count = int(before.rows_count[0])
+        before.requested[:, :count] = call.columns.requested[:, :count]
+    return kernel.Ahead(before, slots[:found], call.changes.length.copy(), np.zeros(1, dtype=np.int64))
 
 
-def _shares(
-    call: Call, slots: np.ndarray, scratches: Sequence[kernel.Scratch]
-) -> Iterator[Callable[[], None]]:
-    """Deal the slots out."""
-    length = int(call.changes.length[0])
-    for t, scratch in enumerate(scratches):
-        share = slots[t :: len(scratches)].copy()
-        if len(share):
-            yield partial(placing.make_lists, call.columns, call.groups, call.lists, share, length, scratch)
+def _start_lists(
+    call: Call,
+    ahead: kernel.Ahead,
+    threads: Threads,
+    scratch: kernel.Scratch,
+    others: Sequence[kernel.Scratch],
+) -> Work:
+    """Let other threads make lists; return what waits for them."""
+    make = partial(placing.make_lists, call.groups, call.lists, ahead)
+    wait = threads.start([partial(make, each) for each in others[: max(len(ahead.slots) - 1, 0)]])
+    if len(call.exclusions.slots):
+        # Placing writes what a group's lists are made from: all of them first.
+        make(scratch)
+        wait()
+    return wait

@@ -58,8 +58,11 @@ NEVER = 1 << 30
 TOP = 5
 REASONS = 32
 
-LISTED = 32
-"""Rows in the list of a group's best."""
+LISTED = 128
+"""Rows in the list of a group's best, at most."""
+
+ASKED = -2
+"""Instead of a list's position in the change log: the list is being made, or about to be."""
 
 BLOCK = 512
 
@@ -194,22 +197,36 @@ class Bounds(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The best rows of groups, best first: ``row`` int32, ``score`` float64 and ``tie`` uint64, each
-    [G, LISTED], of which ``kept`` int32[G] are there.
+    """The best rows of groups as heaps, the worst first: ``row`` int32, ``score`` float64 and ``tie`` uint64,
+    each [G, LISTED], of which ``kept`` int32[G] are there, out of ``most`` int32[G] that were asked for.
 
     ``made``, ``seen`` int64[G]: positions in the change log as of which the list is, and up to which the
-    slot's codes and histogram are right; made -1: there is none. ``mark`` int64[N] and ``stamp`` int64[1] say
-    which rows changed, to one search at a time.
+    slot's codes and histogram are right; made -1: there is none, ASKED: it is being made, or about to be.
+    ``mark`` int64[N] and ``stamp`` int64[1] say which rows changed, to one search at a time.
     """
 
     row: np.ndarray
     score: np.ndarray
     tie: np.ndarray
     kept: np.ndarray
+    most: np.ndarray
     made: np.ndarray
     seen: np.ndarray
     mark: np.ndarray
     stamp: np.ndarray
+
+
+class Ahead(NamedTuple):
+    """The lists of a window, made by whichever thread takes them first.
+
+    ``columns`` are as of the position ``length`` int64[1] of the change log, and nobody writes them
+    meanwhile; ``slots`` int32[K] those that need a list, of which ``taken`` int64[1] were begun.
+    """
+
+    columns: Columns
+    slots: np.ndarray
+    length: np.ndarray
+    taken: np.ndarray
 
 
 class ChangeLog(NamedTuple):

@@ -1,8 +1,8 @@
 """A list of a group's best rows: made in any thread, on columns that nobody writes; used when its turn comes.
 
 Between the two, pods before it were placed on some rows. Those rows are filtered and scored again; of all
-other rows the list is still right. The best of both is the answer if it is no worse than the list's last row:
-a row that is neither in the list nor changed cannot be better. Otherwise the list is used up.
+other rows the list is still right. The best of both is the answer, as long as rows of the list are left that
+have not changed: a row that is neither in the list nor changed cannot be better.
 """
 
 from __future__ import annotations
@@ -10,13 +10,52 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import BLOCK, TOP
-from domain.kernels.compiling import helper
+from domain.kernels.claiming import publish
+from domain.kernels.compiling import helper, inner
 from domain.kernels.evaluating import filter_row, moves_extremes, score_block, score_row
 from domain.kernels.scanning import conclude, insert, survey
 from domain.kernels.ties import mix
 
 
 @helper
+def _worse(score, tie, other_score, other_tie):  # type: ignore[no-untyped-def]
+    return score < other_score or (score == other_score and tie > other_tie)
+
+
+@helper
+def _keep(rows, scores, ties, most, row, score, tie, kept):  # type: ignore[no-untyped-def]
+    """Put a row into a heap of at most so many, the worst first; return how many it has then."""
+    if kept < most:
+        at = kept
+        kept += 1
+        while at > 0 and _worse(score, tie, scores[(at - 1) // 2], ties[(at - 1) // 2]):
+            above = (at - 1) // 2
+            rows[at] = rows[above]
+            scores[at] = scores[above]
+            ties[at] = ties[above]
+            at = above
+    elif _worse(scores[0], ties[0], score, tie):
+        at = 0
+        while 2 * at + 1 < kept:
+            below = 2 * at + 1
+            if below + 1 < kept and _worse(scores[below + 1], ties[below + 1], scores[below], ties[below]):
+                below += 1
+            if not _worse(scores[below], ties[below], score, tie):
+                break
+            rows[at] = rows[below]
+            scores[at] = scores[below]
+            ties[at] = ties[below]
+            at = below
+    else:
+        at = -1
+    if at >= 0:
+        rows[at] = row
+        scores[at] = score
+        ties[at] = tie
+    return kept
+
+
+@inner
 def make_list(columns, groups, lists, g, length, scratch):  # type: ignore[no-untyped-def]
     """Score all rows as of the position ``length`` of the change log, and keep the best and every code."""
     groups.synced[g] = -1
@@ -24,29 +63,40 @@ def make_list(columns, groups, lists, g, length, scratch):  # type: ignore[no-un
     if groups.raw_count[g] > 0:
         survey(columns, groups, g, scratch)
     salt = groups.salt[g]
-    most = lists.row.shape[1]
+    most = lists.most[g]
     kept = 0
+    last_score = -np.inf
     count = columns.rows_count[0]
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
         score_block(columns, groups, g, first, n, scratch)
+        _note_codes(columns, groups, g, first, n, scratch)
         for i in range(n):
-            row = first + i
-            if scratch.fits[i] == 0:
-                code = filter_row(columns, groups, g, row)
-                groups.histogram[g, code] += 1
-                groups.code[g, row] = code
-                continue
-            groups.code[g, row] = 0
             score = scratch.total[i]
-            if kept == most and score < lists.score[g, most - 1]:
+            if score < last_score or scratch.fits[i] == 0:
                 continue
-            tie = mix(columns.tie[row] ^ salt)
-            if kept < most or score > lists.score[g, most - 1] or tie < lists.tie[g, most - 1]:
-                kept = insert(lists.row[g], lists.score[g], lists.tie[g], most, row, score, tie, kept)
+            tie = mix(columns.tie[first + i] ^ salt)
+            kept = _keep(lists.row[g], lists.score[g], lists.tie[g], most, first + i, score, tie, kept)
+            if kept == most:
+                last_score = lists.score[g, 0]
     lists.kept[g] = kept
-    lists.made[g] = length
     lists.seen[g] = length
+    publish(lists.made, g, length)
+
+
+@helper
+def _note_codes(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
+    """Write the codes of a block's rows; only where one does not fit it is asked why."""
+    refused = 0
+    fits = scratch.fits[:n]
+    code = groups.code[g, first : first + n]
+    for i in range(n):
+        code[i] = 0
+        refused += fits[i] == 0
+    for i in range(n if refused > 0 else 0):
+        if fits[i] == 0:
+            code[i] = filter_row(columns, groups, g, first + i)
+            groups.histogram[g, code[i]] += 1
 
 
 @helper
@@ -92,21 +142,21 @@ def pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch): 
                 tie = mix(columns.tie[row] ^ salt)
                 kept = insert(best_row, best_score, ties, wanted, row, score, tie, kept)
     untouched = 0
+    first = -1
     for j in range(lists.kept[g]):
         row = lists.row[g, j]
+        score = lists.score[g, j]
+        tie = lists.tie[g, j]
+        if first < 0 or _worse(lists.score[g, first], lists.tie[g, first], score, tie):
+            first = j
         if lists.mark[row] != stamp:
-            kept = insert(best_row, best_score, ties, wanted, row, lists.score[g, j], lists.tie[g, j], kept)
+            kept = insert(best_row, best_score, ties, wanted, row, score, tie, kept)
             untouched += 1
-            if untouched == wanted:
-                break
-    last = lists.kept[g] - 1
-    complete = last + 1 < lists.row.shape[1] or untouched == wanted
+    complete = lists.kept[g] < lists.most[g] or untouched >= wanted
     if not complete and kept == wanted:
-        score = best_score[wanted - 1]
-        bound = lists.score[g, last]
-        complete = score > bound or (score == bound and ties[wanted - 1] <= lists.tie[g, last])
+        complete = not _worse(best_score[wanted - 1], ties[wanted - 1], lists.score[g, 0], lists.tie[g, 0])
     found = np.nan
-    moved = last >= 0 and lists.mark[lists.row[g, 0]] == stamp
+    moved = first >= 0 and lists.mark[lists.row[g, first]] == stamp
     if complete and not stale:
         found = best_score[0] if kept > 0 else -np.inf
         scratch.row[0] = best_row[0]
@@ -115,7 +165,7 @@ def pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch): 
                 placed.top_row[attempt, i] = best_row[i]
                 placed.top_score[attempt, i] = best_score[i]
             conclude(columns, groups, placed, g, attempt, kept, scratch)
-    if moved and complete and not stale and kept > 0 and best_row[0] == lists.row[g, 0]:
+    if moved and complete and not stale and kept > 0 and best_row[0] == lists.row[g, first]:
         placed.moved[attempt] += 1
     elif moved:
         placed.conflicts[attempt] += 1

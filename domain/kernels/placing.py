@@ -18,6 +18,7 @@ import numpy as np
 from domain.kernels import (
     arrays,
     bounding,
+    claiming,
     evaluating,
     listing,
     noting,
@@ -28,9 +29,10 @@ from domain.kernels import (
     tree,
     twins,
 )
-from domain.kernels.arrays import LISTED, TOP
+from domain.kernels.arrays import ASKED, TOP
 from domain.kernels.bounding import is_bounded, note_placed, seek
-from domain.kernels.compiling import entry, helper
+from domain.kernels.claiming import claim, peek
+from domain.kernels.compiling import entry, helper, inner
 from domain.kernels.listing import make_list, pick
 from domain.kernels.noting import note_reasons, note_top
 from domain.kernels.scanning import scan
@@ -42,10 +44,6 @@ other's where at most one of so many did."""
 
 _REPAID = 64
 """A tree over N rows is built for at least N / so many pods of a bounded group, and 4 of any other."""
-
-
-_ASKED = -2
-"""Instead of a list's position: the list is about to be made."""
 
 
 @helper
@@ -70,56 +68,58 @@ def _follows_closely(columns, groups, changes, g, uses, pods):  # type: ignore[n
     return groups.variance_count[g] == 0 and (up_to_date or (uses >= repaid and pods <= near * uses))
 
 
-@helper
-def _has_list(columns, groups, lists, changes, g):  # type: ignore[no-untyped-def]
-    """Say whether a list is there, and worth more than another look at all rows."""
-    near = columns.rows_count[0] // _NEAR + LISTED
-    return lists.made[g] >= 0 and changes.length[0] - lists.made[g] <= near
-
-
-@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
+@entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
 def to_list(columns, groups, lists, changes, sequence, begin, end, uses, slots):  # type: ignore[no-untyped-def]
     """Write which slots of a part of the sequence need a list, each once; return how many.
+
+    A list has as many rows as can have changed before its group's last pod in this part, and TOP more.
 
     Parameters
     ----------
     uses : int64[G]
         How often each slot is in the whole sequence.
-    slots : int32[G]
+    slots : int32[end - begin]
         Where they are written.
     """
     found = 0
     for i in range(begin, end):
         g = sequence[i]
-        if (
-            groups.variance_count[g] > 0
-            or lists.made[g] == _ASKED
-            or _has_list(columns, groups, lists, changes, g)
-        ):
-            continue
-        if is_bounded(groups, g) or _follows_closely(columns, groups, changes, g, uses[g], len(sequence)):
-            continue
-        lists.made[g] = _ASKED
-        slots[found] = g
-        found += 1
+        if lists.made[g] != ASKED:
+            if groups.variance_count[g] > 0:
+                continue
+            if is_bounded(groups, g) or _follows_closely(columns, groups, changes, g, uses[g], len(sequence)):
+                continue
+            lists.made[g] = ASKED
+            slots[found] = g
+            found += 1
+        lists.most[g] = min(i - begin + TOP, lists.row.shape[1])
     return found
 
 
-@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
-def make_lists(columns, groups, lists, slots, length, scratch):  # type: ignore[no-untyped-def]
-    """Make the lists of some slots (int32[K]) on columns that nobody writes meanwhile.
+@entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
+def make_lists(groups, lists, ahead, scratch):  # type: ignore[no-untyped-def]
+    """Make lists that no other thread has begun until there are none; nothing but these slots is written."""
+    k = claim(ahead.taken)
+    while k < len(ahead.slots):
+        make_list(ahead.columns, groups, lists, ahead.slots[k], ahead.length[0], scratch)
+        k = claim(ahead.taken)
 
-    ``length`` is that of the change log. Nothing but these slots and the scratch is written.
-    """
-    for i in range(len(slots)):
-        make_list(columns, groups, lists, slots[i], length, scratch)
+
+@inner
+def _await_list(groups, lists, ahead, g, scratch):  # type: ignore[no-untyped-def]
+    """Make lists until that of a group is there, whoever makes it."""
+    while peek(lists.made, g) == ASKED:
+        if peek(ahead.taken, 0) < len(ahead.slots):
+            k = claim(ahead.taken)
+            if k < len(ahead.slots):
+                make_list(ahead.columns, groups, lists, ahead.slots[k], ahead.length[0], scratch)
 
 
-@entry(arrays, bounding, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
+@entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
 def place(  # type: ignore[no-untyped-def]
-    columns, groups, bounds, lists, changes, exclusions, sequence, begin, end, placed, scratch
+    columns, groups, bounds, lists, changes, exclusions, sequence, begin, end, ahead, placed, scratch
 ):
-    """Place the pods ``begin .. end - 1`` in order; return where to go on (``end``, or a used up list).
+    """Place the pods ``begin .. end - 1`` in order, making lists where a pod's own is not there yet.
 
     Parameters
     ----------
@@ -128,6 +128,8 @@ def place(  # type: ignore[no-untyped-def]
         must have room for as many more rows.
     sequence : int32[P]
         Slot of each pod.
+    ahead
+        The lists that this window needs; other threads may be making some of them.
     scratch
         Memory; of it only ``uses`` matters, how often each slot is in the sequence.
 
@@ -137,6 +139,8 @@ def place(  # type: ignore[no-untyped-def]
     uses = scratch.uses
     for i in range(begin, end):
         g = sequence[i]
+        if lists.made[g] == ASKED:
+            _await_list(groups, lists, ahead, g, scratch)
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
             # Placing only takes room away: what found no node finds none later in the sequence.
@@ -158,13 +162,9 @@ def place(  # type: ignore[no-untyped-def]
             counted = True
         elif is_bounded(groups, g):
             score = seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
-        if np.isnan(score) and _has_list(columns, groups, lists, changes, g):
+        if np.isnan(score) and lists.made[g] >= 0:
             score = pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch)
             counted = is_first  # a search in between may have counted anew
-            if np.isnan(score):
-                lists.made[g] = -1
-                if i > begin:
-                    return i
         if np.isnan(score):
             score = scan(columns, groups, placed, g, attempt, wanted, scratch)
             counted = is_first
@@ -182,7 +182,6 @@ def place(  # type: ignore[no-untyped-def]
         placed.score[i] = score
         _count(columns, groups, changes, exclusions, g, scratch.row[0])
         note_placed(columns, groups, bounds, changes, g, scratch.row[0])
-    return end
 
 
 @entry()

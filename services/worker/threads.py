@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from domain.cycle.windows import IN_LINE, Threads
+from domain.cycle.windows import IN_LINE, Threads, Work
 
 
 def threads_for(count: int) -> Threads:
@@ -14,11 +14,13 @@ def threads_for(count: int) -> Threads:
         return IN_LINE
     others = ThreadPoolExecutor(count - 1, thread_name_prefix="berth-group")
 
-    def run(work: Sequence[Callable[[], None]]) -> None:
-        started = [others.submit(each) for each in work[1:]]
-        for each in work[:1]:
-            each()
-        for other in started:
-            other.result()
+    def start(work: Sequence[Work]) -> Work:
+        started = [others.submit(each) for each in work]
 
-    return Threads(count=count, run=run)
+        def wait() -> None:
+            for each in started:
+                each.result()
+
+        return wait
+
+    return Threads(count=count, start=start)

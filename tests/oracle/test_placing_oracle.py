@@ -151,12 +151,11 @@ def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, 
 @settings(oracle_settings, max_examples=150)
 @given(scenario=scenarios(pods_max=300, groups_max=300), listed=st.integers(1, 6), window=st.integers(1, 40))
 def test_short_lists_and_small_windows_change_nothing(scenario: Scenario, listed: int, window: int) -> None:
-    """Lists are used up often, and pods go back to the head of the next window."""
+    """Lists are used up often, as more pods are looked ahead for than rows are listed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "LISTED", listed)
         patch.setattr(windows_module, "PODS_MIN", 1)
-        patch.setattr(windows_module, "_WINDOW_MIN", 1)
-        patch.setattr(windows_module, "_WINDOW_FIRST", window)
+        patch.setattr(windows_module, "WINDOW", window)
         pair = Pair(World(scenario))
         pair.scheduler._threads = windows_module.Threads(count=2)
         pair.run()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numba
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from domain.cycle import windows
 from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
+from domain.kernels.claiming import claim
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import Taint
 from domain.model.profile_manifest import profile_from_manifest
@@ -28,7 +31,7 @@ Told = list[tuple[object, ...]]
 def test_the_number_of_threads_decides_nothing(scenario: Scenario, window: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "PODS_MIN", 1)
-        patch.setattr(windows, "_WINDOW_FIRST", window)
+        patch.setattr(windows, "WINDOW", window)
         one, two, four = (played(scenario, threads) for threads in THREADS)
     assert two == four
     assert without_counts(one) == without_counts(two)
@@ -79,9 +82,9 @@ def test_pods_that_meet_on_a_node_are_counted_and_no_node_takes_too_much() -> No
     assert [report.nodes_beyond_capacity for report in reports] == [0] * len(reports)
 
 
-def test_work_is_done_by_all_threads_before_the_next_begins() -> None:
+def test_work_is_done_once_it_was_waited_for() -> None:
     done: list[int] = []
-    THREADS[2].run([partial(done.append, i) for i in range(9)])
+    THREADS[2].start([partial(done.append, i) for i in range(9)])()
     assert sorted(done) == list(range(9))
 
 
@@ -90,25 +93,24 @@ def test_an_error_of_a_thread_is_not_lost() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        THREADS[1].run([lambda: None, fail])
+        THREADS[1].start([fail])()
 
 
-def test_the_governor_looks_less_far_ahead_where_pods_meet() -> None:
-    governor = windows.Governor(rows_count=20_000)
-    first = governor.window
-    governor.note(64, 17)
-    assert governor.window == first // 2
-    governor.note(64, 8)
-    assert governor.window == first // 2
-    governor.note(64, 4)
-    assert governor.window == first
-    for _ in range(30):
-        governor.note(64, 0)
-    assert governor.window == windows._WINDOW_MAX
-    for _ in range(30):
-        governor.note(1, 1)
-    assert governor.window == windows._WINDOW_MIN
-    assert windows.Governor(rows_count=10).window == windows._WINDOW_MIN
+@numba.njit(nogil=True)
+def _claim_all(counter: np.ndarray, owner: np.ndarray, name: int) -> None:
+    k = claim(counter)
+    while k < len(owner):
+        owner[k] += name
+        k = claim(counter)
+
+
+def test_what_one_thread_claims_no_other_does() -> None:
+    counter, owner = np.zeros(1, dtype=np.int64), np.zeros(2_000_000, dtype=np.int64)
+    _claim_all(counter, owner[:0], 1)  # compiles
+    counter[0] = 0
+    THREADS[2].start([partial(_claim_all, counter, owner, 1 << (8 * name)) for name in range(3)])()
+    assert set(owner.tolist()) <= {1, 1 << 8, 1 << 16}
+    assert counter[0] == len(owner) + 3
 
 
 @pytest.mark.parametrize("threads", THREADS[:2], ids=("one", "two"))
