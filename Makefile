@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help install demo test check bench nightly serve clean
+.PHONY: help install dev demo test check bench nightly serve clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -20,6 +20,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 install: $(VENV)/.installed  ## make the virtual environment .venv with the command berth
+
+dev: $(VENV)/.installed-dev  ## the same with all that the tests need
 
 demo: install  ## place a real cluster's trace, explain a decision, serve the API (ARGS=--exit: stop then)
 	$(VENV)/bin/berth demo $(ARGS)

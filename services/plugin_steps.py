@@ -5,7 +5,8 @@ from __future__ import annotations
 STEPS = r"""## Write your own
 
 A plugin is one file and three lines. The steps below add a filter; they are commands for a shell in the
-project's folder, and `tests/unit/test_own_plugin.py` runs them as they stand here.
+project's folder after `make dev` and `. .venv/bin/activate` (with GNU sed, as on Linux), and
+`tests/unit/test_own_plugin.py` runs them as they stand here.
 
 **1. Copy the [template](../domain/plugins/template_filter.py)** and give the copy a name:
 

@@ -121,7 +121,7 @@ async def serve_http(app: FastAPI, listening: socket.socket) -> None:
 
 
 async def _observed(
-    settings: Settings, run: Callable[[Place, Settings, Any], Coroutine[Any, Any, None]]
+    what: str, settings: Settings, run: Callable[[Place, Settings, Any], Coroutine[Any, Any, None]]
 ) -> None:
     """Run one process on its place, with its metrics on their port."""
     registry = process_registry()
@@ -137,6 +137,7 @@ async def _observed(
     try:
         async with bootstrap.place(settings) as at:
             await _check_laid_down(at)
+            typer.echo(f"{what} {settings.worker_name} is up; Ctrl-C stops it", err=True)
             await supervise(run(at, settings, registry))
     finally:
         if stop is not None:
@@ -157,12 +158,12 @@ async def _check_laid_down(at: Place) -> None:
 
 async def serve_worker(settings: Settings) -> None:
     """Run a worker."""
-    await _observed(settings, bootstrap.run_worker)
+    await _observed("worker", settings, bootstrap.run_worker)
 
 
 async def serve_relay(settings: Settings) -> None:
     """Run a relay."""
-    await _observed(settings, bootstrap.run_relay)
+    await _observed("relay", settings, bootstrap.run_relay)
 
 
 async def serve_api(settings: Settings) -> None:
@@ -171,7 +172,7 @@ async def serve_api(settings: Settings) -> None:
         with bind(settings.api_host, settings.api_port, move=False) as listening:
             keys_required = not is_loopback(settings.api_host)
             async with bootstrap.open_app(at, keys_required=keys_required) as app:
-                typer.echo(f"API on {url_of(listening)}, described at /docs", err=True)
+                typer.echo(f"API on {url_of(listening)} (described at /docs); Ctrl-C stops it", err=True)
                 await supervise(serve_http(app, listening))
 
 

@@ -53,7 +53,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     scores : dict
         Feasible node -> sum of normalised score times weight.
     score_parts : dict
-        Feasible node -> plugin -> normalised score.
+        Feasible node -> plugin -> normalised score, before its weight.
+    weights : dict
+        Plugin -> weight.
     """
 
     pod: str
@@ -65,6 +67,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     held_by: list[str]
     scores: dict[str, float]
     score_parts: dict[str, dict[str, float]]
+    weights: dict[str, float]
 
 
 class _Refusals:
@@ -129,6 +132,7 @@ def evaluate(
         score_parts={
             name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)
         },
+        weights={} if plan is None else {use.label: use.weight for use in plan.scores},
     )
 
 

@@ -27,7 +27,7 @@ _PHRASES = {
     "max-memory-sum": "would promise more memory than the profile allows",
     "master-share": "hold their share of its cluster's masters",
     "peak-usage": "were above the profile's threshold yesterday in",
-    "unsupported": "cannot be judged: berth does not honour yet its",
+    "unsupported": "were not tried: this version does not honour required",
     "scheduling-gated": "were not tried: the pod still has the gate",
     "unknown-profile": "were not tried: there is no profile",
     "no-nodes": "nodes exist",

@@ -37,6 +37,15 @@ def _field(name: str) -> Callable[[Json], object]:
     return lambda item: item[name]
 
 
+def _moment(title: str, name: str, *, wide: bool = False) -> Column:
+    """Return a column with a time: to the second for a person, who has less room, in full for a program."""
+
+    def lines(item: Json) -> list[str]:
+        return [] if item[name] is None else [f"{item[name][:19]}Z"]
+
+    return Column(title, _field(name), wide=wide, lines=lines)
+
+
 def _amounts(values: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
@@ -107,7 +116,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("NAME", _field("name")),
         Column("PHASE", _field("phase")),
         Column("NODE", _field("node")),
-        Column("SINCE", _field("since")),
+        _moment("SINCE", "since"),
         Column("REQUESTS", lambda item: _amounts(item["requests"]), wide=True),
         Column("UID", _field("uid"), wide=True),
         Column("DECISION", _field("decision"), wide=True),
@@ -118,19 +127,19 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("POD", _pod_name),
         Column("OUTCOME", _field("outcome")),
         Column("NODE", _field("node")),
-        Column("DECIDED", _field("decided_at")),
+        _moment("DECIDED", "decided_at"),
         Column("REASON", _field("reason")),
         Column("SCORE", _field("score"), wide=True, right=True),
         Column("PROFILE", _field("profile"), wide=True),
         Column("REVISION", _field("profile_revision"), wide=True, right=True),
         Column("CYCLE", _field("cycle"), wide=True),
-        Column("RECORDED", _field("recorded_at"), wide=True),
+        _moment("RECORDED", "recorded_at", wide=True),
     ),
     "pending": (
         Column("COUNT", _field("count"), right=True),
         Column("REASONS (NODES)", lambda item: _counts(item["reasons"]), lines=_reasons_in_lines),
         Column("REQUESTS", lambda item: _amounts(item["requests"])),
-        Column("SINCE", _field("since")),
+        _moment("SINCE", "since"),
         Column("EXAMPLES", lambda item: " ".join(item["examples"]), lines=lambda item: item["examples"]),
         Column("UNRESOLVABLE", _field("unresolvable"), wide=True),
         Column("SHARD", _field("shard"), wide=True, right=True),
@@ -154,8 +163,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("DECISIONS", _field("decisions"), right=True),
         Column("PUBLISHED", _field("published"), right=True),
         Column("DEADLETTERS", _field("deadletters"), right=True),
-        Column("LOG TIME", _field("log_time")),
-        Column("LEASE UNTIL", _field("lease_until"), wide=True),
+        _moment("LOG TIME", "log_time"),
+        _moment("LEASE UNTIL", "lease_until", wide=True),
         Column("RELAY", _field("relay"), wide=True),
         Column(
             "OFFSETS",
@@ -175,7 +184,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("RAW", _raw),
         Column("KEY", _field("key"), wide=True),
         Column("PARTITION", _field("partition"), wide=True, right=True),
-        Column("AT", _field("at"), wide=True),
+        _moment("AT", "at", wide=True),
     ),
 }
 

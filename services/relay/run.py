@@ -53,6 +53,7 @@ class Relay:
         self._outbox = outbox
         self._settings = settings
         self._metrics = metrics
+        self._trouble = ""  # what keeps it from publishing, said once and not every second by every shard
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -74,10 +75,18 @@ class Relay:
                 epoch = await self._outbox.acquire(shard, self._settings.name, self._settings.lease_seconds)
                 if epoch:
                     _LOGGER.info("publishing shard %d with epoch %d", shard, epoch)
+                    self._note("")
                     await self._publish_shard(shard, epoch)
             except (Unavailable, Fenced) as error:
-                _LOGGER.warning("shard %d: %s: %s", shard, error.code, error)
+                self._note(f"{error.code}: {error}")
             await asyncio.sleep(self._settings.lease_seconds / 10)
+
+    def _note(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            _LOGGER.warning("not publishing: %s", trouble)
+        elif self._trouble and not trouble:
+            _LOGGER.warning("publishing again")
+        self._trouble = trouble
 
     async def _publish_shard(self, shard: int, epoch: int) -> None:
         renewal = asyncio.create_task(self._renew(shard, epoch))

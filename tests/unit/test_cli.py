@@ -425,15 +425,15 @@ def test_on_a_terminal_reasons_are_words_a_line_each(
         "count": 2,
         "reasons": reasons,
         "requests": {"cpu": "2"},
-        "since": "now",
+        "since": "2026-01-01T10:00:00.123Z",
         "examples": ["a/b", "a/c"],
     }
     output.print_items("pending", [item, {**item, "reasons": {}}], output.Format.TABLE)
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()][2:]
     assert lines == [
-        ["2", "1,523", "lack", "cpu", "and", "memory", "cpu=2", "now", "a/b"],
+        ["2", "1,523", "lack", "cpu", "and", "memory", "cpu=2", "2026-01-01T10:00:00Z", "a/b"],
         ["2", "are", "cordoned", "a/c"],
-        ["2", "-", "cpu=2", "now", "a/b"],
+        ["2", "-", "cpu=2", "2026-01-01T10:00:00Z", "a/b"],
         ["a/c"],
     ]
 

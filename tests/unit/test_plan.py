@@ -114,6 +114,9 @@ def test_the_profile_of_a_file_or_a_built_in_one_is_taken_for_all_pods(tmp_path:
     parts = found["score_parts"]["large"]
     assert parts["FirstFit"] == parts["FirstFit#2"] == 50
     assert found["scores"]["large"] == 2 * parts["NodeResourcesFit"] + 100
+    assert found["weights"] == {"NodeResourcesFit": 2, "FirstFit": 1, "FirstFit#2": 1}
+    heads = "NODE\tSCORE\t2*NodeResourcesFit\tFirstFit\tFirstFit#2"
+    assert heads in berth_plan("-f", file, "--profile", profile).stdout.splitlines()
     (found,) = answer("-f", file, "--profile", "default-scheduler")
     assert found["node"] == "large"
 
