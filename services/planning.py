@@ -70,8 +70,8 @@ class Plan:
     profile : Profile, optional
         What all pods are placed with; without it each pod names a built-in profile or one of the objects.
     lenient : bool
-        Take nodes exactly as they are written; without it a node that does not say how many pods it takes
-        takes as many as kubelet's default.
+        Take objects exactly as they are written; without it a node that does not say how many pods it takes
+        takes as many as kubelet's default, and a node affinity with a mistake is an error.
 
     Raises
     ------
@@ -180,7 +180,7 @@ class Plan:
         if kind == "NodeUsage":
             usage = convert_manifest(manifest, WireNodeUsage, given.path)
             return None if given.type == "DELETED" else NodeUsed(usage_from_wire(usage, 0, given.path))
-        pod = pod_from_manifest(manifest, path=given.path, strict=False)
+        pod = pod_from_manifest(manifest, path=given.path, strict=False, lenient=self._lenient)
         if given.type == "DELETED":
             return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
         return PodUpserted(pod)

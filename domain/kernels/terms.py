@@ -71,31 +71,41 @@ def special_term(  # type: ignore[no-untyped-def]
 def _capacity_ratio(  # type: ignore[no-untyped-def]
     allocatable, requested, part_column, part_weight, part_value, number, row
 ):
-    """``number`` holds the points of the curve, utilisation and score by turns."""
+    """``number`` holds how many points the curve has, utilisation and score of each, and where it counts."""
     total = 0.0
+    points = number[1 : 1 + 2 * int(number[0])]
+    spans = number[1 + 2 * int(number[0]) :]
     weights = 0.0
     for p in range(len(part_column)):
         capacity = allocatable[part_column[p], row]
         if capacity == 0:
             continue
         used = requested[part_column[p], row] + part_value[p]
-        score = _curve(number, min(used, capacity) * 100.0 / capacity)
-        if score > 0.0:
-            total += part_weight[p] * score
+        percent = min(used, capacity) * 100.0 / capacity
+        if _counts(spans, percent):
+            total += part_weight[p] * _curve(points, percent)
             weights += part_weight[p]
     return total / weights if weights > 0.0 else 0.0
 
 
 @function
-def _curve(number, x):  # type: ignore[no-untyped-def]
-    points = len(number) // 2
-    if x <= number[0]:
-        return number[1]
-    for i in range(1, points):
-        if x <= number[2 * i]:
-            slope = (number[2 * i + 1] - number[2 * i - 1]) / (number[2 * i] - number[2 * i - 2])
-            return number[2 * i - 1] + slope * (x - number[2 * i - 2])
-    return number[2 * points - 1]
+def _counts(spans, x):  # type: ignore[no-untyped-def]
+    """Say whether a percentage is within one of the spans, from and below by turns."""
+    within = False
+    for s in range(0, len(spans), 2):
+        within |= spans[s] <= x < spans[s + 1]
+    return within
+
+
+@function
+def _curve(points, x):  # type: ignore[no-untyped-def]
+    if x <= points[0]:
+        return points[1]
+    for i in range(2, len(points), 2):
+        if x <= points[i]:
+            slope = (points[i + 1] - points[i - 1]) / (points[i] - points[i - 2])
+            return points[i - 1] + slope * (x - points[i - 2])
+    return points[len(points) - 1]
 
 
 @function
@@ -172,8 +182,12 @@ def add_capacity_ratio(  # type: ignore[no-untyped-def]
 ):
     """Add a curve's term to the totals of a block."""
     rows = len(total)
-    last = len(number) - 2
-    weighted, weights, percent, score = work[0], work[1], work[2], work[3]
+    points = number[1 : 1 + 2 * int(number[0])]
+    spans = number[1 + 2 * int(number[0]) :]
+    last = len(points) - 2
+    weighted, weights, percent, score, counts = work[0], work[1], work[2], work[3], work[4]
+    begin = spans[0] if len(spans) > 0 else 0.0
+    end = spans[1] if len(spans) > 0 else 0.0
     for i in range(rows):
         weighted[i] = 0.0
         weights[i] = 0.0
@@ -182,19 +196,24 @@ def add_capacity_ratio(  # type: ignore[no-untyped-def]
         used = requested[part_column[p]]
         weight = part_weight[p]
         for i in range(rows):
-            percent[i] = min(used[i] + part_value[p], capacity[i]) * 100.0 / max(capacity[i], 1)
-            score[i] = number[1]
+            x = min(used[i] + part_value[p], capacity[i]) * 100.0 / max(capacity[i], 1)
+            percent[i] = x
+            score[i] = points[1]
+            counts[i] = weight if (capacity[i] != 0) & (x >= begin) & (x < end) else 0.0
+        for s in range(2, len(spans), 2):
+            for i in range(rows):
+                within = (capacity[i] != 0) & (percent[i] >= spans[s]) & (percent[i] < spans[s + 1])
+                counts[i] = weight if within else counts[i]
         for k in range(2, last + 2, 2):
-            left = number[k - 2]
-            low = number[k - 1]
-            slope = (number[k + 1] - low) / (number[k] - left)
+            left = points[k - 2]
+            low = points[k - 1]
+            slope = (points[k + 1] - low) / (points[k] - left)
             for i in range(rows):
                 score[i] = low + slope * (percent[i] - left) if percent[i] > left else score[i]
         for i in range(rows):
-            value = number[last + 1] if percent[i] > number[last] else score[i]
-            counts = capacity[i] != 0 and value > 0.0
-            weighted[i] += weight * value if counts else 0.0
-            weights[i] += weight if counts else 0.0
+            value = points[last + 1] if percent[i] > points[last] else score[i]
+            weighted[i] += counts[i] * value
+            weights[i] += counts[i]
     for i in range(rows):
         total[i] += factor * (weighted[i] / weights[i] if weights[i] > 0.0 else 0.0)
 

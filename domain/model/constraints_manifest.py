@@ -121,18 +121,26 @@ def _toleration(wire: WireToleration, path: str) -> Toleration:
     return Toleration(key=key, operator=operator, value=value, effect=effect)
 
 
-def read_node_affinity(wire: WireNodeAffinity | None, path: str) -> NodeAffinity | None:
-    """Return a pod's node affinity, None when it has none."""
+def read_node_affinity(
+    wire: WireNodeAffinity | None, path: str, *, lenient: bool = False
+) -> NodeAffinity | None:
+    """Return a pod's node affinity, None when it has none.
+
+    With ``lenient``, what the Kubernetes API would refuse is read as its scheduler reads it: a required term
+    with a mistake matches no node, and a preferred term of weight 0 is not there.
+    """
     if wire is None or (wire.required is None and not wire.preferred):
         return None
-    preferred = wire.preferred or []
+    preferred = [each for each in wire.preferred or () if each.weight or not lenient]
     required = None if wire.required is None else wire.required.node_selector_terms or []
     check_count(len(required or ()) + len(preferred), terms_per_affinity_max, "terms_per_affinity_max", path)
     terms_path = f"{path}.{_REQUIRED}.nodeSelectorTerms"
     return NodeAffinity(
         required=None
         if required is None
-        else tuple(_term(term, f"{terms_path}[{index}]") for index, term in enumerate(required)),
+        else tuple(
+            _term(term, f"{terms_path}[{index}]", lenient=lenient) for index, term in enumerate(required)
+        ),
         preferred=tuple(
             _preferred(term, f"{path}.{_PREFERRED}[{index}]") for index, term in enumerate(preferred)
         ),
@@ -144,11 +152,16 @@ def _preferred(wire: WirePreferred, path: str) -> PreferredTerm:
     return PreferredTerm(weight=weight, term=_term(wire.preference or WireTerm(), f"{path}.preference"))
 
 
-def _term(wire: WireTerm, path: str) -> NodeSelectorTerm:
-    return NodeSelectorTerm(
-        match_expressions=_each(wire.match_expressions, _label_requirement, f"{path}.matchExpressions"),
-        match_fields=_each(wire.match_fields, _field_requirement, f"{path}.matchFields"),
-    )
+def _term(wire: WireTerm, path: str, *, lenient: bool = False) -> NodeSelectorTerm:
+    try:
+        return NodeSelectorTerm(
+            match_expressions=_each(wire.match_expressions, _label_requirement, f"{path}.matchExpressions"),
+            match_fields=_each(wire.match_fields, _field_requirement, f"{path}.matchFields"),
+        )
+    except FieldError:
+        if lenient:
+            return NodeSelectorTerm()  # without any requirement, so that it matches no node
+        raise
 
 
 def _each(

@@ -48,7 +48,7 @@ resource_filters_max = 1
 normalised_scores_max = 8
 resource_scores_max = 8
 scored_resources_max = 32
-score_numbers_max = 512  # points of curves count two each
+score_numbers_max = 512  # points of curves, and the spans in which they count, are two each
 variance_scores_max = 4
 
 # What a batch may hold.

@@ -68,7 +68,9 @@ def node_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", str
     return node_from_wire(convert_manifest(manifest, WireNode, path), path, strict=strict)
 
 
-def pod_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", strict: bool = True) -> PodSpec:
+def pod_from_manifest(
+    manifest: Mapping[str, Any], *, path: str = "object", strict: bool = True, lenient: bool = False
+) -> PodSpec:
     """Return a v1 Pod, given as plain dicts, as ``PodSpec``.
 
     Parameters
@@ -79,6 +81,9 @@ def pod_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", stri
         What the paths in errors begin with.
     strict : bool
         The name must be a DNS-1123 subdomain, and the pod must have a container.
+    lenient : bool
+        A required node affinity term that the Kubernetes API would refuse matches no node, as in its
+        scheduler, and is no error.
 
     Raises
     ------
@@ -88,7 +93,7 @@ def pod_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", stri
     pod = convert_manifest(manifest, WirePod, path)
     spec = pod.spec or WirePodSpec()
     qos = given_qos(pod.status, f"{path}.status")
-    template = template_from_wire(spec, qos, f"{path}.spec", strict=strict)
+    template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient)
     meta = pod.metadata or ObjectMeta()
     labels = read_labels(meta.labels, f"{path}.metadata")
     template = with_membership(template, labels)

@@ -125,10 +125,13 @@ class WirePod(msgspec.Struct, rename="camel"):
     status: WirePodStatus | None = None
 
 
-def template_from_wire(spec: WirePodSpec, qos: str, path: str, *, strict: bool) -> PodTemplate:
+def template_from_wire(
+    spec: WirePodSpec, qos: str, path: str, *, strict: bool, lenient: bool = False
+) -> PodTemplate:
     """Return what matters for placing a pod.
 
     ``qos`` is the QoS class that the pod's status gives, "" where it gives none; ``path`` is the spec's.
+    ``lenient`` is that of ``read_node_affinity``.
     """
     containers, init_containers = spec.containers or [], spec.init_containers or []
     if strict and not containers:
@@ -148,7 +151,9 @@ def template_from_wire(spec: WirePodSpec, qos: str, path: str, *, strict: bool) 
         scoring_memory_bytes=milli_to_units(scoring_memory_milli),
         node_selector=check_labels(spec.node_selector, f"{path}.nodeSelector"),
         node_affinity=read_node_affinity(
-            spec.affinity.node_affinity if spec.affinity else None, f"{path}.affinity.nodeAffinity"
+            spec.affinity.node_affinity if spec.affinity else None,
+            f"{path}.affinity.nodeAffinity",
+            lenient=lenient,
         ),
         tolerations=read_tolerations(spec.tolerations or [], f"{path}.tolerations"),
         host_ports=_host_ports(spec, path),

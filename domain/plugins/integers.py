@@ -7,12 +7,25 @@ _DIGITS_MAX = 63  # as long as a label value may be
 
 
 def integer(text: str) -> int | None:
-    """Return a decimal 64-bit integer, None for any other text.
+    """Return a label value as a decimal 64-bit integer, None for any other text.
 
-    Stricter than ``int``, which also takes ``1_0``: a valid label value, and no number to Kubernetes.
+    A sign makes it no label value, so kube-scheduler matches no node by it. Stricter than ``int``, which also
+    takes ``1_0``: a valid label value, and no number to Kubernetes.
     """
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX:
+    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
         return None
     number = int(text)
-    return number if -(1 << _BITS - 1) <= number < 1 << _BITS - 1 else None
+    return number if number < 1 << _BITS - 1 else None
+
+
+def canonical_integer(text: str) -> int | None:
+    """Return a 64-bit integer that is written as one would: no leading zeros, no plus, no minus zero.
+
+    This is what Kubernetes asks of the values that tolerations compare.
+    """
+    digits = text.removeprefix("-")
+    number = integer(digits)
+    if number is None:
+        return -(1 << _BITS - 1) if text == str(-(1 << _BITS - 1)) else None
+    number = -number if digits != text else number
+    return number if str(number) == text else None

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from domain.model.pods import PodTemplate
-from domain.model.quantities import HUGE_PAGES_PREFIX
 from domain.plugins.arguments import Arguments, WeightedResource
 from domain.plugins.base import TermPart
 from domain.state.resources import CPU, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceIndex
 
+_USED_BY_ALL = ("cpu", "memory", "ephemeral-storage")
+
 
 def skipped(resource: str, template: PodTemplate) -> bool:
-    """Say whether a score leaves a resource out: extended, or huge pages, and not requested by the pod."""
-    scalar = "/" in resource or resource.startswith(HUGE_PAGES_PREFIX)
-    return scalar and not template.requests.get(resource)
+    """Say whether a score leaves a resource out: neither one that all pods use, nor requested by the pod."""
+    return resource not in _USED_BY_ALL and not template.requests.get(resource)
 
 
 def scoring_parts(

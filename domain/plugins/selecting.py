@@ -95,7 +95,7 @@ def _among(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np
 
 
 def _compare(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
-    """Gt and Lt: both sides are integers, or the node does not match."""
+    """Gt and Lt: both sides are integers without a sign, or the node does not match."""
     bound = integer(requirement.values[0]) if requirement.values else None
     matched = np.zeros(len(values), dtype=np.bool_)
     if bound is None:

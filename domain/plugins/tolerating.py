@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 from domain.model.nodes import Taint
 from domain.model.pods import Toleration
-from domain.plugins.integers import integer
+from domain.plugins.integers import canonical_integer
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Say whether a toleration covers a taint.
 
     An empty effect covers every effect, an empty key (with ``Exists``) every key. ``Lt`` and ``Gt`` compare
-    integers: the taint's value must be below or above the toleration's (Kubernetes 1.35, alpha).
+    integers in canonical form: the taint's value must be below or above the toleration's (Kubernetes 1.35,
+    alpha).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -25,7 +26,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "Equal" | "":
             return bool(toleration.key) and toleration.value == taint.value
         case "Lt" | "Gt":
-            theirs, ours = integer(taint.value), integer(toleration.value)
+            theirs, ours = canonical_integer(taint.value), canonical_integer(toleration.value)
             if theirs is None or ours is None:
                 return False
             return theirs < ours if toleration.operator == "Lt" else theirs > ours

@@ -23,7 +23,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.operator == "Equal":
         return toleration.key != "" and toleration.value == taint.value
     theirs, ours = integer(taint.value), integer(toleration.value)
-    if theirs is None or ours is None:
+    if theirs is None or ours is None or (str(theirs), str(ours)) != (taint.value, toleration.value):
         return False
     return theirs < ours if toleration.operator == "Lt" else theirs > ours
 
@@ -60,8 +60,8 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             return not present
         case operator:
             number, bound = integer(value), integer(requirement.values[0])
-            if number is None or bound is None:
-                return False
+            if number is None or bound is None or {value[0], requirement.values[0][0]} & {"-", "+"}:
+                return False  # with a sign it is no label value
             return number > bound if operator == "Gt" else number < bound
 
 

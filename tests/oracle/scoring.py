@@ -137,7 +137,9 @@ def allocatable(
     sign = -1 if args.get("mode", "Least") == "Least" else 1
     weights = sum(each.get("weight", 1) for each in resources)
     raw = {
-        n.spec.name: sign * sum(e.get("weight", 1) * n.offers(e["name"]) for e in resources) / weights
+        n.spec.name: float(
+            sign * int(sum(e.get("weight", 1) * n.offers(e["name"]) for e in resources) / weights)
+        )
         for n in feasible
     }
     return by_range(raw, reverse=False, equal=0.0)
@@ -174,8 +176,8 @@ def counted(template: PodTemplate, resource: str) -> int:
 
 
 def left_out(resource: str, template: PodTemplate) -> bool:
-    is_scalar = "/" in resource or resource.startswith("hugepages-")
-    return is_scalar and not template.requests.get(resource)
+    always = resource in ("cpu", "memory", "ephemeral-storage")
+    return not always and not template.requests.get(resource)
 
 
 def fit(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
@@ -195,12 +197,26 @@ def fit(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
                 score = min(used, capacity) * 100.0 / capacity
             case _:
                 points = strategy["requestedToCapacityRatio"]["shape"]
-                score = curve(points, min(used, capacity) * 100.0 / capacity)
-                if score <= 0:
+                percent = min(used, capacity) * 100.0 / capacity
+                if whole_curve(points, math.floor(percent)) <= 0:
                     continue
+                score = curve(points, percent)
         total += weight * score
         weights += weight
     return total / weights if weights else 0.0
+
+
+def whole_curve(points: Sequence[Mapping[str, float]], x: int) -> int:
+    """The curve in whole numbers: what a line adds to its left point is cut towards 0."""
+    before = points[0]
+    for point in points:
+        if x <= point["utilization"]:
+            if point is before:
+                break
+            rise = 10 * (point["score"] - before["score"]) * (x - before["utilization"])
+            return int(10 * before["score"]) + int(rise / (point["utilization"] - before["utilization"]))
+        before = point
+    return int(10 * before["score"])
 
 
 def curve(points: Sequence[Mapping[str, float]], x: float) -> float:
@@ -392,7 +408,7 @@ def peaks(
             continue
         after = 0.0
         if node.has("cpu"):
-            after = before + 100 * template.requests.get("cpu", 0) / node.has("cpu")
+            after = before + 100 * template.scoring_cpu_milli / node.has("cpu")
         if after <= 100:
             k1, k2 = model.get("k1", 0), model.get("k2", 0)
             raw[node.spec.name] = k1 * math.exp(k2 * after) - k1 * math.exp(k2 * before)

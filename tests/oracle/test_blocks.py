@@ -29,9 +29,10 @@ def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
     part_weight = random.integers(1, 100, parts).astype(np.float64)
     part_value = random.integers(0, 1 << 36, parts)
     points = int(random.integers(1, 6))
-    number = np.empty(2 * points)
-    number[::2] = np.sort(random.permutation(101)[:points])
-    number[1::2] = random.integers(0, 11, points) * 10.0
+    curve, spans = np.empty(2 * points), np.sort(random.permutation(102)[: 2 * random.integers(0, 4)])
+    curve[::2] = np.sort(random.permutation(101)[:points])
+    curve[1::2] = random.integers(0, 11, points) * 10.0
+    number = np.array([points, *curve, *spans], dtype=np.float64)
     factor, first = float(random.integers(1, 50)), int(random.integers(0, ROWS // 2))
     measured = np.zeros(1)
     before = random.uniform(0, 100, ROWS - first)

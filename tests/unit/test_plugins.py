@@ -299,6 +299,12 @@ def test_ignored_resources_are_not_checked(args: dict[str, Any]) -> None:
         (Toleration("k", "Lt", "5"), Taint("k", "x"), False),
         (Toleration("k", "Gt", "5"), Taint("k", "1_0"), False),
         (Toleration("k", "Gt", "x"), Taint("k", "6"), False),
+        (Toleration("k", "Gt", "-5"), Taint("k", "0"), True),
+        (Toleration("k", "Gt", "+5"), Taint("k", "6"), False),
+        (Toleration("k", "Gt", "5"), Taint("k", "06"), False),
+        (Toleration("k", "Gt", "-0"), Taint("k", "6"), False),
+        (Toleration("k", "Gt", "-9223372036854775808"), Taint("k", "0"), True),
+        (Toleration("k", "Gt", "-9223372036854775809"), Taint("k", "0"), False),
     ],
 )
 def test_toleration(toleration: Toleration, taint: Taint, covered: bool) -> None:
@@ -322,7 +328,8 @@ def test_toleration(toleration: Toleration, taint: Taint, covered: bool) -> None
         ({"k": ""}, Requirement("k", "DoesNotExist"), False),
         ({"k": "10"}, Requirement("k", "Gt", ("9",)), True),
         ({"k": "9"}, Requirement("k", "Gt", ("9",)), False),
-        ({"k": "-10"}, Requirement("k", "Lt", ("-9",)), True),
+        ({"k": "10"}, Requirement("k", "Gt", ("-9",)), False),
+        ({"k": "10"}, Requirement("k", "Gt", ("+9",)), False),
         ({"k": "x"}, Requirement("k", "Lt", ("9",)), False),
         ({}, Requirement("k", "Lt", ("9",)), False),
         ({"k": "1_0"}, Requirement("k", "Gt", ("9",)), False),

@@ -305,7 +305,7 @@ def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
         ("TargetLoadPacking", {"defaultRequests": {"cpu": "-1"}}, "defaultRequests.cpu"),
         ("LoadVariationRiskBalancing", {"formula": "mu"}, "formula"),
         ("LoadVariationRiskBalancing", {"safeVarianceMargin": True}, "safeVarianceMargin"),
-        ("LowRiskOverCommitment", {"riskLimitWeights": {"cpu": 2}}, "riskLimitWeights.cpu"),
+        ("LowRiskOverCommitment", {"riskLimitWeights": {"cpu": "x"}}, "riskLimitWeights.cpu"),
         ("LowRiskOverCommitment", {"riskLimitWeights": {"disk": 1}}, "riskLimitWeights.disk"),
         ("Peaks", {}, "nodePowerModel"),
         ("Peaks", {"nodePowerModel": {"n": {"k3": 1}}}, "nodePowerModel.n.k3"),

@@ -11,6 +11,7 @@ from domain.plugins.base import Demand, Reason, ResourceFilter
 from domain.state.resources import PODS, ResourceIndex
 
 _FIRST = ("cpu", "memory", "ephemeral-storage")
+_NATIVE = "kubernetes.io"
 
 
 class NodeResourcesFit(ResourceFilter):
@@ -20,7 +21,8 @@ class NodeResourcesFit(ResourceFilter):
     empty node.
 
     Arguments: ``ignoredResources``, ``ignoredResourceGroups`` (extended resources not to check, by name and
-    by what stands before the ``/``). The score's arguments may stand beside them.
+    by what stands before the ``/``; those of ``kubernetes.io`` and huge pages are not extended). The score's
+    arguments may stand beside them.
     Reason codes: ``too-many-pods``, ``insufficient:<resource>``, comma-joined in the order pods, cpu, memory,
     ephemeral-storage, others.
     Source: kube-scheduler plugin NodeResourcesFit.
@@ -45,7 +47,8 @@ class NodeResourcesFit(ResourceFilter):
 
     def _ignores(self, name: str) -> bool:
         group, slash, _ = name.partition("/")
-        return name in self._ignored or (bool(slash) and group in self._ignored_groups)
+        extended = bool(slash) and not group.endswith(_NATIVE)
+        return extended and (name in self._ignored or group in self._ignored_groups)
 
     def reason(self, short: list[str], *, unresolvable: bool) -> Reason:
         """See ``ResourceFilter``: ``too-many-pods`` and ``insufficient:<resource>``, comma-joined."""

@@ -25,8 +25,8 @@ class Allocated(ResourceScore):
     Formula: ``sum(w * (capacity - used) * 100 / capacity) / sum(w)`` for LeastAllocated, the same with
     ``used`` for MostAllocated. ``used`` counts the pod itself; for cpu and memory it sums the non-zero
     requests (a container that asks for nothing counts as 100m and 200 MiB). A node over its capacity counts
-    as full. A resource that the node does not have is left out, and so is an extended resource that the pod
-    does not request. Computed in real numbers.
+    as full. A resource that the node does not have is left out, and so is one other than cpu, memory and
+    ephemeral storage that the pod does not request. Computed in real numbers.
 
     Arguments: ``scoringStrategy.type`` (LeastAllocated, the default, or MostAllocated),
     ``scoringStrategy.resources`` (list of ``name`` and ``weight`` 1..100; default cpu and memory, 1 each);

@@ -35,7 +35,7 @@ class LowRiskOverCommitment(ResourceScore):
     ``loaded`` 0.
 
     Arguments: ``smoothingWindowSize`` (0 or less: the default 5), ``riskLimitWeights`` (``cpu``, ``memory``,
-    0..1, default 0.5 each).
+    0..1; default 0.5 each, also for what is beyond).
     ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes by events.
     Source: scheduler-plugins, plugin LowRiskOverCommitment.
     """
@@ -53,7 +53,8 @@ class LowRiskOverCommitment(ResourceScore):
         window = given.number("smoothingWindowSize", _WINDOW)
         self._window = window if window > 0 else _WINDOW
         weights = given.section("riskLimitWeights", _RESOURCES)
-        self._weights = {name: weights.number(name, _WEIGHT, 0, 1) for name in _RESOURCES}
+        given_weights = {name: weights.number(name, _WEIGHT) for name in _RESOURCES}
+        self._weights = {name: w if 0 <= w <= 1 else _WEIGHT for name, w in given_weights.items()}
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
         """See ``ResourceScore``: per resource the requests, and what the limits are beyond them."""

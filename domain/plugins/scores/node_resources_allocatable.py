@@ -20,9 +20,10 @@ _WEIGHT_MAX = float(1 << 62)
 class Allocatable(StaticScore):
     """Rate a node by the weighted mean of what it offers: the least or the most wins.
 
-    Formula: ``sum(w * allocatable) / sum(w)`` (cpu in thousandths of a core, memory in bytes), negative for
-    Least, brought from lowest to highest to 0..100 over the feasible nodes; 0 where all are equal. The
-    default weights make a thousandth of a core worth as much as 1 MiB.
+    Formula: ``sum(w * allocatable) / sum(w)`` (cpu in thousandths of a core, memory in bytes), cut to a whole
+    number, negative for Least, brought from lowest to highest to 0..100 over the feasible nodes; 0 where all
+    are equal. The default weights make a thousandth of a core worth as much as 1 MiB; nodes that differ by
+    less are equal.
 
     Arguments: ``mode`` (Least, the default, or Most), ``resources`` (``name``, ``weight`` from 1; default cpu
     2^20 and memory 1).
@@ -45,4 +46,5 @@ class Allocatable(StaticScore):
         total = np.zeros(len(rows))
         for name, weight in self._resources:
             total += weight * view.allocatable(name, rows)
-        return self._sign * total / sum(resource.weight for resource in self._resources)
+        rate: np.ndarray = np.trunc(total / sum(resource.weight for resource in self._resources))
+        return self._sign * rate

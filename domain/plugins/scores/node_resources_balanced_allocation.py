@@ -26,8 +26,8 @@ class Balanced(ResourceScore):
     ``min(used / capacity, 1)`` over the resources (for two, half their difference). ``with-pod`` gives ``s``
     with the pod on the node; ``change`` gives ``50 + (50 + s_with - s_without) / 2``: 75 where the pod
     changes nothing. ``used`` sums the requests as they are. A resource that the node does not have is left
-    out, and so is an extended one that the pod does not request. A pod that requests none of the resources
-    gets 0 everywhere. Computed in real numbers.
+    out, and so is one other than cpu, memory and ephemeral storage that the pod does not request. A pod that
+    requests none of the resources gets 0 everywhere. Computed in real numbers.
 
     Arguments: ``variant`` (``change``, the default, or ``with-pod``), ``resources`` (``name``, and ``weight``
     1, which has no effect; default cpu and memory), ``arithmetic`` (``real``, the only one).

@@ -24,9 +24,9 @@ class Peaks(StaticScore):
     """Rate a node by the growth of its power draw, which is ``k0 + k1 * exp(k2 * u)`` at usage ``u`` percent.
 
     Formula: ``k1 * (exp(k2 * after) - exp(k2 * before))``, where ``before`` is the measured cpu usage and
-    ``after`` adds the pod's request over the node's capacity; 0 where that is above 100, where cpu is not
-    measured, and for a node without a model. Over the feasible nodes the smallest growth becomes 100 and the
-    largest 0; equal ones 100, or 0 where all are 0.
+    ``after`` adds the pod's request (a container that asks for none counts as 100m) over the node's
+    capacity; 0 where that is above 100, where cpu is not measured, and for a node without a model. Over the
+    feasible nodes the smallest growth becomes 100 and the largest 0; equal ones 100, or 0 where all are 0.
 
     Arguments: ``nodePowerModel`` (node -> ``k0``, ``k1``, ``k2``; needed).
     ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes by events.
@@ -34,7 +34,7 @@ class Peaks(StaticScore):
     """
 
     name: ClassVar[str] = "Peaks"
-    reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    reads: ClassVar[frozenset[str]] = frozenset({"scoring_cpu_milli"})
     reads_usage = True
     normaliser: ClassVar[Normaliser] = Normaliser(reverse=True, equal_full=True)
 
@@ -56,7 +56,7 @@ class Peaks(StaticScore):
         models = np.array([self._models.get(names[row], _NO_POWER) for row in rows.tolist()]).reshape(-1, 2)
         capacity = view.capacity("cpu", rows)
         before = percent_used(view, "cpu", rows)
-        asked = 100.0 * template.requests.get("cpu", 0)
+        asked = 100.0 * template.scoring_cpu_milli
         share = np.divide(asked, capacity, out=np.zeros(len(rows)), where=capacity > 0)
         after = np.where(capacity > 0, before + share, 0.0)
         rated = ~np.isnan(before) & (after <= 100.0)

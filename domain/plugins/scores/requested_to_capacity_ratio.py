@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -22,11 +23,12 @@ _SCORE_MAX = 10
 class RequestedToCapacityRatio(ResourceScore):
     """Weighted mean over resources of a curve that goes in straight lines through given points.
 
-    Formula: ``sum(w * f(100 * used / capacity)) / sum(w)`` over the resources whose ``f`` is above 0, where
-    ``f`` is 10 times the interpolated score of the points, level before the first and behind the last one.
-    ``used`` counts the pod itself, by non-zero requests for cpu and memory, and is cut to the capacity. A
-    resource that the node does not have is left out, and so is an extended one that the pod does not request.
-    Computed in real numbers.
+    Formula: ``sum(w * f(100 * used / capacity)) / sum(w)``, where ``f`` is 10 times the interpolated score of
+    the points, level before the first and behind the last one. ``used`` counts the pod itself, by non-zero
+    requests for cpu and memory, and is cut to the capacity. A resource that the node does not have is left
+    out, and so is one other than cpu, memory and ephemeral storage that the pod does not request. Computed
+    in real numbers; but a resource is also left out where ``f`` is 0 in whole numbers, that is of the whole
+    percentage that is used, and with what the line adds to its left point cut towards 0.
 
     Arguments: ``scoringStrategy.type`` RequestedToCapacityRatio,
     ``scoringStrategy.requestedToCapacityRatio.shape`` (points ``utilization`` 0..100, rising, and ``score``
@@ -42,12 +44,15 @@ class RequestedToCapacityRatio(ResourceScore):
         self._resources = strategy.resources("resources", CPU_AND_MEMORY, weight_max=100)
         ratio = strategy.section("requestedToCapacityRatio", ("shape",))
         self._utilisation, self._score = _points(ratio)
-        self.parts_max, self.numbers_max = len(self._resources), 2 * len(self._score)
+        self._counted = _counted(self._utilisation, self._score)
+        points = zip(self._utilisation, self._score, strict=True)
+        pairs = [number for pair in (*points, *self._counted) for number in pair]
+        self._numbers = (float(len(self._score)), *pairs)
+        self.parts_max, self.numbers_max = len(self._resources), len(self._numbers)
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
         """See ``ResourceScore``."""
-        points = [number for point in zip(self._utilisation, self._score, strict=True) for number in point]
-        return Term(CAPACITY_RATIO, scoring_parts(self._resources, template, resources), tuple(points))
+        return Term(CAPACITY_RATIO, scoring_parts(self._resources, template, resources), self._numbers)
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
@@ -55,9 +60,10 @@ class RequestedToCapacityRatio(ResourceScore):
         for part in scoring_parts(self._resources, template, view.resources):
             capacity = view.column(view.table.allocatable, part.column, rows)
             used = view.column(view.table.requested, part.column, rows) + part.value
-            score = self._curve(np.minimum(used, capacity) * 100.0 / np.maximum(capacity, 1))
-            counts = (capacity != 0) & (score > 0)
-            total += np.where(counts, part.weight * score, 0.0)
+            percent = np.minimum(used, capacity) * 100.0 / np.maximum(capacity, 1)
+            within = [(low <= percent) & (percent < high) for low, high in self._counted]
+            counts = (capacity != 0) & np.any(within, axis=0)
+            total += np.where(counts, part.weight * self._curve(percent), 0.0)
             weights += np.where(counts, part.weight, 0.0)
         return np.divide(total, weights, out=np.zeros(len(rows)), where=weights > 0)
 
@@ -71,6 +77,22 @@ class RequestedToCapacityRatio(ResourceScore):
         between = y[at - 1] + slope * (percent - x[at - 1])
         curve: np.ndarray = np.where(percent <= x[0], y[0], np.where(percent > x[-1], y[-1], between))
         return curve
+
+
+def _counted(utilisation: list[float], score: list[float]) -> list[tuple[float, float]]:
+    """Return the spans of percentages, from and below, where the score is above 0 in whole numbers."""
+    spans: list[tuple[float, float]] = []
+    for whole in range(101):
+        at = bisect_left(utilisation, whole)
+        value = int(score[min(at, len(score) - 1)])
+        if 0 < at < len(score):
+            run, rise = utilisation[at] - utilisation[at - 1], score[at] - score[at - 1]
+            value = int(score[at - 1]) + int(rise * (whole - utilisation[at - 1]) / run)
+        if value > 0 and spans and spans[-1][1] == whole:
+            spans[-1] = (spans[-1][0], whole + 1.0)
+        elif value > 0:
+            spans.append((float(whole), whole + 1.0))
+    return spans
 
 
 def _points(ratio: Arguments) -> tuple[list[float], list[float]]:
