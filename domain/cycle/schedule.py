@@ -9,6 +9,7 @@ attempt that explains both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -19,7 +20,7 @@ from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
 from domain.cycle.slots import GroupSlots
-from domain.cycle.windows import IN_LINE, Call, Threads, place_all
+from domain.cycle.windows import IN_LINE, Call, Threads, Windows
 from domain.kernels import arrays as kernel
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
@@ -64,6 +65,21 @@ class CycleResult(msgspec.Struct, frozen=True):
 
     attempts: list[Attempt]
     verdicts: list[Placement | Failure]
+
+
+@dataclass
+class _Batch:
+    """What the kernel placed in one call, until it is taken over.
+
+    ``log_length`` is the change log's after it; ``end`` says where the next candidates begin.
+    """
+
+    candidates: Sequence[tuple[str, WaitingGroup]]
+    programs: Mapping[bytes, Program]
+    placed: kernel.Placed
+    log_length: int
+    end: int
+    is_taken_over: bool = False
 
 
 class Scheduler:
@@ -175,9 +191,11 @@ class Scheduler:
         for group, keys in self.queue.refused():
             self._refuse(group, keys, result)
         candidates = self.queue.candidates(woken_pods_per_batch_max)
-        start, slots_max = 0, self._slots.slots_max
-        while start < len(candidates):
-            start = self._place(candidates, start, slots_max, result)
+        batch = None
+        while (0 if batch is None else batch.end) < len(candidates):
+            batch = self._place(candidates, batch, result)
+        if batch is not None:
+            self._take_over(batch, result)
         result.verdicts.sort(key=lambda v: (-v.pod.template.priority, v.arrival))
         return result
 
@@ -190,35 +208,28 @@ class Scheduler:
     # ----------------------------------------------------------------------------------------- placing
 
     def _place(
-        self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, slots_max: int, result: CycleResult
-    ) -> int:
-        """Place candidates from ``start`` on, as many as slots and change log hold; return where to go on."""
-        programs: dict[bytes, Program] = {}
-        sequence: list[int] = []
-        end = start
-        tried: list[tuple[str, WaitingGroup]] = []
-        for key, group in candidates[start:]:
-            if group.parked:  # by a cut before this one
-                self._refuse(group, [key] if self.queue.is_fresh(key) else [], result)
-                self.queue.tried([key])
-                end += 1
-                continue
-            if len(sequence) == self._snapshot.changes_max:
-                break
-            program = programs.get(group.signature)
-            if program is None:
-                if len(programs) == slots_max:
-                    break
-                assert group.plan is not None
-                program = self._slots.program(group.signature, group.template, group.plan)
-                programs[group.signature] = program
-            sequence.append(program.slot)
-            tried.append((key, group))
-            end += 1
+        self, candidates: Sequence[tuple[str, WaitingGroup]], before: _Batch | None, result: CycleResult
+    ) -> _Batch:
+        """Place as many further candidates as slots and change log hold.
+
+        Those ``before`` are taken over meanwhile, where what follows does not depend on it.
+        """
+        if before is not None and before.placed.exhausted.any():
+            self._take_over(before, result)
+        tried, programs, end = self._compile(candidates, 0 if before is None else before.end, result)
+        log_length = int(self._snapshot.changes.length[0])
+        if before is not None and (
+            log_length + len(tried) > self._snapshot.changes_max
+            or self._lacks_columns
+            or any(program.occupancies for program in programs.values())
+        ):
+            self._take_over(before, result)
+            for signature, program in programs.items():  # what pods hold is counted anew
+                self._slots.program(signature, program.template, program.plan)
         self._reserve_columns()
-        if not self._snapshot.reserve(len(sequence)):
+        if not self._snapshot.reserve(len(tried)):
             self._slots.void()
-        placed = _room_for(len(sequence), len(programs), len(self._slots.groups.synced))
+        placed = _room_for(len(tried), len(programs), len(self._slots.groups.synced))
         call = Call(
             self._snapshot.columns,
             self._slots.groups,
@@ -226,13 +237,40 @@ class Scheduler:
             self._slots.lists,
             self._snapshot.changes,
             _exclusions(list(programs.values()), len(self._slots.groups.synced)),
-            np.array(sequence, dtype=np.int32),
+            np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32),
             placed,
         )
         variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
-        place_all(call, self._threads, partial(self._scratch, variances))
-        self._take_over(tried, programs, placed, result)
-        return end
+        windows = Windows(call, self._threads, partial(self._scratch, variances))
+        windows.start()
+        if before is not None:
+            self._take_over(before, result)
+        windows.finish()
+        return _Batch(tried, programs, placed, int(self._snapshot.changes.length[0]), end)
+
+    def _compile(
+        self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult
+    ) -> tuple[list[tuple[str, WaitingGroup]], dict[bytes, Program], int]:
+        """Return the candidates to try, the programs of their groups, and where to go on."""
+        programs: dict[bytes, Program] = {}
+        tried: list[tuple[str, WaitingGroup]] = []
+        end, slots_max = start, self._slots.slots_max
+        for key, group in candidates[start:]:
+            if group.parked:  # by a cut before this one
+                self._refuse(group, [key] if self.queue.is_fresh(key) else [], result)
+                self.queue.tried([key])
+                end += 1
+                continue
+            if len(tried) == self._snapshot.changes_max:
+                break
+            if group.signature not in programs:
+                if len(programs) == slots_max:
+                    break
+                assert group.plan is not None
+                programs[group.signature] = self._slots.program(group.signature, group.template, group.plan)
+            tried.append((key, group))
+            end += 1
+        return tried, programs, end
 
     def _scratch(self, variances: int) -> kernel.Scratch:
         """Return memory for the kernel, which makes none itself."""
@@ -256,20 +294,22 @@ class Scheduler:
             best_score=np.empty(kernel.TOP),
         )
 
+    @property
+    def _lacks_columns(self) -> bool:
+        return len(self.state.resources) > len(self._snapshot.columns.allocatable)
+
     def _reserve_columns(self) -> None:
         """A template may name a resource that no node has; its column must exist all the same."""
-        if len(self.state.resources) > self._snapshot.columns.allocatable.shape[0]:
+        if self._lacks_columns:
             self.state.table.ensure_columns()
             self.sync()
 
-    def _take_over(
-        self,
-        candidates: Sequence[tuple[str, WaitingGroup]],
-        programs: Mapping[bytes, Program],
-        placed: kernel.Placed,
-        result: CycleResult,
-    ) -> None:
-        """Turn the kernel's rows into placements and failures, and let the state count them."""
+    def _take_over(self, batch: _Batch, result: CycleResult) -> None:
+        """Turn the kernel's rows into placements and failures, and let the state count them; once."""
+        if batch.is_taken_over:
+            return
+        batch.is_taken_over = True
+        candidates, programs, placed = batch.candidates, batch.programs, batch.placed
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         generation = self._snapshot.generation
@@ -298,7 +338,7 @@ class Scheduler:
         self.queue.tried(key for key, _ in candidates)
         rows = placed.row[placed.row >= 0]
         self.state.apply(Assumed(keys, rows))
-        self._snapshot.caught_up()
+        self._snapshot.caught_up(batch.log_length)
         for key in keys:
             self.queue.remove(pods[key].spec)
         for signature, program in programs.items():

@@ -61,51 +61,73 @@ class Call(NamedTuple):
     placed: kernel.Placed
 
 
-def place_all(call: Call, threads: Threads, make_scratch: Callable[[], kernel.Scratch]) -> None:
-    """Place all pods of a call."""
-    pods_count = len(call.sequence)
-    scratch, before, others = make_scratch(), call.columns, []
-    np.add.at(scratch.uses, call.sequence, 1)
-    looks_ahead = threads.count > 1 and pods_count >= PODS_MIN
-    if looks_ahead:
-        before = before._replace(requested=np.empty_like(before.requested))
-        others = [make_scratch() for _ in range(threads.count - 1)]
-    window = WINDOW if looks_ahead else max(pods_count, 1)
-    for begin in range(0, pods_count, window):
-        end = min(begin + window, pods_count)
+class Windows:
+    """The pods of one call, window by window."""
+
+    def __init__(self, call: Call, threads: Threads, make_scratch: Callable[[], kernel.Scratch]) -> None:
+        self._call = call
+        self._threads = threads
+        self._scratch = make_scratch()
+        np.add.at(self._scratch.uses, call.sequence, 1)
+        self._done = 0
+        self._looks_ahead = threads.count > 1 and len(call.sequence) >= PODS_MIN
+        self._others = [make_scratch() for _ in range(threads.count - 1 if self._looks_ahead else 0)]
+        self._before = call.columns  # as of the window's begin
+        if self._looks_ahead:
+            self._before = call.columns._replace(requested=np.empty_like(call.columns.requested))
+        self._finish_first: Work | None = None
+
+    def start(self) -> None:
+        """Begin with the first window in other threads, if there are any."""
+        if self._looks_ahead and not len(self._call.exclusions.slots):
+            ahead, end = self._look_ahead()
+            make = partial(placing.make_lists, self._call.groups, self._call.lists, ahead)
+            lists = [partial(make, scratch) for scratch in self._others[1 : len(ahead.slots)]]
+            wait = self._threads.start([partial(self._place, ahead, end), *lists])
+
+            def finish() -> None:
+                make(self._others[0])
+                wait()
+
+            self._finish_first = finish
+
+    def finish(self) -> None:
+        """Place all pods that are left."""
+        if self._finish_first is not None:
+            self._finish_first()
+        while self._done < len(self._call.sequence):
+            ahead, end = self._look_ahead()
+            wait = self._start_lists(ahead)
+            self._place(ahead, end)
+            wait()
+
+    def _place(self, ahead: kernel.Ahead, end: int) -> None:
+        placing.place(*self._call[:-1], self._done, end, ahead, self._call.placed, self._scratch)
+        self._done = end
+
+    def _look_ahead(self) -> tuple[kernel.Ahead, int]:
+        """Find out which lists the next window needs, and where it ends; keep the columns as they are now."""
+        call, found, end = self._call, 0, len(self._call.sequence)
         call.lists.made[:] = -1
-        ahead = _look_ahead(call, begin, end if looks_ahead else begin, before, scratch.uses)
-        wait = _start_lists(call, ahead, threads, scratch, others)
-        placing.place(*call[:-1], begin, end, ahead, call.placed, scratch)
-        wait()
+        slots = np.empty(WINDOW, dtype=np.int32)
+        if self._looks_ahead:
+            found, end = placing.to_list(
+                call.columns, call.groups, call.lists, call.changes, call.sequence, self._done, WINDOW,
+                self._scratch.uses, slots,
+            )  # fmt: skip
+        if found:
+            count = int(call.columns.rows_count[0])
+            self._before.requested[:, :count] = call.columns.requested[:, :count]
+        taken = np.zeros(1, dtype=np.int64)
+        return kernel.Ahead(self._before, slots[:found], call.changes.length.copy(), taken), end
 
-
-def _look_ahead(call: Call, begin: int, end: int, before: kernel.Columns, uses: np.ndarray) -> kernel.Ahead:
-    """Find out which lists are needed, and keep the columns as they are now."""
-    slots = np.empty(end - begin, dtype=np.int32)
-    found = 0
-    if len(slots):
-        found = placing.to_list(
-            call.columns, call.groups, call.lists, call.changes, call.sequence, begin, end, uses, slots
-        )
-    if found:
-        count = int(before.rows_count[0])
-        before.requested[:, :count] = call.columns.requested[:, :count]
-    return kernel.Ahead(before, slots[:found], call.changes.length.copy(), np.zeros(1, dtype=np.int64))
-
-
-def _start_lists(
-    call: Call,
-    ahead: kernel.Ahead,
-    threads: Threads,
-    scratch: kernel.Scratch,
-    others: Sequence[kernel.Scratch],
-) -> Work:
-    """Let other threads make lists; return what waits for them."""
-    make = partial(placing.make_lists, call.groups, call.lists, ahead)
-    wait = threads.start([partial(make, each) for each in others[: max(len(ahead.slots) - 1, 0)]])
-    if len(call.exclusions.slots):
-        # Placing writes what a group's lists are made from: all of them first.
-        make(scratch)
-        wait()
-    return wait
+    def _start_lists(self, ahead: kernel.Ahead) -> Work:
+        """Let other threads make lists; return what waits for them."""
+        make = partial(placing.make_lists, self._call.groups, self._call.lists, ahead)
+        others = self._others[: max(len(ahead.slots) - 1, 0)]
+        wait = self._threads.start([partial(make, scratch) for scratch in others])
+        if len(self._call.exclusions.slots):
+            # Placing writes what a group's lists are made from: all of them first.
+            make(self._scratch)
+            wait()
+        return wait

@@ -69,31 +69,36 @@ def _follows_closely(columns, groups, changes, g, uses, pods):  # type: ignore[n
 
 
 @entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
-def to_list(columns, groups, lists, changes, sequence, begin, end, uses, slots):  # type: ignore[no-untyped-def]
-    """Write which slots of a part of the sequence need a list, each once; return how many.
+def to_list(columns, groups, lists, changes, sequence, begin, window, uses, slots):  # type: ignore[no-untyped-def]
+    """Write which slots a window needs a list of, each once; return how many, and where the window ends.
 
-    A list has as many rows as can have changed before its group's last pod in this part, and TOP more.
+    If its first pod needs none, the window ends before the first that does. Otherwise it has so many pods,
+    and a list as many rows as can have changed before its group's last pod in the window, and TOP more.
 
     Parameters
     ----------
     uses : int64[G]
         How often each slot is in the whole sequence.
-    slots : int32[end - begin]
+    slots : int32[window]
         Where they are written.
     """
     found = 0
-    for i in range(begin, end):
+    for i in range(begin, len(sequence)):
         g = sequence[i]
-        if lists.made[g] != ASKED:
-            if groups.variance_count[g] > 0:
-                continue
-            if is_bounded(groups, g) or _follows_closely(columns, groups, changes, g, uses[g], len(sequence)):
-                continue
-            lists.made[g] = ASKED
-            slots[found] = g
-            found += 1
-        lists.most[g] = min(i - begin + TOP, lists.row.shape[1])
-    return found
+        needed = (
+            groups.variance_count[g] == 0
+            and not is_bounded(groups, g)
+            and not _follows_closely(columns, groups, changes, g, uses[g], len(sequence))
+        )
+        if (needed and found == 0 and i > begin) or (found > 0 and i == begin + window):
+            return found, i
+        if needed:
+            if lists.made[g] != ASKED:
+                lists.made[g] = ASKED
+                slots[found] = g
+                found += 1
+            lists.most[g] = min(i - begin + TOP, lists.row.shape[1])
+    return found, len(sequence)
 
 
 @entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from domain.cycle import slots as slots_module
 from domain.cycle import windows
 from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
@@ -27,9 +28,16 @@ Told = list[tuple[object, ...]]
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-@given(scenario=scenarios(nodes_min=5, pods_max=300, groups_max=200), window=st.integers(2, 40))
-def test_the_number_of_threads_decides_nothing(scenario: Scenario, window: int) -> None:
+@given(
+    scenario=scenarios(nodes_min=5, pods_max=300, groups_max=200),
+    window=st.integers(2, 40),
+    slots=st.sampled_from((2, 7, 4_096)),
+)
+def test_the_number_of_threads_decides_nothing(scenario: Scenario, window: int, slots: int) -> None:
+    """With few slots a cycle takes many calls, each begun before the one before it is taken over."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots_module, "_SLOTS_MIN", min(slots, 16))
+        patch.setattr(slots_module, "_SLOTS_MAX", slots)
         patch.setattr(windows, "PODS_MIN", 1)
         patch.setattr(windows, "WINDOW", window)
         one, two, four = (played(scenario, threads) for threads in THREADS)
