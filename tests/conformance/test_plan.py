@@ -137,5 +137,6 @@ def test_the_command_says_the_same(case: dict[str, Any], tmp_path: Path) -> None
     fields = {key for verdict in said for key in verdict}
     assert fields == {
         "pod", "outcome", "node", "feasible", "infeasible", "unresolvable", "scores", "score_parts",
+        "weights", "held_by",
     }  # fmt: skip
     check(case, [Verdict(**verdict) for verdict in said])
