@@ -65,8 +65,8 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "variance_value": ((kernel.VARIANCES_MAX,), _L),
     "variance_measured": ((kernel.VARIANCES_MAX,), _I),
     "variance_weight": ((kernel.VARIANCES_MAX,), _F),
-    "variance_low": ((kernel.VARIANCES_MAX,), _F),
-    "variance_high": ((kernel.VARIANCES_MAX,), _F),
+    "variance_low": ((kernel.VARIANCES_MAX,), _L),
+    "variance_high": ((kernel.VARIANCES_MAX,), _L),
 }
 SLOT_BYTES = sum(
     int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize for shape, kind in SLOT_FIELDS.values()

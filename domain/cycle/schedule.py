@@ -274,7 +274,7 @@ class Scheduler:
 
     def _scratch(self, variances: int) -> kernel.Scratch:
         """Return memory for the kernel, which makes none itself."""
-        blocks = self._slots.bounds.free_low.shape[1]
+        blocks, width = self._slots.bounds.free_low.shape[1], self._snapshot.rows_width
         return kernel.Scratch(
             fits=np.empty(kernel.BLOCK, dtype=np.uint8),
             total=np.empty(kernel.BLOCK),
@@ -283,7 +283,10 @@ class Scheduler:
             work=np.empty((4 + kernel.PARTS_MAX, kernel.BLOCK)),
             ties=np.empty(kernel.TOP, dtype=np.uint64),
             row=np.empty(1, dtype=np.int64),
-            growth=np.empty((variances, self._snapshot.rows_width)),
+            feasible=np.empty(width, dtype=np.uint8),
+            own=np.empty((variances, width), dtype=np.int64),
+            sums=np.full((variances, 4), -1, dtype=np.int64),
+            growth=np.empty((variances, width), dtype=np.int64),
             uses=np.zeros(len(self._slots.groups.synced), dtype=np.int64),
             limit=np.empty(blocks),
             marks=np.zeros(blocks, dtype=np.uint8),

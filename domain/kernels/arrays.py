@@ -52,6 +52,9 @@ METRIC_ONE = 1 << 20
 METRIC_MAX = 4 * METRIC_ONE
 """GlobalVariance's metric is a whole number of 2^-20; beyond 4 it is cut off, so that no sum overflows."""
 
+UNCOUNTED = -(1 << 63)
+"""In place of a whole number: the row does not count."""
+
 NEVER = 1 << 30
 """Position of a filter that the profile does not have."""
 
@@ -148,8 +151,8 @@ class Groups(NamedTuple):
     variance_value: np.ndarray  # int64[G, VARIANCES_MAX]: what the pod adds
     variance_measured: np.ndarray  # int32[G, VARIANCES_MAX]: its metric in static_raw, -1: what is requested
     variance_weight: np.ndarray  # float64[G, VARIANCES_MAX]
-    variance_low: np.ndarray  # float64[G, VARIANCES_MAX]
-    variance_high: np.ndarray  # float64[G, VARIANCES_MAX]
+    variance_low: np.ndarray  # int64[G, VARIANCES_MAX]
+    variance_high: np.ndarray  # int64[G, VARIANCES_MAX]
 
 
 class Twins(NamedTuple):
@@ -274,10 +277,11 @@ class Placed(NamedTuple):
 
 class Scratch(NamedTuple):
     """Memory of one call: uint8 and three float64 [BLOCK], float64[4 + PARTS_MAX, BLOCK], uint64[TOP], the
-    found row int64[1], what each row would add to a variance, float64[VARIANCES_MAX, N] (NaN: it does not
-    count), how often each slot is used, int64[G], all 0 at first, and per block of the bounds its limit,
-    float64[B], and a mark, uint8[B], all 0; estimates of a block's scores, float32[BLOCK]; and the columns of
-    which a pod asks, int32[PARTS_MAX], with what it loses by that, float64[PARTS_MAX].
+    found row int64[1], which rows are feasible, uint8[N]; per variance the metric of each row, int64[V, N],
+    its sums, int64[V, 4] (``scanning.py``; the first is -1 at first), and what the pod would add on each row,
+    int64[V, N]; how often each slot is used, int64[G], all 0 at first; per block of the bounds its limit,
+    float64[B], and a mark, uint8[B], all 0; estimates of a block's scores, float32[BLOCK]; and the columns
+    of which a pod asks, int32[PARTS_MAX], with what it loses by that, float64[PARTS_MAX].
     """
 
     fits: np.ndarray
@@ -287,6 +291,9 @@ class Scratch(NamedTuple):
     work: np.ndarray
     ties: np.ndarray
     row: np.ndarray
+    feasible: np.ndarray
+    own: np.ndarray
+    sums: np.ndarray
     growth: np.ndarray
     uses: np.ndarray
     limit: np.ndarray

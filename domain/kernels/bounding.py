@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import LEAST_ALLOCATED, TOP
+from domain.kernels.blocks import has_room, span_of, summarise, sync_blocks
 from domain.kernels.compiling import function, helper, inner
-from domain.kernels.evaluating import filter_row, score_block, score_row
+from domain.kernels.evaluating import filter_row, fit_block, score_block, score_row
 from domain.kernels.scanning import conclude, consider
 from domain.kernels.twins import (
     ALL_FIT,
@@ -39,61 +40,12 @@ _DENSE = 4
 
 
 @helper
-def _span(columns, bounds):  # type: ignore[no-untyped-def]
-    """Return the number of rows per block; both are powers of two."""
-    return len(columns.tie) // bounds.free_low.shape[1]
-
-
-@helper
 def is_bounded(groups, g):  # type: ignore[no-untyped-def]
     """Say whether all scores of a group fall with what its pods ask for."""
     bounded = groups.raw_count[g] + groups.variance_count[g] == 0
     for t in range(groups.term_count[g]):
         bounded = bounded and groups.term_kind[g, t] == LEAST_ALLOCATED
     return bounded
-
-
-@function
-def _summarise(allocatable, requested, first, end, free_low, free_high, loss, loss_low, b):  # type: ignore[no-untyped-def]
-    """Note the extremes of one resource over a block, and what a unit of it is worth on each row."""
-    low = np.int64(1 << 62)
-    high = np.int64(-(1 << 62))
-    largest = np.int64(0)
-    for row in range(first, end):
-        free = allocatable[row] - requested[row]
-        low = min(low, free)
-        high = max(high, free)
-        largest = max(largest, allocatable[row])
-    for row in range(first, end):
-        loss[row] = 100.0 / allocatable[row] if allocatable[row] > 0 else 0.0
-    free_low[b] = low
-    free_high[b] = high
-    loss_low[b] = 100.0 / largest if largest > 0 else 0.0
-
-
-@helper
-def _sync_blocks(columns, bounds, changes, marks):  # type: ignore[no-untyped-def]
-    """Bring what all groups share up to date with the change log."""
-    span = _span(columns, bounds)
-    length = changes.length[0]
-    known = bounds.blocks_synced[0]
-    count = columns.rows_count[0]
-    if known < length or known < 0:
-        everything = known < 0 or (length - known) * 4 > count
-        blocks = bounds.free_low.shape[1]
-        for i in range(blocks if everything else length - known):
-            b = i if everything else changes.rows[known + i] // span
-            if marks[b] == 0:
-                marks[b] = 1
-                end = min((b + 1) * span, count)
-                for c in range(len(columns.allocatable)):
-                    _summarise(
-                        columns.allocatable[c], columns.requested[c], b * span, end,
-                        bounds.free_low[c], bounds.free_high[c], bounds.loss[c], bounds.loss_low[c], b,
-                    )  # fmt: skip
-        for i in range(blocks if everything else length - known):
-            marks[i if everything else changes.rows[known + i] // span] = 0
-        bounds.blocks_synced[0] = length
 
 
 @helper
@@ -132,7 +84,7 @@ def _best_of_block(base, static_code, best, refused, b):  # type: ignore[no-unty
 def _best_of_blocks(columns, groups, bounds, g, marks):  # type: ignore[no-untyped-def]
     """Note the best of all marked blocks, and wipe the marks."""
     part = groups.static_part[g]
-    span = _span(columns, bounds)
+    span = span_of(columns, bounds)
     for b in range(bounds.free_low.shape[1]):
         if marks[b] != 0:
             marks[b] = 0
@@ -147,7 +99,7 @@ def _best_of_blocks(columns, groups, bounds, g, marks):  # type: ignore[no-untyp
 def _sync_best(columns, groups, bounds, changes, g, marks):  # type: ignore[no-untyped-def]
     """Bring what the groups of a static part share up to date with the change log."""
     part = groups.static_part[g]
-    span = _span(columns, bounds)
+    span = span_of(columns, bounds)
     length = changes.length[0]
     known = bounds.synced[part]
     if known < length or known < 0:
@@ -163,21 +115,6 @@ def _sync_best(columns, groups, bounds, changes, g, marks):  # type: ignore[no-u
             marks[row // span] = 1
         _best_of_blocks(columns, groups, bounds, g, marks)
         bounds.synced[part] = length
-
-
-@helper
-def note_placed(columns, groups, bounds, changes, g, row):  # type: ignore[no-untyped-def]
-    """Keep the shared extremes right after a pod of a group was placed on a row, and was logged.
-
-    ``free_high`` may stay too high, which costs a look in vain at worst; that look corrects it.
-    """
-    if bounds.blocks_synced[0] == changes.length[0] - 1:
-        b = row // _span(columns, bounds)
-        for a in range(groups.add_count[g]):
-            c = groups.add_column[g, a]
-            free = columns.allocatable[c, row] - columns.requested[c, row]
-            bounds.free_low[c, b] = min(bounds.free_low[c, b], free)
-        bounds.blocks_synced[0] = changes.length[0]
 
 
 @helper
@@ -222,15 +159,6 @@ def _set_limits(groups, bounds, g, blocks, scratch):  # type: ignore[no-untyped-
 
 
 @helper
-def _has_room(groups, bounds, g, b):  # type: ignore[no-untyped-def]
-    """Say whether every demand fits on the fullest row of a block, and nothing else depends on its pods."""
-    room = groups.occupancy_count[g] + groups.limit_count[g] == 0
-    for d in range(groups.demand_count[g]):
-        room = room and groups.demand_value[g, d] <= bounds.free_low[groups.demand_column[g, d], b]
-    return room
-
-
-@helper
 def _loses_all(groups, bounds, g, b):  # type: ignore[no-untyped-def]
     """Say whether all that a pod is scored for counts on every row of a block: nothing is cut off at 0."""
     room = True
@@ -246,9 +174,9 @@ def _note_refusals(columns, groups, bounds, g, blocks):  # type: ignore[no-untyp
     groups.histogram[g, :] = 0
     groups.synced[g] = -1
     part = groups.static_part[g]
-    span = _span(columns, bounds)
+    span = span_of(columns, bounds)
     for b in range(blocks):
-        if bounds.refused[part, b] > 0 or not _has_room(groups, bounds, g, b):
+        if bounds.refused[part, b] > 0 or not has_room(groups, bounds, g, b):
             for row in range(b * span, min((b + 1) * span, columns.rows_count[0])):
                 groups.histogram[g, filter_row(columns, groups, g, row)] += 1
 
@@ -263,12 +191,12 @@ def _highest(limit, blocks):  # type: ignore[no-untyped-def]
 
 
 @function
-def _sift(base, loss, rated, rate, floor, estimate, fits):  # type: ignore[no-untyped-def]
+def _sift(base, loss, first, rated, rate, floor, estimate, fits):  # type: ignore[no-untyped-def]
     """Mark the rows of a block that could score as much as ``floor``, and return how many there are."""
     for i in range(len(base)):
         estimate[i] = base[i]
     for p in range(len(rated)):
-        own = loss[rated[p]]
+        own = loss[rated[p], first : first + len(base)]
         factor = np.float32(rate[p])
         for i in range(len(base)):
             estimate[i] -= factor * own[i]
@@ -282,12 +210,12 @@ def _sift(base, loss, rated, rate, floor, estimate, fits):  # type: ignore[no-un
 @helper
 def _promising(columns, groups, bounds, g, b, floor, rated, scratch):  # type: ignore[no-untyped-def]
     """Mark the rows of a block that could score as much as ``floor``; return how many, all where unknown."""
-    first = b * _span(columns, bounds)
-    n = min(_span(columns, bounds), columns.rows_count[0] - first)
+    first = b * span_of(columns, bounds)
+    n = min(span_of(columns, bounds), columns.rows_count[0] - first)
     found = n
-    if floor > -np.inf and _has_room(groups, bounds, g, b) and _loses_all(groups, bounds, g, b):
+    if floor > -np.inf and has_room(groups, bounds, g, b) and _loses_all(groups, bounds, g, b):
         found = _sift(
-            bounds.base[groups.static_part[g], first : first + n], bounds.loss[:, first : first + n],
+            bounds.base[groups.static_part[g], first : first + n], bounds.loss, first,
             scratch.rated[:rated], scratch.rate[:rated], np.float32(floor), scratch.estimate[:n],
             scratch.fits[:n],
         )  # fmt: skip
@@ -297,17 +225,18 @@ def _promising(columns, groups, bounds, g, b, floor, rated, scratch):  # type: i
 @helper
 def _score_promising(columns, groups, bounds, g, b, n, found, scratch):  # type: ignore[no-untyped-def]
     """Score the rows of a block that are marked, or all but the twins if too many are."""
-    first = b * _span(columns, bounds)
+    first = b * span_of(columns, bounds)
     if found * _DENSE <= n:
         for i in range(n):
             if scratch.fits[i] != 0:
                 scratch.total[i] = score_row(columns, groups, g, first + i)
     else:
+        fit_block(columns, groups, g, first, n, scratch)
         score_block(columns, groups, g, first, n, scratch)
         if not scratch.fits[:n].any():
             for d in range(groups.demand_count[g]):
                 c = groups.demand_column[g, d]
-                _summarise(
+                summarise(
                     columns.allocatable[c], columns.requested[c], first, first + n,
                     bounds.free_low[c], bounds.free_high[c], bounds.loss[c], bounds.loss_low[c], b,
                 )  # fmt: skip
@@ -323,9 +252,9 @@ def seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
 
     Return NaN where that cannot be told: some of the twins fit, and some do not.
     """
-    _sync_blocks(columns, bounds, changes, scratch.marks)
+    sync_blocks(columns, bounds, changes, scratch.marks)
     _sync_best(columns, groups, bounds, changes, g, scratch.marks)
-    span = _span(columns, bounds)
+    span = span_of(columns, bounds)
     blocks = (columns.rows_count[0] + span - 1) // span
     part = groups.static_part[g]
     limit = scratch.limit

@@ -15,7 +15,7 @@ import numba
 from numba.core.caching import FunctionCache
 
 # No kernel makes an array, so none counts references to one: with dozens at hand, that is most of the work.
-_OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
 
 # Helpers are inlined: handed over as an argument, a tuple of two dozen arrays costs more than the work.
 helper = numba.njit(inline="always", **_OPTIONS)

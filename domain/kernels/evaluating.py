@@ -22,10 +22,9 @@ from domain.kernels.arrays import (
     NEVER,
     OCCUPIED,
     UNRESOLVABLE,
-    VARIANCE,
 )
 from domain.kernels.compiling import function, helper
-from domain.kernels.terms import add_balance, add_capacity_ratio, normal, special_term
+from domain.kernels.terms import add_balance, add_capacity_ratio, normal, normal_variance, special_term
 
 
 @helper
@@ -215,11 +214,10 @@ def fit_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped
 
 @helper
 def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
-    """Filter and score rows ``first .. first + n - 1`` into ``scratch.fits`` and ``scratch.total``.
+    """Score rows ``first .. first + n - 1`` into ``scratch.total``; ``scratch.fits`` must be theirs.
 
     A group with normalised scores or variances must have been surveyed (``scanning.survey``).
     """
-    fit_block(columns, groups, g, first, n, scratch)
     end = first + n
     part = groups.static_part[g]
     fits = scratch.fits[:n]
@@ -241,18 +239,18 @@ def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyp
         parts = groups.term_first[g, t + 1]
         if kind == CAPACITY_RATIO:
             add_capacity_ratio(
-                columns.allocatable[:, first:end], columns.requested[:, first:end],
+                columns.allocatable, columns.requested, first,
                 groups.part_column[g, begin:parts], groups.part_weight[g, begin:parts],
                 groups.part_value[g, begin:parts],
                 groups.number[g, groups.term_number[g, t] : groups.term_number[g, t + 1]], factor,
-                scratch.work[:, :n], total,
+                scratch.work, total,
             )  # fmt: skip
             continue
         if kind in (BALANCED, BALANCED_CHANGE):
             add_balance(
-                kind, columns.allocatable[:, first:end], columns.requested[:, first:end],
+                kind, columns.allocatable, columns.requested, first,
                 groups.part_column[g, begin:parts], groups.part_value[g, begin:parts], factor,
-                scratch.work[:, :n], total,
+                scratch.work, total,
             )  # fmt: skip
             continue
         if kind > MOST_ALLOCATED:
@@ -273,9 +271,9 @@ def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyp
         for i in range(n):
             total[i] += factor * (weighted[i] / (weights[i] if weights[i] > 0.0 else 1.0))
     for v in range(groups.variance_count[g]):
-        _add_normal(
+        _add_variance(
             scratch.growth[v, first:end], groups.variance_low[g, v], groups.variance_high[g, v],
-            VARIANCE, groups.variance_weight[g, v], total,
+            groups.variance_weight[g, v], total,
         )  # fmt: skip
 
 
@@ -284,6 +282,13 @@ def _add_normal(raw, low, high, kind, weight, total):  # type: ignore[no-untyped
     """Add a normalised score for a block of rows."""
     for i in range(len(raw)):
         total[i] += weight * normal(raw[i], low, high, kind)
+
+
+@function
+def _add_variance(growth, low, high, weight, total):  # type: ignore[no-untyped-def]
+    """Add a normalised growth of a variance for a block of rows."""
+    for i in range(len(growth)):
+        total[i] += weight * normal_variance(growth[i], low, high)
 
 
 @function

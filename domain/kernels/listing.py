@@ -12,8 +12,8 @@ import numpy as np
 from domain.kernels.arrays import BLOCK, TOP
 from domain.kernels.claiming import publish
 from domain.kernels.compiling import helper, inner
-from domain.kernels.evaluating import filter_row, moves_extremes, score_block, score_row
-from domain.kernels.scanning import conclude, insert, survey
+from domain.kernels.evaluating import filter_row, fit_block, moves_extremes, score_block, score_row
+from domain.kernels.scanning import conclude, copy, insert, survey
 from domain.kernels.ties import mix
 
 
@@ -60,6 +60,10 @@ def make_list(columns, groups, lists, g, length, scratch):  # type: ignore[no-un
     """Score all rows as of the position ``length`` of the change log, and keep the best and every code."""
     groups.synced[g] = -1
     groups.histogram[g, :] = 0
+    for first in range(0, columns.rows_count[0], BLOCK):
+        n = min(BLOCK, columns.rows_count[0] - first)
+        fit_block(columns, groups, g, first, n, scratch)
+        copy(scratch.fits[:n], scratch.feasible[first : first + n])
     if groups.raw_count[g] > 0:
         survey(columns, groups, g, scratch)
     salt = groups.salt[g]
@@ -69,6 +73,7 @@ def make_list(columns, groups, lists, g, length, scratch):  # type: ignore[no-un
     count = columns.rows_count[0]
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
+        copy(scratch.feasible[first : first + n], scratch.fits[:n])
         score_block(columns, groups, g, first, n, scratch)
         _note_codes(columns, groups, g, first, n, scratch)
         for i in range(n):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import FIT, GONE, REASONS, TOP, UNRESOLVABLE, VARIANCE
+from domain.kernels.arrays import FIT, GONE, REASONS, TOP, UNRESOLVABLE
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.evaluating import term_value
-from domain.kernels.terms import normal
+from domain.kernels.terms import normal, normal_variance
 from domain.kernels.tree import lift
 
 
@@ -59,8 +59,8 @@ def note_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore
         placed.top_parts[attempt, i, at + t] = term_value(columns, groups, g, t, row)
     at += groups.term_count[g]
     for v in range(groups.variance_count[g]):
-        placed.top_parts[attempt, i, at + v] = normal(
-            scratch.growth[v, row], groups.variance_low[g, v], groups.variance_high[g, v], VARIANCE
+        placed.top_parts[attempt, i, at + v] = normal_variance(
+            scratch.growth[v, row], groups.variance_low[g, v], groups.variance_high[g, v]
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from domain.kernels import (
     arrays,
+    blocks,
     bounding,
     claiming,
     evaluating,
@@ -30,13 +31,19 @@ from domain.kernels import (
     twins,
 )
 from domain.kernels.arrays import ASKED, TOP
-from domain.kernels.bounding import is_bounded, note_placed, seek
+from domain.kernels.blocks import note_placed
+from domain.kernels.bounding import is_bounded, seek
 from domain.kernels.claiming import claim, peek
 from domain.kernels.compiling import entry, helper, inner
 from domain.kernels.listing import make_list, pick
 from domain.kernels.noting import note_reasons, note_top
 from domain.kernels.scanning import scan
 from domain.kernels.tree import rebuild, sync
+
+_PARTS = (
+    arrays, blocks, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins
+)  # fmt: skip
+"""What is compiled into the kernels."""
 
 _NEAR = 16
 """A bounded group's tree is kept up to date where at most so many rows changed since its last use; any
@@ -68,7 +75,7 @@ def _follows_closely(columns, groups, changes, g, uses, pods):  # type: ignore[n
     return groups.variance_count[g] == 0 and (up_to_date or (uses >= repaid and pods <= near * uses))
 
 
-@entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
+@entry(*_PARTS)
 def to_list(columns, groups, lists, changes, sequence, begin, window, uses, slots):  # type: ignore[no-untyped-def]
     """Write which slots a window needs a list of, each once; return how many, and where the window ends.
 
@@ -101,7 +108,7 @@ def to_list(columns, groups, lists, changes, sequence, begin, window, uses, slot
     return found, len(sequence)
 
 
-@entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
+@entry(*_PARTS)
 def make_lists(groups, lists, ahead, scratch):  # type: ignore[no-untyped-def]
     """Make lists that no other thread has begun until there are none; nothing but these slots is written."""
     k = claim(ahead.taken)
@@ -120,7 +127,7 @@ def _await_list(groups, lists, ahead, g, scratch):  # type: ignore[no-untyped-de
                 make_list(ahead.columns, groups, lists, ahead.slots[k], ahead.length[0], scratch)
 
 
-@entry(arrays, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins)
+@entry(*_PARTS)
 def place(  # type: ignore[no-untyped-def]
     columns, groups, bounds, lists, changes, exclusions, sequence, begin, end, ahead, placed, scratch
 ):
@@ -171,7 +178,7 @@ def place(  # type: ignore[no-untyped-def]
             score = pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch)
             counted = is_first  # a search in between may have counted anew
         if np.isnan(score):
-            score = scan(columns, groups, placed, g, attempt, wanted, scratch)
+            score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
             counted = is_first
         if is_first:
             placed.attempts_count[0] += 1

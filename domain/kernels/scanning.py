@@ -4,70 +4,125 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import BLOCK, TOP
+from domain.kernels.arrays import BLOCK, TOP, UNCOUNTED
+from domain.kernels.blocks import fit_rows, sync_blocks
 from domain.kernels.compiling import function, helper, inner
-from domain.kernels.evaluating import filter_row, fit_block, forget_extremes, note_extremes, score_block
+from domain.kernels.evaluating import filter_row, forget_extremes, note_extremes, score_block
 from domain.kernels.noting import note_parts, note_reasons
 from domain.kernels.terms import metric
 from domain.kernels.ties import mix
 
 
 @function
-def _grow(requested, allocatable, value, measured, growth):  # type: ignore[no-untyped-def]
+def _metric_of(requested, allocatable):  # type: ignore[no-untyped-def]
+    return metric(requested, max(allocatable, 1)) if allocatable > 0 else UNCOUNTED
+
+
+@function
+def _sum_up(own, sums):  # type: ignore[no-untyped-def]
+    """Write how many rows count, and the sum of their metrics."""
+    n = 0
+    total = 0
+    for i in range(len(own)):
+        n += own[i] != UNCOUNTED
+        total += own[i] if own[i] != UNCOUNTED else 0
+    sums[2] = n
+    sums[3] = total
+
+
+@function
+def _sum_requested(requested, allocatable, column, changed, length, own, sums):  # type: ignore[no-untyped-def]
+    """Bring metrics and their sum up to date: by the rows changed since they were, if they are this column's.
+
+    ``sums`` holds the column, the position in the change log, how many rows count, and the sum.
+    """
+    if sums[0] != column:
+        for i in range(len(own)):
+            own[i] = _metric_of(requested[i], allocatable[i])
+        _sum_up(own, sums)
+    else:
+        for i in range(sums[1], length):
+            row = changed[i]
+            if own[row] != UNCOUNTED:
+                now = _metric_of(requested[row], allocatable[row])
+                sums[3] += now - own[row]
+                own[row] = now
+    sums[0] = column
+    sums[1] = length
+
+
+@function
+def _sum_measured(measured, allocatable, own, sums):  # type: ignore[no-untyped-def]
+    """Take over what was measured; rows without it, or without the resource, do not count."""
+    for i in range(len(own)):
+        known = allocatable[i] > 0 and not np.isnan(measured[i])
+        own[i] = int(measured[i]) if known else UNCOUNTED
+    _sum_up(own, sums)
+    sums[0] = -1
+
+
+@function
+def _grow(allocatable, value, own, n, total, growth):  # type: ignore[no-untyped-def]
     """Write how much a pod of ``value`` on each row would add to the variance of the metric over all rows.
 
     With ``m`` the metric of a row, ``e`` what the pod adds to it, and ``S`` the sum over the ``n`` rows that
     count, the variance times n^2 becomes a constant plus e * (2 * (m * n - S) + e * (n - 1)): whole numbers,
-    the same in whatever order the rows are. ``measured`` holds the metric, or is empty; a row without it, or
-    without the resource, does not count.
+    the same in whatever order the rows are.
     """
-    is_measured = len(measured) > 0
-    n = 0
-    total = 0
     for i in range(len(growth)):
-        if allocatable[i] > 0 and not (is_measured and np.isnan(measured[i])):
-            n += 1
-            total += int(measured[i]) if is_measured else metric(requested[i], allocatable[i])
+        added = metric(value, max(allocatable[i], 1))
+        grown = added * (2 * (own[i] * n - total) + added * (n - 1))
+        growth[i] = grown if own[i] != UNCOUNTED else UNCOUNTED
+
+
+@function
+def _spread(growth, fits):  # type: ignore[no-untyped-def]
+    """Return the extremes over the feasible rows."""
+    low = np.int64(-(UNCOUNTED + 1))
+    high = np.int64(UNCOUNTED)
     for i in range(len(growth)):
-        if allocatable[i] > 0 and not (is_measured and np.isnan(measured[i])):
-            own = int(measured[i]) if is_measured else metric(requested[i], allocatable[i])
-            added = metric(value, allocatable[i])
-            growth[i] = added * (2 * (own * n - total) + added * (n - 1))
+        counts = fits[i] != 0 and growth[i] != UNCOUNTED
+        low = min(low, growth[i] if counts else low)
+        high = max(high, growth[i] if counts else high)
+    return low, high
+
+
+@inner
+def _grow_variances(columns, groups, changes, g, scratch):  # type: ignore[no-untyped-def]
+    """Write what each row would add to the variances that a group's scores read."""
+    count = columns.rows_count[0]
+    for v in range(groups.variance_count[g]):
+        column = groups.variance_column[g, v]
+        known = groups.variance_measured[g, v]
+        own = scratch.own[v, :count]
+        sums = scratch.sums[v]
+        allocatable = columns.allocatable[column, :count]
+        if known >= 0:
+            _sum_measured(groups.static_raw[groups.static_part[g], known, :count], allocatable, own, sums)
         else:
-            growth[i] = np.nan
+            requested = columns.requested[column, :count]
+            _sum_requested(requested, allocatable, column, changes.rows, changes.length[0], own, sums)
+        _grow(allocatable, groups.variance_value[g, v], own, sums[2], sums[3], scratch.growth[v, :count])
+
+
+@function
+def copy(source, target):  # type: ignore[no-untyped-def]
+    for i in range(len(source)):
+        target[i] = source[i]
 
 
 @inner
 def survey(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
-    """Look at all rows once before any is scored: for what is normalised over the feasible ones."""
+    """Note the extremes of what is normalised over the feasible rows, ``scratch.feasible``."""
     count = columns.rows_count[0]
-    part = groups.static_part[g]
+    feasible = scratch.feasible[:count]
     groups.synced[g] = -1
     forget_extremes(groups, g)
+    for row in range(count if groups.raw_count[g] > 0 else 0):
+        if feasible[row] != 0:
+            note_extremes(groups, g, row)
     for v in range(groups.variance_count[g]):
-        column = groups.variance_column[g, v]
-        known = groups.variance_measured[g, v]
-        _grow(
-            columns.requested[column, :count], columns.allocatable[column, :count],
-            groups.variance_value[g, v],
-            groups.static_raw[part, max(known, 0), : (count if known >= 0 else 0)],
-            scratch.growth[v, :count],
-        )  # fmt: skip
-        groups.variance_low[g, v] = np.inf
-        groups.variance_high[g, v] = -np.inf
-    for first in range(0, count, BLOCK):
-        n = min(BLOCK, count - first)
-        fit_block(columns, groups, g, first, n, scratch)
-        for i in range(n):
-            if scratch.fits[i] == 0:
-                continue
-            note_extremes(groups, g, first + i)
-            for v in range(groups.variance_count[g]):
-                growth = scratch.growth[v, first + i]
-                if growth < groups.variance_low[g, v]:
-                    groups.variance_low[g, v] = growth
-                if growth > groups.variance_high[g, v]:
-                    groups.variance_high[g, v] = growth
+        groups.variance_low[g, v], groups.variance_high[g, v] = _spread(scratch.growth[v, :count], feasible)
 
 
 @helper
@@ -89,13 +144,32 @@ def insert(rows, scores, ties, most, row, score, tie, kept):  # type: ignore[no-
     return min(kept + 1, most)
 
 
+@function
+def _count_fitting(fits):  # type: ignore[no-untyped-def]
+    """Return how many rows of a block are feasible."""
+    fitting = 0
+    for i in range(len(fits)):
+        fitting += fits[i]
+    return fitting
+
+
+@function
+def _count_as_good(total, fits, score):  # type: ignore[no-untyped-def]
+    """Return how many rows of a scored block are at least as good; mostly none is."""
+    found = 0
+    for i in range(len(total)):
+        found += (total[i] >= score) & (fits[i] != 0)
+    return found
+
+
 @helper
 def consider(  # type: ignore[no-untyped-def]
     columns, groups, placed, g, attempt, wanted, first, n, scratch, kept, last_score, last_tie
 ):
     """Take the rows of a scored block into account; return how many are kept, and the last of them."""
     salt = groups.salt[g]
-    for i in range(n):
+    hopeful = _count_as_good(scratch.total[:n], scratch.fits[:n], last_score) > 0
+    for i in range(n if hopeful else 0):
         score = scratch.total[i]
         if scratch.fits[i] == 0 or score < last_score:
             continue
@@ -128,7 +202,7 @@ def conclude(columns, groups, placed, g, attempt, kept, scratch):  # type: ignor
 
 
 @inner
-def scan(columns, groups, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
+def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
     """Find the best row into ``scratch.row`` and return its score, -inf if no row is feasible.
 
     With ``wanted`` TOP (and not 1) the best rows are written into the attempt's top, and why the others are
@@ -141,13 +215,20 @@ def scan(columns, groups, placed, g, attempt, wanted, scratch):  # type: ignore[
     if noting:
         groups.histogram[g, :] = 0
         groups.synced[g] = -1
-    if groups.raw_count[g] + groups.variance_count[g] > 0:
-        survey(columns, groups, g, scratch)
     count = columns.rows_count[0]
+    sync_blocks(columns, bounds, changes, scratch.marks)
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
+        fit_rows(columns, groups, bounds, g, first, n, scratch)
+        copy(scratch.fits[:n], scratch.feasible[first : first + n])
+    if groups.raw_count[g] + groups.variance_count[g] > 0:
+        _grow_variances(columns, groups, changes, g, scratch)
+        survey(columns, groups, g, scratch)
+    for first in range(0, count, BLOCK):
+        n = min(BLOCK, count - first)
+        copy(scratch.feasible[first : first + n], scratch.fits[:n])
         score_block(columns, groups, g, first, n, scratch)
-        if noting:
+        if noting and _count_fitting(scratch.fits[:n]) < n:
             for i in range(n):
                 if scratch.fits[i] == 0:
                     groups.histogram[g, filter_row(columns, groups, g, first + i)] += 1

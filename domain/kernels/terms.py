@@ -19,6 +19,8 @@ from domain.kernels.arrays import (
     METRIC_ONE,
     REVERSED,
     TARGET_LOAD,
+    UNCOUNTED,
+    VARIANCE,
     ZERO_FULL,
 )
 from domain.kernels.compiling import function
@@ -36,6 +38,14 @@ def normal(raw, low, high, kind):  # type: ignore[no-untyped-def]
     if high == 0.0:
         return 100.0 if kind & ZERO_FULL else 0.0
     return 100.0 if kind & EQUAL_FULL else 0.0
+
+
+@function
+def normal_variance(growth, low, high):  # type: ignore[no-untyped-def]
+    """Return where the growth of a variance stands between the extremes of the feasible rows, 0..100."""
+    if growth == UNCOUNTED:
+        return 0.0
+    return normal(float(growth), float(low), float(high), VARIANCE)
 
 
 @function
@@ -172,34 +182,37 @@ def _low_risk(  # type: ignore[no-untyped-def]
 
 
 # Of a block of rows at once, column by column, where the compiler can use vector instructions; to the last
-# bit what ``special_term`` says of each row. Here all arrays of rows are cut to the block; ``work`` is
-# float64[4 + PARTS_MAX, rows] to write on.
+# bit what ``special_term`` says of each row. The block begins at row ``first`` and is as long as ``total``;
+# ``work`` is float64[4 + PARTS_MAX, BLOCK] to write on. Columns are cut one by one: of a cut matrix the
+# compiler does not know that a column's values lie side by side.
 
 
 @function
 def add_capacity_ratio(  # type: ignore[no-untyped-def]
-    allocatable, requested, part_column, part_weight, part_value, number, factor, work, total
+    allocatable, requested, first, part_column, part_weight, part_value, number, factor, work, total
 ):
     """Add a curve's term to the totals of a block."""
     rows = len(total)
+    end = first + rows
     points = number[1 : 1 + 2 * int(number[0])]
     spans = number[1 + 2 * int(number[0]) :]
     last = len(points) - 2
-    weighted, weights, percent, score, counts = work[0], work[1], work[2], work[3], work[4]
-    begin = spans[0] if len(spans) > 0 else 0.0
-    end = spans[1] if len(spans) > 0 else 0.0
+    weighted, weights, percent = work[0, :rows], work[1, :rows], work[2, :rows]
+    score, counts = work[3, :rows], work[4, :rows]
+    low_end = spans[0] if len(spans) > 0 else 0.0
+    high_end = spans[1] if len(spans) > 0 else 0.0
     for i in range(rows):
         weighted[i] = 0.0
         weights[i] = 0.0
     for p in range(len(part_column)):
-        capacity = allocatable[part_column[p]]
-        used = requested[part_column[p]]
+        capacity = allocatable[part_column[p], first:end]
+        used = requested[part_column[p], first:end]
         weight = part_weight[p]
         for i in range(rows):
             x = min(used[i] + part_value[p], capacity[i]) * 100.0 / max(capacity[i], 1)
             percent[i] = x
             score[i] = points[1]
-            counts[i] = weight if (capacity[i] != 0) & (x >= begin) & (x < end) else 0.0
+            counts[i] = weight if (capacity[i] != 0) & (x >= low_end) & (x < high_end) else 0.0
         for s in range(2, len(spans), 2):
             for i in range(rows):
                 within = (capacity[i] != 0) & (percent[i] >= spans[s]) & (percent[i] < spans[s + 1])
@@ -220,39 +233,40 @@ def add_capacity_ratio(  # type: ignore[no-untyped-def]
 
 @function
 def add_balance(  # type: ignore[no-untyped-def]
-    kind, allocatable, requested, part_column, part_value, factor, work, total
+    kind, allocatable, requested, first, part_column, part_value, factor, work, total
 ):
     """Add an evenness, or what the pod changes of it, to the totals of a block."""
     rows = len(total)
     if len(part_column) == 0:
         return
-    with_pod, without = work[0], work[1]
-    _evenness_of_block(allocatable, requested, part_column, part_value, 1, work, with_pod)
+    with_pod, without = work[0, :rows], work[1, :rows]
+    _evenness_of_block(allocatable, requested, first, part_column, part_value, 1, work, with_pod)
     if kind != BALANCED_CHANGE:
         for i in range(rows):
             total[i] += factor * with_pod[i]
         return
-    _evenness_of_block(allocatable, requested, part_column, part_value, 0, work, without)
+    _evenness_of_block(allocatable, requested, first, part_column, part_value, 0, work, without)
     for i in range(rows):
         total[i] += factor * (50.0 + (50.0 + (with_pod[i] - without[i])) / 2.0)
 
 
 @function
 def _evenness_of_block(  # type: ignore[no-untyped-def]
-    allocatable, requested, part_column, part_value, pods, work, evenness
+    allocatable, requested, first, part_column, part_value, pods, work, evenness
 ):
     """Write ``_evenness`` of each row of a block."""
     rows = len(evenness)
     parts = len(part_column)
-    mean, count, share = work[2], work[3], work[4:]
+    end = first + rows
+    mean, count = work[2, :rows], work[3, :rows]
     for i in range(rows):
         mean[i] = 0.0
         count[i] = 0.0
     for p in range(parts):
-        capacity = allocatable[part_column[p]]
-        used = requested[part_column[p]]
+        capacity = allocatable[part_column[p], first:end]
+        used = requested[part_column[p], first:end]
         added = pods * part_value[p]
-        own = share[p]
+        own = work[4 + p, :rows]
         for i in range(rows):
             own[i] = min((used[i] + added) / max(capacity[i], 1), 1.0)
             mean[i] += own[i] if capacity[i] != 0 else 0.0
@@ -262,8 +276,8 @@ def _evenness_of_block(  # type: ignore[no-untyped-def]
         mean[i] /= count[i]
         evenness[i] = 0.0
     for p in range(parts):
-        capacity = allocatable[part_column[p]]
-        own = share[p]
+        capacity = allocatable[part_column[p], first:end]
+        own = work[4 + p, :rows]
         for i in range(rows):
             apart = own[i] - mean[i]
             evenness[i] += apart * apart if capacity[i] != 0 else 0.0

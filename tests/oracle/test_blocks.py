@@ -37,7 +37,7 @@ def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
     measured = np.zeros(1)
     before = random.uniform(0, 100, ROWS - first)
     total = before.copy()
-    block = (allocatable[:, first:], requested[:, first:])
+    block = (allocatable, requested, first)
     work = np.full((4 + PARTS_MAX, ROWS - first), np.nan)
     if kind == CAPACITY_RATIO:
         add_capacity_ratio(*block, part_column, part_weight, part_value, number, factor, work, total)

@@ -1,0 +1,100 @@
+"""What is free in blocks of rows, kept right for all groups: where it is enough, no row needs to be asked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels.compiling import function, helper
+from domain.kernels.evaluating import fit_block
+
+
+@helper
+def span_of(columns, bounds):  # type: ignore[no-untyped-def]
+    """Return the number of rows per block; both are powers of two."""
+    return len(columns.tie) // bounds.free_low.shape[1]
+
+
+@function
+def summarise(allocatable, requested, first, end, free_low, free_high, loss, loss_low, b):  # type: ignore[no-untyped-def]
+    """Note the extremes of one resource over a block, and what a unit of it is worth on each row."""
+    low = np.int64(1 << 62)
+    high = np.int64(-(1 << 62))
+    largest = np.int64(0)
+    for row in range(first, end):
+        free = allocatable[row] - requested[row]
+        low = min(low, free)
+        high = max(high, free)
+        largest = max(largest, allocatable[row])
+    for row in range(first, end):
+        loss[row] = 100.0 / allocatable[row] if allocatable[row] > 0 else 0.0
+    free_low[b] = low
+    free_high[b] = high
+    loss_low[b] = 100.0 / largest if largest > 0 else 0.0
+
+
+@helper
+def sync_blocks(columns, bounds, changes, marks):  # type: ignore[no-untyped-def]
+    """Bring what all groups share up to date with the change log."""
+    span = span_of(columns, bounds)
+    length = changes.length[0]
+    known = bounds.blocks_synced[0]
+    count = columns.rows_count[0]
+    if known < length or known < 0:
+        everything = known < 0 or (length - known) * 4 > count
+        blocks = bounds.free_low.shape[1]
+        for i in range(blocks if everything else length - known):
+            b = i if everything else changes.rows[known + i] // span
+            if marks[b] == 0:
+                marks[b] = 1
+                end = min((b + 1) * span, count)
+                for c in range(len(columns.allocatable)):
+                    summarise(
+                        columns.allocatable[c], columns.requested[c], b * span, end,
+                        bounds.free_low[c], bounds.free_high[c], bounds.loss[c], bounds.loss_low[c], b,
+                    )  # fmt: skip
+        for i in range(blocks if everything else length - known):
+            marks[i if everything else changes.rows[known + i] // span] = 0
+        bounds.blocks_synced[0] = length
+
+
+@helper
+def note_placed(columns, groups, bounds, changes, g, row):  # type: ignore[no-untyped-def]
+    """Keep the shared extremes right after a pod of a group was placed on a row, and was logged.
+
+    ``free_high`` may stay too high, which costs a look in vain at worst; that look corrects it.
+    """
+    if bounds.blocks_synced[0] == changes.length[0] - 1:
+        b = row // span_of(columns, bounds)
+        for a in range(groups.add_count[g]):
+            c = groups.add_column[g, a]
+            free = columns.allocatable[c, row] - columns.requested[c, row]
+            bounds.free_low[c, b] = min(bounds.free_low[c, b], free)
+        bounds.blocks_synced[0] = changes.length[0]
+
+
+@helper
+def has_room(groups, bounds, g, b):  # type: ignore[no-untyped-def]
+    """Say whether every demand fits on the fullest row of a block, and nothing else depends on its pods."""
+    room = groups.occupancy_count[g] + groups.limit_count[g] == 0
+    for d in range(groups.demand_count[g]):
+        room = room and groups.demand_value[g, d] <= bounds.free_low[groups.demand_column[g, d], b]
+    return room
+
+
+@helper
+def fit_rows(columns, groups, bounds, g, first, n, scratch):  # type: ignore[no-untyped-def]
+    """Do what ``fit_block`` does, without a look at any demand where all blocks have room."""
+    span = span_of(columns, bounds)
+    roomy = True
+    for b in range(first // span, (first + n + span - 1) // span):
+        roomy = roomy and has_room(groups, bounds, g, b)
+    if roomy:
+        _fit_static(groups.static_code[groups.static_part[g], first : first + n], scratch.fits[:n])
+    else:
+        fit_block(columns, groups, g, first, n, scratch)
+
+
+@function
+def _fit_static(static_code, fits):  # type: ignore[no-untyped-def]
+    for i in range(len(fits)):
+        fits[i] = static_code[i] == 0
