@@ -154,7 +154,8 @@ async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str])
         if status == 404:
             options.warn([f"{'/'.join(where[1:])} is not known here; the deletion is sent all the same"])
         await send_events(source, [event])
-    typer.echo("the deletion is in the log", err=True)
+        typer.echo("the deletion is in the log", err=True)
+        await _warn_without_worker(source)
 
 
 async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
@@ -170,5 +171,19 @@ async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
             accepted += sums["accepted"]
             duplicates += sums["duplicates"]
             first = next(chunks, None)
-    known = f", {duplicates} known already" if duplicates else ""
-    typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
+        known = f", {duplicates} known already" if duplicates else ""
+        typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
+        await _warn_without_worker(source)
+
+
+async def _warn_without_worker(source: Any) -> None:
+    """Say that what was written into the log past any API stays there for now, where no worker is up."""
+    import orjson
+
+    from services.commands.source import AppSource
+
+    if not isinstance(source, AppSource):
+        return
+    status, body = await source.request("GET", "/v1/shards")
+    if status == 200 and not any(shard["owner"] for shard in orjson.loads(body)["items"]):
+        options.warn(["no worker is up, so nothing is placed yet; start `berth up` or `berth worker`"])

@@ -216,12 +216,19 @@ def _show(verdict: Verdict) -> None:
         _show_nodes(verdict)
     reasons = Counter(verdict.infeasible.values())
     if reasons:
-        curable = Counter(verdict.infeasible[name] for name in verdict.unresolvable)
+        hopeless = Counter(verdict.infeasible[name] for name in verdict.unresolvable)
         print_table("refusals", REFUSED, [
-            {"count": count, "reason": reason, "evict": curable[reason] < count}
+            {"count": count, "reason": reason, "evict": _evicting_helps(count, hopeless[reason])}
             for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         ])  # fmt: skip
     typer.echo("")
+
+
+def _evicting_helps(count: int, hopeless: int) -> str:
+    """Say of how many nodes with the same reason evicting pods could make room."""
+    if hopeless in (0, count):
+        return "no" if hopeless else "yes"
+    return f"on {count - hopeless:,}"
 
 
 def _show_nodes(verdict: Verdict) -> None:

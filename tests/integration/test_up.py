@@ -195,7 +195,7 @@ def test_whoever_stops_reading_early_sees_no_complaint(server_dir: Path) -> None
 def test_the_demo_places_the_trace_and_goes_on_from_its_state(server_dir: Path) -> None:
     first = berth(server_dir, "demo", "--exit", "--port", "0")
     assert first.returncode == 0, first.stderr
-    rows = dict(line.split("\t")[:2] for line in first.stdout.splitlines()[:7])
+    rows = dict(line.split("\t")[:2] for line in first.stdout.splitlines()[:6])
     placed = int(rows["pods placed"].replace(",", ""))
     pending = int(rows["pods pending"].replace(",", ""))
     assert placed + pending == 8152

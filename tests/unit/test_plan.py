@@ -17,6 +17,7 @@ from services.cli import app
 from services.planning import plan_scenario
 from tests.builders import profile_manifest, usage_manifest
 
+EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
 FIT: dict[str, Any] = {"filters": ["NodeResourcesFit"], "scores": ["NodeResourcesFit"]}
 
 
@@ -68,6 +69,23 @@ def test_manifests_of_all_files_are_one_cluster_and_pods_are_placed_in_their_ord
     ]
     assert found[1]["infeasible"] == {"a": "insufficient:cpu", "full": "insufficient:cpu"}
     assert found[1]["unresolvable"] == []
+
+
+def test_the_examples_of_the_documentation_are_placed_as_they_say() -> None:
+    profile = (EXAMPLES / "batch.yaml").read_text()
+    assert f"```yaml\n{profile}```" in (EXAMPLES.parent / "profiles.md").read_text()
+    done = berth_plan("-f", str(EXAMPLES / "cluster.yaml"), "-f", str(EXAMPLES / "batch.yaml"))
+    assert (done.exit_code, done.stderr) == (0, "")
+    heads = [line for line in done.stdout.splitlines() if line.startswith("default/")]
+    assert [line.partition(" (")[0] for line in heads] == [
+        "default/web-0: to node-b, score 95.3125",
+        "default/database: to node-a, score 50",
+        "default/training: to node-gpu, score 75",
+        "default/large: unschedulable",
+        "default/spread: unresolvable, held by unsupported:topology-spread",
+        "default/report: to node-a, score 237.5",
+    ]
+    assert "2\tinsufficient:cpu\ton 1" in done.stdout.splitlines()  # the other is too small when empty
 
 
 def test_what_no_node_can_hold_is_unresolvable(tmp_path: Path) -> None:
