@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class StaticPart:
 
     __slots__ = ("generation", "images_generation", "index", "key", "reasons", "users_count", "version")
 
-    def __init__(self, key: bytes, index: int) -> None:
+    def __init__(self, key: Hashable, index: int) -> None:
         self.key = key
         self.index = index
         self.generation = -1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -36,8 +37,8 @@ class GroupSlots:
         self._snapshot = snapshot
         self._bytes_max = bytes_max
         self._raws_count = 0
-        self._programs: dict[bytes, Program] = {}  # in order of use, oldest first
-        self._statics: dict[bytes, StaticPart] = {}
+        self._programs: OrderedDict[bytes, Program] = OrderedDict()  # in order of use, oldest first
+        self._statics: dict[Hashable, StaticPart] = {}
         self._free: list[int] = []
         self._free_statics: list[int] = []
         self.groups: kernel.Groups
@@ -63,15 +64,26 @@ class GroupSlots:
             name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
         }
         if before:
+            kept = self._kept()
             for name, array in arrays.items():
-                known = getattr(self.groups, name)
-                written = known.reshape(before, -1).any(axis=1)  # a copy of zeros would take memory for them
-                array[:before][written] = known[written]
+                which = kept.get(name, slice(None))
+                array[:before][which] = getattr(self.groups, name)[which]
         self.groups = kernel.Groups(**arrays)
         self._allocate_bounds()
         self.lists = self._make_lists()
         self._free += range(slots - 1, before - 1, -1)
         self._free_statics += range(slots - 1, before - 1, -1)
+
+    def _kept(self) -> dict[str, np.ndarray]:
+        """Return of which slots the large arrays hold anything: a copy of zeros would take memory."""
+        has_tree, holds = self.groups.synced >= 0, self.groups.occupancy_count > 0
+        is_static = np.zeros(len(has_tree), dtype=bool)
+        is_static[[static.index for static in self._statics.values()]] = True
+        return {
+            **dict.fromkeys(("code", "score", "tree", "histogram"), has_tree),
+            **dict.fromkeys(("static_code", "static_score", "static_raw"), is_static),
+            "occupied": holds,
+        }
 
     def _allocate_bounds(self) -> None:
         width, statics = self._snapshot.rows_width, len(self.groups.synced)
@@ -158,8 +170,8 @@ class GroupSlots:
         if not self._free and len(self.groups.synced) < self.slots_max:
             self._reserve(min(2 * len(self.groups.synced), self.slots_max))
         if not self._free:
-            oldest = next(iter(self._programs))
-            self._drop(self._programs.pop(oldest))
+            _, oldest = self._programs.popitem(last=False)
+            self._drop(oldest)
         return self._free.pop()
 
     def _drop(self, program: Program) -> None:
@@ -171,8 +183,8 @@ class GroupSlots:
             self._free_statics.append(static.index)
 
     def _static_part(self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term]) -> StaticPart:
-        shape = [[(part.column, part.weight) for part in term.parts] for term in terms]
-        key = plan.static_key(template) + repr(shape).encode()
+        shape = tuple((term.kind, part.column, part.weight) for term in terms for part in term.parts)
+        key = (plan.static_key(template), shape)
         static = self._statics.get(key)
         if static is None:
             static = self._statics[key] = StaticPart(key, self._free_statics.pop())
