@@ -75,7 +75,7 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:
-        return error_answer("not-found", f"{path} is no resource of this API; see /openapi.json")
+        return error_answer("not-found", f"{path} is no resource of this API; see /docs or /openapi.json")
     if error.status_code == 405:
         return error_answer("method-not-allowed", f"{request.method} is not allowed on {path}")
     return error_answer("internal", str(error.detail))

@@ -204,7 +204,7 @@ class Candidate(Shape):
 
     node: str = Field(description="The node")
     score: float = Field(description="Its total score")
-    parts: dict[str, float] = Field(description="Its weighted score per plugin")
+    parts: dict[str, float] = Field(description="Its score per plugin, 0 to 100, before the weight")
 
 
 class Cycle(Shape):

@@ -49,7 +49,7 @@ def apply(
     dsn: options.Dsn = None,
     kafka: options.Kafka = None,
 ) -> None:
-    """Send nodes, pods and profiles, as manifests or watch events, into the log.
+    """Send nodes, pods, profiles and measured usage, as manifests or watch events, into the log.
 
     Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
     in chunks as it comes.

@@ -14,7 +14,8 @@ from services.commands.output import Column, Format
 from services.config import Settings
 
 app = typer.Typer(
-    help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one.",
+    help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one. "
+    "The embedded server's keys are made while `berth up` is stopped.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
