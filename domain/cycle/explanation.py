@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from domain.cycle.program import Program
 from domain.kernels import arrays as kernel
-from domain.model.decisions import Candidate
+from domain.model.decisions import Basis, Candidate, Extremes
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
+from domain.state.nodes import NodeEntry
+
+_EXPLAINED = 2
+"""Of so many best nodes sums are kept where no usage is asked for: the chosen one and the next."""
 
 
 class Attempt:
@@ -19,15 +24,19 @@ class Attempt:
 
     ``reasons`` counts nodes per reason code as the attempt's first pod saw them; ``reasons_at_failure`` as
     its first pod without a node did (empty when all were placed). ``unresolvable`` says that at failure no
-    node could have been made free by evicting.
+    node could have been made free by evicting. ``generation`` and ``looked_at_ms`` say when the nodes were
+    looked at, ``repeated_at`` at which later generation the verdict was repeated for further pods, or 0. The
+    log time is known to whoever commits, who sets it.
     """
 
     __slots__ = (
+        "basis",
         "bound_count",
         "candidates",
         "conflict_count",
         "feasible_count",
         "generation",
+        "looked_at_ms",
         "moved_count",
         "nodes_count",
         "pods_count",
@@ -35,6 +44,7 @@ class Attempt:
         "profile_revision",
         "reasons",
         "reasons_at_failure",
+        "repeated_at",
         "signature",
         "unresolvable",
         "unresolvable_count",
@@ -45,6 +55,8 @@ class Attempt:
         self.profile = profile
         self.profile_revision = profile_revision
         self.generation = 0
+        self.looked_at_ms = 0
+        self.repeated_at = 0
         self.nodes_count = nodes_count
         self.feasible_count = 0
         self.unresolvable_count = 0
@@ -52,6 +64,7 @@ class Attempt:
         self.reasons_at_failure: dict[str, int] = {}
         self.unresolvable = False
         self.candidates: tuple[Candidate, ...] = ()
+        self.basis: Basis | None = None
         self.pods_count = 0
         self.bound_count = 0
         self.moved_count = 0
@@ -71,18 +84,49 @@ class Attempt:
         attempt.unresolvable_count = nodes_count
         return attempt
 
-    def again(self, pods_count: int) -> Attempt:
+    def note_versions(self, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
+        """Note the candidates' versions; ``placed`` has those of nodes that got a pod before in the cycle."""
+        assert self.basis is not None
+        names = [candidate.node for candidate in self.candidates]
+        self.basis.node_versions = [placed.get(name) or nodes[name].version for name in names]
+
+    def again(self, pods_count: int, generation: int) -> Attempt:
         """Return the same verdict for further pods: they are told what was found when it was found."""
         attempt = copy.copy(self)
+        attempt.repeated_at = generation if generation != self.generation else 0
         attempt.pods_count, attempt.bound_count = pods_count, 0
         attempt.moved_count = attempt.conflict_count = 0
         return attempt
 
 
+def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
+    """Return arrays for the kernel to write on: one attempt per program."""
+    attempts = len(programs)
+    columns = sorted(set().union(*{program.columns for program in programs}))
+    return kernel.Placed(
+        row=np.empty(pods, dtype=np.int32),
+        score=np.zeros(pods, dtype=np.float64),
+        attempt_of=np.full(slots, -1, dtype=np.int32),
+        top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
+        top_score=np.zeros((attempts, kernel.TOP), dtype=np.float64),
+        top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
+        reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
+        reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
+        noted_columns=np.array(columns, dtype=np.int32),
+        top_requested=np.zeros((attempts, kernel.TOP, len(columns)), dtype=np.int64),
+        extremes=np.zeros((attempts, kernel.RAWS_MAX + kernel.VARIANCES_MAX, 2), dtype=np.float64),
+        metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
+        exhausted=np.zeros(attempts, dtype=np.uint8),
+        moved=np.zeros(attempts, dtype=np.int32),
+        conflicts=np.zeros(attempts, dtype=np.int32),
+        attempts_count=np.zeros(1, dtype=np.int64),
+    )
+
+
 class Noted:
     """What the kernel noted in one call, as lists: one number at a time out of arrays costs far more."""
 
-    def __init__(self, placed: kernel.Placed, programs: Iterable[Program]) -> None:
+    def __init__(self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState) -> None:
         self.attempt_of: list[int] = placed.attempt_of.tolist()
         self.exhausted: list[int] = placed.exhausted.tolist()
         self.moved: list[int] = placed.moved.tolist()
@@ -90,20 +134,55 @@ class Noted:
         self.has_reasons: list[list[bool]] = (placed.reason_code[:, :, 0] >= 0).tolist()
         self.reason_code = placed.reason_code
         self.reason_count = placed.reason_count
+        self.extremes = placed.extremes
+        self.metrics = placed.metrics
         self.top_row: list[list[int]] = placed.top_row.tolist()
         self.top_score: list[list[float]] = placed.top_score.tolist()
+        programs = list(programs)
         scores_count = max((_kernels_count(program.plan) for program in programs), default=0)
         self.top_parts: list[list[list[float]]] = placed.top_parts[:, :, :scores_count].tolist()
-        self._places: dict[ProfilePlan, tuple[int, list[tuple[str, int]]]] = {}
+        self.sums = self._sums(placed, programs, state)
+        self._places: dict[ProfilePlan, tuple[list[str], list[int], int]] = {}
 
-    def places(self, plan: ProfilePlan) -> tuple[int, list[tuple[str, int]]]:
-        """Return how many scores of a plan the kernel noted, and where each stands among all."""
+    def rows(self, a: int) -> list[int]:
+        """Return an attempt's best rows, best first."""
+        rows = self.top_row[a]
+        return rows if rows[-1] >= 0 else [row for row in rows if row >= 0]
+
+    def _sums(
+        self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState
+    ) -> dict[int, tuple[tuple[str, ...], list[int], list[int]]]:
+        """Return per attempt names of resources, and what its first best rows offer and hold of them.
+
+        All attempts that read the same resources are read at once.
+        """
+        alike: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+        for program in programs:
+            key = (program.columns, program.plan.reads_usage)
+            alike.setdefault(key, []).append(self.attempt_of[program.slot])
+        place = {column: i for i, column in enumerate(placed.noted_columns.tolist())}
+        found = {}
+        for (columns, reads_usage), attempts in alike.items():
+            by_name = sorted((state.resources.name(column), column) for column in columns)
+            names, ordered = tuple(name for name, _ in by_name), [column for _, column in by_name]
+            count = kernel.TOP if reads_usage else _EXPLAINED
+            rows = placed.top_row[attempts, :count, None]
+            offered = state.table.allocatable[np.array(ordered, dtype=np.int64), rows]
+            held = placed.top_requested[attempts, :count][:, :, [place[column] for column in ordered]]
+            flat = (len(attempts), -1)
+            of_each = zip(attempts, offered.reshape(flat).tolist(), held.reshape(flat).tolist(), strict=True)
+            for a, of_offered, of_held in of_each:
+                found[a] = (names, of_offered, of_held)
+        return found
+
+    def places(self, plan: ProfilePlan) -> tuple[list[str], list[int], int]:
+        """Return the labels of a plan's scores, where each stands, and how many the kernel noted."""
         found = self._places.get(plan)
         if found is None:
             kinds = (plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.static_scores)
             at = {use.label: place for place, use in enumerate(use for kind in kinds for use in kind)}
-            places = [(use.label, at[use.label]) for use in plan.scores]
-            found = self._places[plan] = (_kernels_count(plan), places)
+            labels = [use.label for use in plan.scores]
+            found = self._places[plan] = (labels, [at[label] for label in labels], _kernels_count(plan))
         return found
 
 
@@ -129,6 +208,8 @@ def explain(program: Program, noted: Noted, view: NodeView, *, signature: bytes,
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}
     attempt.candidates = _candidates(program, noted, view, a)
+    if attempt.candidates:
+        attempt.basis = _basis(program, noted, view, a)
     return attempt
 
 
@@ -148,16 +229,50 @@ def _reasons(program: Program, noted: Noted, a: int, which: int) -> tuple[dict[s
 
 
 def _candidates(program: Program, noted: Noted, view: NodeView, a: int) -> tuple[Candidate, ...]:
-    rows = [row for row in noted.top_row[a] if row >= 0]
-    if not rows:
-        return ()
+    rows = noted.rows(a)
     plan, names = program.plan, view.table.names
-    kernels_count, places = noted.places(plan)
-    where = np.array(rows, dtype=np.int64)
-    asked = [use.plugin.raw(program.template, view, where).tolist() for use in plan.static_scores]
-    candidates = []
-    for i, row in enumerate(rows):
-        values = noted.top_parts[a][i][:kernels_count] + [column[i] for column in asked]
-        parts = {label: values[place] for label, place in places}
-        candidates.append(Candidate(node=names[row], score=noted.top_score[a][i], parts=parts))
-    return tuple(candidates)
+    labels, places, kernels_count = noted.places(plan)
+    parts, scores = noted.top_parts[a], noted.top_score[a]
+    if plan.static_scores and rows:
+        where = np.array(rows, dtype=np.int64)
+        asked = [use.plugin.raw(program.template, view, where).tolist() for use in plan.static_scores]
+        parts = [parts[i][:kernels_count] + [column[i] for column in asked] for i in range(len(rows))]
+    return tuple(
+        [
+            Candidate(
+                node=names[row],
+                score=scores[i],
+                parts=dict(zip(labels, [parts[i][place] for place in places], strict=True)),
+            )
+            for i, row in enumerate(rows)
+        ]
+    )
+
+
+def _basis(program: Program, noted: Noted, view: NodeView, a: int) -> Basis:
+    rows, plan = noted.rows(a), program.plan
+    names, allocatable, requested = noted.sums[a]
+    if len(rows) * len(names) < len(allocatable):
+        del allocatable[len(rows) * len(names) :], requested[len(rows) * len(names) :]
+    basis = Basis(resources=names, allocatable=allocatable, requested=requested)
+    if plan.reads_usage:
+        specs = view.table.specs
+        basis.resource_versions = [specs[row].resource_version for row in rows]
+        basis.usage, basis.usage_at_ms = view.usage_of(rows)
+    if plan.normalised_scores or plan.variance_scores:
+        basis.extremes = _extremes(plan, noted, a)
+    return basis
+
+
+def _extremes(plan: ProfilePlan, noted: Noted, a: int) -> dict[str, Extremes]:
+    found, metrics = noted.extremes[a].tolist(), noted.metrics[a].tolist()
+    # Where the lowest is above the highest, no feasible node has a value.
+    known = [(low, high) if low <= high else (None, None) for low, high in found]
+    extremes = {
+        use.label: Extremes(low=known[k][0], high=known[k][1]) for k, use in enumerate(plan.normalised_scores)
+    }
+    first = len(plan.normalised_scores)
+    for v, use in enumerate(plan.variance_scores):
+        (low, high), (nodes_count, metrics_sum) = known[first + v], metrics[v]
+        extremes[use.label] = Extremes(low=low, high=high, nodes_count=nodes_count, metrics_sum=metrics_sum)
+    return extremes

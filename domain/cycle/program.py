@@ -11,7 +11,19 @@ from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import Limit, OccupancyFilter, Reason, Term
 from domain.plugins.registry import ProfilePlan
-from domain.state.resources import ResourceIndex, ResourceVector
+from domain.state.resources import (
+    CPU,
+    CPU_BEYOND,
+    MEMORY,
+    MEMORY_BEYOND,
+    ResourceIndex,
+    ResourceVector,
+)
+
+_MEASURED_OF = (CPU, MEMORY, CPU_BEYOND, MEMORY_BEYOND)
+"""What scores by measured usage read besides their terms: what a node offers, and all that it has."""
+_DEMANDED_MAX = 1_000
+"""Of so many sets of requested resources it is remembered what is read besides."""
 
 ROW_FIELDS = {
     "static_code": np.int16,
@@ -79,14 +91,25 @@ class StaticPart:
     The templates' terms have the same resources and weights, too: so they share bounds.
 
     ``generation`` is the table's as of the last look; ``version`` counts the looks after which whatever was
-    normalised over all nodes has to be made anew.
+    normalised over all nodes has to be made anew. ``columns`` remembers ``Program.columns`` by the names of
+    what must be free.
     """
 
-    __slots__ = ("generation", "images_generation", "index", "key", "reasons", "users_count", "version")
+    __slots__ = (
+        "columns",
+        "generation",
+        "images_generation",
+        "index",
+        "key",
+        "reasons",
+        "users_count",
+        "version",
+    )
 
     def __init__(self, key: Hashable, index: int) -> None:
         self.key = key
         self.index = index
+        self.columns: dict[tuple[str, ...], tuple[int, ...]] = {}
         self.generation = -1
         self.images_generation = -1
         self.version = 0
@@ -95,9 +118,13 @@ class StaticPart:
 
 
 class Program:
-    """What a slot was compiled from, and the words for its codes."""
+    """What a slot was compiled from, and the words for its codes.
+
+    ``columns`` are the resource columns that its filters and scores read, in ascending order.
+    """
 
     __slots__ = (
+        "columns",
         "demand_names",
         "limits",
         "occupancies",
@@ -118,6 +145,7 @@ class Program:
         self.static = static
         self.terms = terms
         self.static_version = -1
+        self.columns: tuple[int, ...] = ()
         self.demand_names: list[str] = []
         self.limits: list[Limit] = []
         self.occupancies: list[OccupancyFilter] = []
@@ -168,6 +196,27 @@ def compile_program(
             program.plan.measured_first[use.label] if use.plugin.measured_count else -1
         )
         groups.variance_weight[slot, v] = use.weight
+    program.columns = _columns_read(program, resources)
+
+
+def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]:
+    """Return the columns, worked out once for all templates that request the same resources."""
+    known, names = program.static.columns, tuple(program.demand_names)
+    found = known.get(names)
+    if found is None:
+        read = {resources.column(name) for name in names}
+        for limit in program.limits:
+            read.update(limit.columns, (limit.capacity,))
+        for term in program.terms:
+            read.update([part.column for part in term.parts])
+        for use in program.plan.variance_scores:
+            read.add(use.plugin.demand(program.template, resources).column)
+        if program.plan.reads_usage:
+            read.update(_MEASURED_OF)
+        if len(known) >= _DEMANDED_MAX:
+            known.clear()
+        found = known[names] = tuple(sorted(read))
+    return found
 
 
 def _compile_filters(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> None:

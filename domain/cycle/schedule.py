@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import Attempt, Noted, explain
+from domain.cycle.explanation import Attempt, Noted, explain, room_for
 from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
@@ -229,7 +229,7 @@ class Scheduler:
         self._reserve_columns()
         if not self._snapshot.reserve(len(tried)):
             self._slots.void()
-        placed = _room_for(len(tried), len(programs), len(self._slots.groups.synced))
+        placed = room_for(len(tried), programs.values(), len(self._slots.groups.synced))
         call = Call(
             self._snapshot.columns,
             self._slots.groups,
@@ -316,18 +316,21 @@ class Scheduler:
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         generation = self._snapshot.generation
-        noted = Noted(placed, programs.values())
+        noted = Noted(placed, programs.values(), self.state)
         attempts = [
             explain(p, noted, self._view, signature=s, generation=generation) for s, p in programs.items()
         ]
         attempt_of = {signature: base + i for i, signature in enumerate(programs)}
         result.attempts.extend(attempts)
+        measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
         keys: list[str] = []
         versions: dict[str, int] = {}
         for (key, group), row, score in zip(
             candidates, placed.row.tolist(), placed.score.tolist(), strict=True
         ):
             attempt = attempt_of[group.signature]
+            if attempt in measured:
+                measured.pop(attempt).note_versions(versions, self.state.nodes)
             result.attempts[attempt].pods_count += 1
             pod, arrival = pods[key].spec, pods[key].arrival
             if row >= 0:
@@ -357,27 +360,10 @@ class Scheduler:
             held.generation = self._snapshot.generation
             self.queue.park(group.signature, held)
         assert group.attempt is not None
-        result.attempts.append(group.attempt.again(len(keys)))
+        result.attempts.append(group.attempt.again(len(keys), self._snapshot.generation))
         for key in keys:
             entry = self.state.pods[key]
             result.verdicts.append(Failure(entry.spec, entry.arrival, len(result.attempts) - 1))
-
-
-def _room_for(pods: int, attempts: int, slots: int) -> kernel.Placed:
-    return kernel.Placed(
-        row=np.empty(pods, dtype=np.int32),
-        score=np.zeros(pods, dtype=np.float64),
-        attempt_of=np.full(slots, -1, dtype=np.int32),
-        top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
-        top_score=np.zeros((attempts, kernel.TOP), dtype=np.float64),
-        top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
-        reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
-        reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
-        exhausted=np.zeros(attempts, dtype=np.uint8),
-        moved=np.zeros(attempts, dtype=np.int32),
-        conflicts=np.zeros(attempts, dtype=np.int32),
-        attempts_count=np.zeros(1, dtype=np.int64),
-    )
 
 
 def _exclusions(programs: Sequence[Program], slots: int) -> kernel.Exclusions:

@@ -257,7 +257,10 @@ class Placed(NamedTuple):
     ``top_parts`` float64[A, TOP, SCORES_MAX] (normalised, terms, variances, without weights), and two reason
     tables (0: at the first pod, 1: at the first pod
     that found no node) ``reason_code`` int32[A, 2, REASONS], ``reason_count`` likewise, filled from the
-    front, code -1 behind. ``exhausted`` uint8[A]. ``moved``, ``conflicts`` int32[A]: pods whose first row
+    front, code -1 behind. What the parts were made of: ``top_requested`` int64[A, TOP, C], the columns
+    ``noted_columns`` int32[C] of the best rows; ``extremes`` float64[A, RAWS_MAX + VARIANCES_MAX, 2], over
+    the feasible rows; ``metrics`` int64[A, VARIANCES_MAX, 2], how many rows count in a variance, and their
+    sum. ``exhausted`` uint8[A]. ``moved``, ``conflicts`` int32[A]: pods whose first row
     of the list had changed, and was the best all the same, or was not. ``attempts_count`` int64[1].
     """
 
@@ -269,6 +272,10 @@ class Placed(NamedTuple):
     top_parts: np.ndarray
     reason_code: np.ndarray
     reason_count: np.ndarray
+    noted_columns: np.ndarray
+    top_requested: np.ndarray
+    extremes: np.ndarray
+    metrics: np.ndarray
     exhausted: np.ndarray
     moved: np.ndarray
     conflicts: np.ndarray

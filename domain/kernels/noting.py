@@ -46,11 +46,15 @@ def _write_reason(histogram, reason_code, reason_count, written, code):  # type:
 
 @inner
 def note_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore[no-untyped-def]
-    """Note each score of an attempt's i-th best row by itself."""
+    """Note each score of an attempt's i-th best row by itself, and what it was made of."""
     row = placed.top_row[attempt, i]
+    for c in range(len(placed.noted_columns)):
+        placed.top_requested[attempt, i, c] = columns.requested[placed.noted_columns[c], row]
     part = groups.static_part[g]
     at = groups.raw_count[g]
     for k in range(at):
+        placed.extremes[attempt, k, 0] = groups.raw_low[g, k]
+        placed.extremes[attempt, k, 1] = groups.raw_high[g, k]
         placed.top_parts[attempt, i, k] = normal(
             groups.static_raw[part, k, row], groups.raw_low[g, k], groups.raw_high[g, k],
             groups.raw_kind[g, k],
@@ -59,6 +63,10 @@ def note_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore
         placed.top_parts[attempt, i, at + t] = term_value(columns, groups, g, t, row)
     at += groups.term_count[g]
     for v in range(groups.variance_count[g]):
+        placed.extremes[attempt, groups.raw_count[g] + v, 0] = groups.variance_low[g, v]
+        placed.extremes[attempt, groups.raw_count[g] + v, 1] = groups.variance_high[g, v]
+        placed.metrics[attempt, v, 0] = scratch.sums[v, 2]
+        placed.metrics[attempt, v, 1] = scratch.sums[v, 3]
         placed.top_parts[attempt, i, at + v] = normal_variance(
             scratch.growth[v, row], groups.variance_low[g, v], groups.variance_high[g, v]
         )

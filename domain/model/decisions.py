@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from domain.model.usage import Measured
+
 
 class Outcome(enum.StrEnum):
     """What was decided for a pod."""
@@ -56,12 +58,63 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parts: dict[str, float]
 
 
+class Extremes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Lowest and highest raw score of the feasible nodes, between which a score was normalised.
+
+    None: no feasible node has one. Of a variance also how many nodes count in it, and the sum of their
+    metrics; else both are 0.
+    """
+
+    low: float | None
+    high: float | None
+    nodes_count: int = 0
+    metrics_sum: int = 0
+
+
+class Basis(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """What the candidates' scores were made of. Lists are in the order of the candidates.
+
+    Where the profile does not ask for measured usage, sums are of the first two candidates only, and the
+    lists from ``node_versions`` on are empty: every decision pays for this.
+
+    Attributes
+    ----------
+    resources : tuple of str
+        What filters and scores read as sums over a node. A name that begins with ``~`` is a sum of another
+        kind (``domain.state.resources``).
+    allocatable, requested : list of int
+        Of the first candidate as many numbers as there are resources, then of the next; in canonical units,
+        and without the pod itself.
+    node_versions : list of int
+        Of each node just before the group's first pod; berth's own, as decisions name them.
+    resource_versions : list
+        Of each node's spec, the producer's; None where it gave none.
+    usage : list of dict
+        Resource -> all that was measured of it.
+    usage_at_ms : list of int
+        Log time of the node's latest measurement; 0: there is none.
+    extremes : dict
+        Label of a score -> what it was normalised with.
+    """
+
+    resources: tuple[str, ...]
+    allocatable: list[int]
+    requested: list[int]
+    node_versions: list[int] = []
+    resource_versions: list[int | None] = []
+    usage: list[dict[str, Measured]] = []
+    usage_at_ms: list[int] = []
+    extremes: dict[str, Extremes] = {}
+
+
 class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduling attempt of one group: what all decisions of the attempt share.
 
     ``reasons`` counts nodes per reason code of the first failing filter. ``candidates`` are the best
-    nodes, best first, as the group's first pod of the attempt saw them. ``duration_us`` is that of the
-    worker's whole cycle, of which the attempt is a part.
+    nodes, best first, as the group's first pod of the attempt saw them, and ``basis`` what they were scored
+    from. ``generation`` and ``looked_at_ms`` (log time) say when the nodes were looked at. Where an earlier
+    verdict was repeated for pods of a parked group, ``repeated_at`` is the generation then, else 0.
+    ``duration_us`` is that of the worker's whole cycle, of which the attempt is a part.
     """
 
     shard: int
@@ -81,3 +134,6 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     moved_count: int = 0
     conflict_count: int = 0
     duration_us: int = 0
+    looked_at_ms: int = 0
+    repeated_at: int = 0
+    basis: Basis | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -100,6 +100,18 @@ class NodeView:
         """Return what was measured of a resource, None for a node where it was not."""
         names = self.table.names
         return [self._usage.get(names[row], _NOTHING).get(resource) for row in rows.tolist()]
+
+    def usage_of(self, rows: Sequence[int]) -> tuple[list[dict[str, Measured]], list[int]]:
+        """Return all that was measured of nodes, by resource, and the log time of the latest measurement.
+
+        Where nothing was measured that is nothing, and 0.
+        """
+        names = [self.table.names[row] for row in rows]
+        windows = [self._state.usage.windows.get(name) for name in names]
+        return (
+            [dict(sorted(self._usage.get(name, _NOTHING).items())) for name in names],
+            [0 if window is None else window.at_ms for window in windows],
+        )
 
     def figures(self, resource: str, rows: np.ndarray) -> np.ndarray:
         """Return float64[3, K]: average, deviation and latest value in percent; NaN: not measured.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
@@ -18,6 +19,7 @@ from services.api.words import (
     quantities,
     reasons_in_words,
     stamp,
+    sum_in_units,
 )
 
 
@@ -71,16 +73,69 @@ def cycle_view(row: Row) -> Json:
         "feasible": doc["feasible_count"],
         "unresolvable": doc["unresolvable_count"],
         "reasons": doc["reasons"],
+        "looked_at": instant(doc.get("looked_at_ms")),
+        "repeated_at_generation": doc.get("repeated_at") or None,
         "candidates": [
-            {"node": each["node"], "score": each["score"], "parts": each["parts"]}
-            for each in doc["candidates"]
+            {"node": each["node"], "score": each["score"], "parts": each["parts"], "inputs": inputs}
+            for each, inputs in zip(doc["candidates"], _inputs(doc), strict=True)
         ],
+        "extremes": {
+            label: {
+                "low": found["low"],
+                "high": found["high"],
+                "nodes": found.get("nodes_count", 0),
+                "metrics_sum": found.get("metrics_sum", 0),
+            }
+            for label, found in (doc.get("basis") or {}).get("extremes", {}).items()
+        },
         "pods": doc["pods_count"],
         "bound": doc["bound_count"],
         "moved": doc.get("moved_count", 0),
         "conflicts": doc.get("conflict_count", 0),
         "duration_us": doc.get("duration_us", 0),
     }
+
+
+def _inputs(doc: Json) -> list[Json | None]:
+    """Return per candidate of a cycle what it was scored from, None where that is not kept."""
+    basis: Json = doc.get("basis") or {}
+    names = basis.get("resources", [])
+    count, width = len(doc["candidates"]), len(names)
+    found: list[Json | None] = []
+    for i in range(count):
+        of_each = slice(i * width, (i + 1) * width)
+        allocatable = basis.get("allocatable", [])[of_each]
+        requested = basis.get("requested", [])[of_each]
+        if not allocatable:
+            found.append(None)
+            continue
+        at_ms = _at(basis, "usage_at_ms", i)
+        found.append(
+            {
+                "node_version": _at(basis, "node_versions", i),
+                "resource_version": _at(basis, "resource_versions", i),
+                "sums": {
+                    name: {"allocatable": sum_in_units(name, offers), "requested": sum_in_units(name, holds)}
+                    for name, offers, holds in zip(names, allocatable, requested, strict=True)
+                },
+                "usage": {
+                    "at": instant(at_ms) if at_ms else None,
+                    "resources": {
+                        resource: {key: figures[key] for key in ("avg", "std", "latest")}
+                        | {"peak_yesterday": figures["peak"]}
+                        for resource, figures in basis["usage"][i].items()
+                    },
+                }
+                if basis.get("usage")
+                else None,
+            }
+        )
+    return found
+
+
+def _at(basis: Json, field: str, i: int) -> Any:
+    values = basis.get(field)
+    return values[i] if values else None
 
 
 async def explain(store: Store, shard: int, seq: int) -> Json | None:
@@ -126,6 +181,12 @@ def summary(decision: Json, requests: Mapping[str, str], cycle: Json | None) -> 
         sentences.append(f"Of all nodes, {reasons_in_words(decision['reasons'])}.")
     elif decision["reason"] and (waits or outcome not in ("bound", "adopted")):
         sentences.append(f"Reason: {decision['reason']}.")
+    if cycle is not None and cycle["repeated_at_generation"]:
+        sentences.append(
+            f"Nothing was looked at anew for it: its group was parked at generation {cycle['generation']}"
+            f" (log time {cycle['looked_at']}), and what changed until generation"
+            f" {cycle['repeated_at_generation']} made no room for it."
+        )
     if cycle is not None:
         sentences += _wait_in_words(cycle) if waits else _choice_in_words(decision, cycle)
     return " ".join(sentences)

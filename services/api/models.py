@@ -199,53 +199,6 @@ class PodDetail(PodState):
     placements: list[Placement] = Field(description="Where pods of this name were, latest first")
 
 
-class Candidate(Shape):
-    """A node that could have been chosen."""
-
-    node: str = Field(description="The node")
-    score: float = Field(description="Its total score")
-    parts: dict[str, float] = Field(description="Its score per plugin, 0 to 100, before the weight")
-
-
-class Cycle(Shape):
-    """One scheduling attempt of one equivalence group."""
-
-    id: str = Field(description="<shard>-<seq of its first decision>")
-    profile: str = Field(description="Profile that was used")
-    profile_revision: int = Field(description="Revision of the profile")
-    seed: int = Field(description="Seed of tie-breaking")
-    generation: int = Field(description="Generation of the snapshot that was decided on")
-    nodes: int = Field(description="Nodes that were looked at: all of them")
-    feasible: int = Field(description="Nodes that passed all filters")
-    unresolvable: int = Field(description="Nodes that would not fit even if all their pods left")
-    reasons: dict[str, int] = Field(description="Nodes per reason code of the first filter that failed")
-    candidates: list[Candidate] = Field(description="Best nodes, best first, as the first pod saw them")
-    pods: int = Field(description="Pods of the group in this attempt")
-    bound: int = Field(description="Pods that got a node")
-    moved: int = Field(
-        description="Pods whose best node had changed before their turn, and was the best all the same"
-    )
-    conflicts: int = Field(
-        description="Pods whose best node had changed before their turn, and was the best no longer"
-    )
-    duration_us: int = Field(
-        description="Microseconds in which the worker placed all pods of the batch, this attempt's among them"
-    )
-
-
-class Explanation(Shape):
-    """Why a decision was what it was."""
-
-    decision: Decision = Field(description="The decision")
-    requests: dict[str, str] = Field(description=f"What the pod asks for: {QUANTITIES}")
-    template: dict[str, Any] = Field(
-        description="All of the pod that mattered for placing it, in canonical units; empty fields left out"
-    )
-    cycle: Cycle | None = Field(description="The attempt behind it; null where none was needed")
-    profile: str | None = Field(description="Where this API shows the revision of the profile that was used")
-    summary: str = Field(description="The same in words")
-
-
 class Offset(Shape):
     """How far a shard has read a partition."""
 

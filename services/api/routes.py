@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from domain.model.decisions import Outcome
-from services.api import explanation, models, views
+from services.api import explanation, models, models_explanation, views
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.store import DecisionFilter, PodFilter
@@ -122,7 +122,9 @@ def decision_routes(deps: Deps) -> APIRouter:
         )
 
     @router.get(
-        "/v1/decisions/{id}/explanation", response_model=models.Explanation, summary="Explain a decision"
+        "/v1/decisions/{id}/explanation",
+        response_model=models_explanation.Explanation,
+        summary="Explain a decision",
     )
     async def explain(id: Annotated[str, Path(description="<shard>-<seq>")]) -> Response:
         shard, seq = parse_decision_id(id)

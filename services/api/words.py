@@ -32,6 +32,14 @@ _PHRASES = {
     "unknown-profile": "were not tried: there is no profile",
     "no-nodes": "nodes exist",
 }
+_UNITS_OF = {
+    "~cpu": "cpu",
+    "~memory": "memory",
+    "~cpu-beyond": "cpu",
+    "~memory-beyond": "memory",
+    "~fixed": "cpu",
+    "~requested": "cpu",
+}
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "hold": "holds", "do": "does", "lack": "lacks"}
 
 
@@ -43,6 +51,11 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
 def vector(values: Sequence[int], names: Mapping[int, str]) -> dict[str, int]:
     """Return a resource vector of the ledger as amounts by name, zeros left out."""
     return {names[at]: value for at, value in enumerate(values, start=1) if value and at in names}
+
+
+def sum_in_units(name: str, amount: int) -> str:
+    """Return a sum over a node as a quantity: of a resource, or of what is summed besides (``~`` names)."""
+    return format_resource(_UNITS_OF.get(name, name), amount)
 
 
 def instant(at_ms: int | None) -> str | None:

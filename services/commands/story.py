@@ -15,6 +15,12 @@ CANDIDATES = (
     Column("SCORE", lambda item: item["score"], right=True),
     Column("PARTS", lambda item: " ".join(f"{name}={value:g}" for name, value in item["parts"].items())),
 )
+INPUTS = (
+    Column("NODE", lambda item: item["node"]),
+    Column("VERSION", lambda item: item["inputs"]["node_version"], right=True),
+    Column("REQUESTED", lambda item: _sums(item["inputs"]["sums"])),
+    Column("MEASURED", lambda item: _measured(item["inputs"]["usage"])),
+)
 REASONS = (
     Column("NODES", lambda item: item["count"], right=True),
     Column(
@@ -53,12 +59,18 @@ def print_story(answer: dict[str, Any]) -> None:
     if cycle is not None:
         revision = cycle["profile_revision"]
         by = f"{cycle['profile']} " + (f"revision {revision}" if revision else "(does not exist)")
+        repeated = cycle["repeated_at_generation"]
         typer.echo(
             f"\ncycle {cycle['id']}: profile {by}, seed {cycle['seed']}, generation {cycle['generation']}"
+            f" looked at {cycle['looked_at'] or '-'}" + (f", repeated at {repeated}" if repeated else "")
         )
         if cycle["candidates"]:
             typer.echo("\nbest nodes, as the first pod of its group saw them")
             output.print_table("candidates", CANDIDATES, cycle["candidates"])
+        scored = [each for each in cycle["candidates"] if each["inputs"] is not None]
+        if scored:
+            typer.echo("\nwhat they were scored from, before the pod")
+            output.print_table("inputs", INPUTS, scored)
         if cycle["reasons"]:
             typer.echo("\nwhy the other nodes were not feasible then")
             _print_reasons(cycle["reasons"])
@@ -80,3 +92,20 @@ def _print_reasons(reasons: dict[str, int]) -> None:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     rows = [{"count": count, "reason": reason} for reason, count in ordered]
     output.print_table("reasons", REASONS, rows)
+
+
+def _sums(sums: dict[str, Any]) -> str:
+    """Return what is requested of what is offered, of real resources alone."""
+    shown = {name: each for name, each in sums.items() if not name.startswith("~")}
+    return " ".join(f"{name}={each['requested']}/{each['allocatable']}" for name, each in shown.items())
+
+
+def _measured(usage: dict[str, Any] | None) -> str:
+    """Return what was measured, in percent, and when last."""
+    if usage is None or not usage["resources"]:
+        return "-"
+    said = []
+    for resource, figures in usage["resources"].items():
+        known = " ".join(f"{key}={value:g}" for key, value in figures.items() if value is not None)
+        said.append(f"{resource} {known}")
+    return f"{', '.join(said)} at {usage['at']}"

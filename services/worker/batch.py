@@ -183,6 +183,8 @@ class BatchBuilder:
 
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Note what a cycle decided, and how long it took as a whole."""
+        for attempt in result.attempts:
+            attempt.looked_at_ms = attempt.looked_at_ms or self.now_ms
         cycle_seqs: dict[tuple[int, int], int] = {}
         pods = self._scheduler.state.pods
         for verdict in result.verdicts:

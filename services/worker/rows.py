@@ -33,6 +33,9 @@ def cycle_row(attempt: Attempt, shard: int, seq: int, seed: int, duration_us: in
         moved_count=attempt.moved_count,
         conflict_count=attempt.conflict_count,
         duration_us=duration_us,
+        looked_at_ms=attempt.looked_at_ms,
+        repeated_at=attempt.repeated_at,
+        basis=attempt.basis,
     )
 
 

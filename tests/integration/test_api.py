@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from domain.model.errors import Unavailable
 from services import bootstrap
 from services.adapters.postgres.queries import PostgresStore
-from services.api import models
+from services.api import models, models_explanation
 from services.api.app import create_app
 from services.api.auth import Gate
 from services.api.deps import Deps
@@ -276,7 +276,9 @@ async def test_decisions_by_pod_node_outcome_signature_and_time(world: World) ->
 async def explanation_of(world: World, pod: str) -> Any:
     """Return the explanation of a pod's only decision."""
     items = await all_items(world, "/v1/decisions", models.DecisionPage, pod=pod)
-    return await answer_of(world, f"/v1/decisions/{items[0]['id']}/explanation", models.Explanation)
+    return await answer_of(
+        world, f"/v1/decisions/{items[0]['id']}/explanation", models_explanation.Explanation
+    )
 
 
 async def test_the_explanation_of_a_placement(world: World) -> None:
@@ -289,6 +291,11 @@ async def test_the_explanation_of_a_placement(world: World) -> None:
     assert {each["node"] for each in cycle["candidates"]} == {"n1"}
     for each in cycle["candidates"]:
         assert sum(each["parts"].values()) == pytest.approx(each["score"])
+        assert each["inputs"]["sums"]["pods"]["allocatable"] == "110"
+        assert int(each["inputs"]["sums"]["pods"]["requested"]) >= 0
+        assert (each["inputs"]["usage"], each["inputs"]["node_version"]) == (None, None)
+    assert cycle["looked_at"] == "2024-05-01T10:00:00.000Z"
+    assert cycle["repeated_at_generation"] is None
     assert "default/web-0 was placed on n1; it asks for 500m cpu, 1Gi memory." in found["summary"]
     assert "2 are cordoned; 1 has a taint that it does not tolerate" in found["summary"]
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from services import bootstrap
-from services.api import models
+from services.api import models, models_explanation
 from services.config import Settings
 from services.metrics import process_registry
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest, usage_manifest
@@ -28,6 +28,17 @@ def sample(node: str, at: str, **fields: Json) -> Json:
 async def placed(world: World, name: str) -> tuple[str, float]:
     detail = await answer_of(world, f"/v1/pods/default/{name}", models.PodDetail)
     return detail["decisions"][0]["node"], detail["decisions"][0]["score"]
+
+
+async def inputs(world: World, name: str) -> Json:
+    """Return what the chosen node was scored from, by the explanation of a pod's only decision."""
+    detail = await answer_of(world, f"/v1/pods/default/{name}", models.PodDetail)
+    target = f"/v1/decisions/{detail['decisions'][0]['id']}/explanation"
+    cycle = (await answer_of(world, target, models_explanation.Explanation))["cycle"]
+    assert [each["node"] for each in cycle["candidates"]] == ["idle", "busy"]
+    found: Json = cycle["candidates"][0]["inputs"]
+    assert found["node_version"] == detail["decisions"][0]["node_version"] - 1
+    return found
 
 
 async def day(kind: str, request: pytest.FixtureRequest, *, restart: bool) -> list[object]:
@@ -61,6 +72,7 @@ async def day(kind: str, request: pytest.FixtureRequest, *, restart: bool) -> li
                 *[await placed(world, name) for name in ("first", "second", "third")],
                 node["usage"],
                 other["usage"],
+                await inputs(world, "second"),
             ]
 
 
@@ -87,4 +99,15 @@ async def test_pods_go_by_what_is_measured_and_restarts_change_nothing(
             "network": {"avg": 3.5, "std": 0.0, "latest": 3.5, "peak_yesterday": None, "samples": 1},
         },
     }
+    then = found[5]
+    assert isinstance(then, dict)
+    assert then["usage"] == {
+        "at": "2026-01-02T12:00:30.000Z",
+        "resources": {
+            "cpu": {"avg": 10.0, "std": 5.0, "latest": 15.0, "peak_yesterday": None},
+            "network": {"avg": 3.5, "std": 0.0, "latest": 3.5, "peak_yesterday": None},
+        },
+    }
+    assert then["sums"]["cpu"] == {"allocatable": "4", "requested": "2500m"}  # `there` and `first`
+    assert then["sums"]["~requested"]["requested"] == "0"  # no pod came since the measurement
     assert await day(kind, request, restart=True) == found

@@ -17,7 +17,7 @@ import yaml
 from domain.model.profiles import BUILT_IN_PROFILES
 from ops.kafka import KafkaServer
 from services import bootstrap
-from services.api import models
+from services.api import models, models_explanation
 from services.bootstrap import Place
 from services.config import Settings
 from services.demo import log_ends, settled
@@ -104,7 +104,7 @@ async def test_a_profile_is_applied_to_what_runs(world: World) -> None:
     assert await decided(world, "b") == ("bound", "empty", 2)
     detail = await answer_of(world, "/v1/pods/default/a", models.PodDetail)
     target = f"/v1/decisions/{detail['decisions'][0]['id']}/explanation"
-    explanation = await answer_of(world, target, models.Explanation)
+    explanation = await answer_of(world, target, models_explanation.Explanation)
     assert "Profile mine, revision 1," in explanation["summary"]
     assert explanation["profile"] == "/v1/profiles/mine?revision=1"
     assert explanation["cycle"]["profile_revision"] == 1

@@ -129,6 +129,13 @@ def test_a_restart_at_any_point_changes_no_decision(seed: int) -> None:
         if random.random() < 0.3:
             shaken.planner = again
     assert payloads(shaken) == payloads(steady)
+    assert explained(shaken) == explained(steady)
+
+
+def explained(site: Site) -> dict[tuple[int, int], list[Any]]:
+    """Return what is stored of each cycle but generations and times: a new process looks at nodes anew."""
+    fields = ("reasons", "candidates", "basis", "nodes_count", "feasible_count")
+    return {key: [getattr(cycle, f) for f in fields] for key, cycle in site.database.cycles.items()}
 
 
 def test_the_producer_of_these_tests_brings_about_what_matters() -> None:

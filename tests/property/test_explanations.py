@@ -1,0 +1,184 @@
+"""Can an auditor work out every score again from the stored explanation alone, by the plugins' plain rules?
+
+Alone means: the row of the cycle as the ledger keeps it, the pod's template and the profile's revision, both
+of which the row names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from domain.cycle.schedule import Scheduler
+from domain.kernels.arrays import METRIC_MAX, METRIC_ONE
+from domain.model.events import NodeUpserted
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodTemplate
+from domain.model.usage import Measured
+from domain.plugins.base import ResourceScore, Score, StaticFilter, VarianceScore
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.scores.global_variance import GlobalVariance
+from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
+from services.adapters.postgres.rows import json_text
+from services.worker.rows import cycle_row
+from tests.oracle.scenarios import Scenario, World
+
+SEEDS = range(100)
+BY_SPEC = ("FirstFit", "TaintToleration", "NodeAffinity", "ImageLocality")
+"""Scores by what else the node's spec says: the row names the spec's version, not its content."""
+
+
+def scenario(seed: int) -> Scenario:
+    """Return a small world with profiles of all plugins and measured usage."""
+    return Scenario(
+        seed=seed, nodes=12, pods=40, groups=8, resources=6, cycles=3, changes=4, any_profiles=True
+    )
+
+
+class Record:
+    """A stored cycle, as JSON, with the template and the profile that it names."""
+
+    def __init__(self, doc: Any, template: PodTemplate, plan: ProfilePlan) -> None:
+        self.doc, self.template, self.plan = doc, template, plan
+        self.basis = doc["basis"]
+        self.count = len(self.basis["allocatable"]) // max(len(self.basis["resources"]), 1)
+
+    def _sums(self, what: str, i: int) -> dict[str, int]:
+        names = self.basis["resources"]
+        return dict(zip(names, self.basis[what][i * len(names) :], strict=False))
+
+    def view(self, i: int) -> NodeView:
+        """Return a cluster of one node, the i-th candidate, as it was."""
+        name, offered = self.doc["candidates"][i]["node"], self._sums("allocatable", i)
+        capacity = {r: offered[f"~{r}-beyond"] for r in ("cpu", "memory") if f"~{r}-beyond" in offered}
+        allocatable = {resource: value for resource, value in offered.items() if resource[0] != "~"}
+        for resource in ("cpu", "memory"):
+            allocatable.setdefault(resource, offered.get(f"~{resource}", 0))
+        state = ClusterState(seed=0)
+        spec = NodeSpec(name=name, uid=name, resource_version=1, allocatable=allocatable, capacity=capacity)
+        state.apply(NodeUpserted(spec))
+        for resource, value in self._sums("requested", i).items():
+            column = state.resources.column(resource)
+            state.table.ensure_columns()
+            state.table.requested[column, 0] = value
+        usage = self.basis["usage"][i] if "usage" in self.basis else {}
+        return NodeView(state, {name: {r: Measured(**figures) for r, figures in usage.items()}})
+
+    def part(self, label: str, plugin: Score, i: int) -> float:
+        """Work out a score of the i-th candidate."""
+        view, row = self.view(i), np.zeros(1, dtype=np.int64)
+        if isinstance(plugin, GlobalVariance):
+            raw = self._growth(label, plugin, view)
+        else:
+            raw = float(plugin.raw(self.template, view, row)[0])
+        if plugin.normaliser is None:
+            return raw
+        extremes = self.basis["extremes"][label]
+        low, high = (np.nan if value is None else value for value in (extremes["low"], extremes["high"]))
+        return float(plugin.normalise(np.array([raw, low, high]))[0])
+
+    def _growth(self, label: str, plugin: GlobalVariance, view: NodeView) -> float:
+        """What the pod would add to the variance times n^2, from how many count in it and their sum."""
+        column, value = plugin.demand(self.template, view.resources)
+        view.table.ensure_columns()
+        offered, held = view.table.allocatable[column, 0], view.table.requested[column, 0]
+        n, total = (self.basis["extremes"][label].get(key, 0) for key in ("nodes_count", "metrics_sum"))
+        own = metric(held, offered) if offered else 0
+        if plugin.measured_count:
+            (found,) = plugin.measured(view, np.zeros(1, dtype=np.int64))[:, 0].tolist()
+            if np.isnan(found):
+                return np.nan
+            own = int(found)
+        if not offered:
+            return np.nan
+        added = metric(value, offered)
+        return float(added * (2 * (own * n - total) + added * (n - 1)))
+
+
+def metric(amount: int, offered: int) -> int:
+    return int(min(np.floor(float(amount) * METRIC_ONE / float(offered)), METRIC_MAX))
+
+
+def records(world: World) -> list[Record]:
+    """Play a scenario; return what is stored of its attempts that found candidates."""
+    scheduler = Scheduler(world.profiles, seed=world.scenario.seed)
+    found = []
+    events = world.first_nodes() + world.measurements(0.8)
+    for _ in range(world.scenario.cycles):
+        events += world.new_pods(world.scenario.pods // world.scenario.cycles)
+        events += world.changes(world.scenario.changes) + world.measurements(0.2)
+        for each in events:
+            scheduler.fold(each)
+        templates = {pod.signature: pod.template for pod in world.pods.values()}
+        for attempt in scheduler.cycle().attempts:
+            doc = msgspec.json.decode(json_text(cycle_row(attempt, 0, 1, scheduler.seed, 0)))
+            assert bool(doc["basis"]) is bool(doc["candidates"])
+            if doc["candidates"]:
+                plan = scheduler.profiles.plans[attempt.profile]
+                found.append(Record(doc, templates[attempt.signature], plan))
+        events = []
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_score_follows_from_what_is_stored(seed: int) -> None:
+    for record in records(World(scenario(seed))):
+        plan, candidates = record.plan, record.doc["candidates"]
+        if record.basis["resources"]:
+            assert record.count == (len(candidates) if plan.reads_usage else min(2, len(candidates)))
+        for use in plan.scores:
+            known = plan.reads_usage or isinstance(use.plugin, ResourceScore | VarianceScore)
+            if use.plugin.name in BY_SPEC or not known:
+                continue
+            for i in range(record.count):
+                assert record.part(use.label, use.plugin, i) == candidates[i]["parts"][use.label], use.label
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_candidates_pass_the_filters_by_what_was_measured(seed: int) -> None:
+    for record in records(World(scenario(seed))):
+        filters = [p for p in record.plan.filters if p.reads_usage and isinstance(p, StaticFilter)]
+        for i in range(record.count):
+            for plugin in filters:
+                refused = plugin.refuse(record.template, record.view(i), np.zeros(1, dtype=np.int64))
+                assert refused is None or not refused.any(), plugin.name
+
+
+def test_the_worlds_of_these_tests_hold_what_matters() -> None:
+    """Or the tests above would show little."""
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        for record in records(World(scenario(seed))):
+            seen.update(use.plugin.name for use in record.plan.scores)
+            seen.update(plugin.name for plugin in record.plan.filters if plugin.reads_usage)
+            seen["measured"] += any(record.basis.get("usage", ()))
+            seen["occupied"] += any(record.basis["requested"])
+            seen["not measured"] += not record.plan.reads_usage
+            extremes = record.basis.get("extremes", {}).values()
+            seen["ranges"] += any(each["low"] != each["high"] for each in extremes)
+    for name in (
+        "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks",
+        "GlobalVariance",
+        "NodeResourcesFit", "ResourceThreshold", "PeakUsage", "measured", "occupied", "not measured",
+        "ranges",
+    ):  # fmt: skip
+        assert seen[name] > 20, name
+
+
+def test_a_measurement_is_named_with_its_time_and_the_node_with_its_versions() -> None:
+    for seed in SEEDS:
+        world = World(scenario(seed))
+        for record in records(world):
+            basis = record.basis
+            if not record.plan.reads_usage:
+                assert basis.keys() <= {"resources", "allocatable", "requested", "extremes"}
+                continue
+            for i in range(record.count):
+                assert (basis["usage_at_ms"][i] > 0) >= bool(basis["usage"][i])
+                assert basis["node_versions"][i] >= 1
+                assert basis["resource_versions"][i] >= 1

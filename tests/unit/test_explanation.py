@@ -1,0 +1,161 @@
+"""Does the record of an attempt say what it was made of, and when?"""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.cycle.schedule import Scheduler
+from domain.model.events import NodeUpserted, NodeUsed, PodUpserted
+from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from domain.model.usage import NodeUsage
+from services.api.explanation import cycle_view, summary
+from services.commands.story import print_story
+from services.ports import NODES_TOPIC, PODS_TOPIC
+from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
+from tests.property.test_planner import Site
+from tests.values import GIB, node, pod, template
+
+MEASURED = Profile(
+    name="default-scheduler",
+    filters=(PluginUse(name="NodeResourcesFit"),),
+    scores=(PluginUse(name="TargetLoadPacking"),),
+)
+
+
+def test_sums_are_those_before_the_first_pod_of_the_group() -> None:
+    """Another group's pod of the same cycle came before it, and counts."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    scheduler.fold(NodeUpserted(node("n", cpu=4_000, memory=8 * GIB)))
+    scheduler.fold(PodUpserted(pod("first", template(1_000, GIB))))
+    scheduler.fold(PodUpserted(pod("second", template(500, GIB))))
+    scheduler.fold(PodUpserted(pod("third", template(500, GIB))))
+    bases = [attempt.basis for attempt in scheduler.cycle().attempts]
+    assert [basis.requested for basis in bases if basis] == [[0] * 5, [1_000, GIB, 1, 1_000, GIB]]
+    for basis in bases:
+        assert basis is not None
+        assert basis.resources == ("cpu", "memory", "pods", "~cpu", "~memory")
+        assert basis.allocatable == [4_000, 8 * GIB, 110, 4_000, 8 * GIB]
+
+
+def test_without_measured_usage_the_two_best_are_kept() -> None:
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    for i in range(4):
+        scheduler.fold(NodeUpserted(node(f"n{i}", cpu=4_000 + i)))
+    scheduler.fold(PodUpserted(pod("p", template(1_000))))
+    (attempt,) = scheduler.cycle().attempts
+    assert attempt.basis is not None
+    assert len(attempt.candidates) == 4
+    assert attempt.basis.resources == ("cpu", "pods", "~cpu", "~memory")
+    assert attempt.basis.allocatable[::4] == [4_003, 4_002]
+    assert not attempt.basis.usage
+
+
+def test_with_measured_usage_all_are_kept_with_figures_and_versions() -> None:
+    scheduler = Scheduler({MEASURED.name: MEASURED}, seed=1)
+    for i in range(3):
+        scheduler.fold(NodeUpserted(node(f"n{i}", version=10 + i)))
+    for at_ms, percent in ((1_000, 10.0), (200_000, 30.0)):
+        scheduler.fold(NodeUsed(NodeUsage(node="n1", at_ms=at_ms, percent={"memory": 5.0, "cpu": percent})))
+    scheduler.fold(PodUpserted(pod("a", template(100))))
+    scheduler.fold(PodUpserted(pod("b", template(200))))
+    first, second = scheduler.cycle().attempts
+    assert first.basis is not None
+    assert second.basis is not None
+    assert first.candidates[0].node == "n1"
+    assert first.basis.usage_at_ms == [200_000, 0, 0]
+    assert list(first.basis.usage[0]) == ["cpu", "memory"]
+    assert (first.basis.usage[0]["cpu"].avg, first.basis.usage[0]["cpu"].latest) == (20.0, 30.0)
+    assert first.basis.usage[1:] == [{}, {}]
+    assert first.basis.node_versions == [1, 1, 1]
+    assert second.basis.node_versions == [2, 1, 1]  # with the pod of the first group on it
+    assert sorted(version or 0 for version in first.basis.resource_versions) == [10, 11, 12]
+
+
+def test_a_repeated_verdict_says_when_the_nodes_were_looked_at() -> None:
+    """A small node that came since gives no room, so the parked group is told what was found before it."""
+    site = Site()
+
+    def take(second: int, topic: str, manifest: Json, offset: int) -> None:
+        value = event_bytes("ADDED", manifest, at=f"2024-01-01T00:00:0{second}Z")
+        site.take([record(topic, value, offset=offset)])
+
+    take(0, NODES_TOPIC, node_manifest("n0", cpu=1), 0)
+    take(1, PODS_TOPIC, pod_manifest("p0", cpu="3"), 0)
+    take(2, NODES_TOPIC, node_manifest("n1", cpu=2), 1)
+    take(3, PODS_TOPIC, pod_manifest("p1", cpu="3"), 1)
+    first, second = (site.database.cycles[key] for key in sorted(site.database.cycles))
+    assert (first.reasons, second.reasons) == ({"insufficient:cpu": 1}, {"insufficient:cpu": 1})
+    assert first.repeated_at == 0
+    assert (second.generation, second.looked_at_ms) == (first.generation, first.looked_at_ms)
+    assert second.repeated_at > second.generation
+    assert first.looked_at_ms == 1_704_067_201_000
+
+
+def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.CaptureFixture[str]) -> None:
+    doc = {
+        "candidates": [{"node": "n", "score": 1.0, "parts": {"A": 1.0}}] * 3,
+        "looked_at_ms": 1_704_067_201_000,
+        "generation": 4,
+        "repeated_at": 9,
+        "basis": {
+            "resources": ["cpu", "~cpu"],
+            "allocatable": [4_000, 4_000, 2_000, 2_000],
+            "requested": [1_050, 1_150, 0, 0],
+            "node_versions": [7, 8],
+            "resource_versions": [3, None],
+            "usage": [{"cpu": {"avg": 20.5, "std": 0.0, "latest": None, "peak": 90.0}}, {}],
+            "usage_at_ms": [1_704_067_200_000, 0],
+        },
+    }
+    cycle = cycle_view({"shard": 0, "seq": 1, "doc": {**cycle_doc(), **doc}})
+    assert [each["inputs"] is None for each in cycle["candidates"]] == [False, False, True]
+    told = summary(decision(), {}, cycle)
+    assert "parked at generation 4 (log time 2024-01-01T00:00:01.000Z)" in told
+    assert "until generation 9" in told
+    print_story({"pod": POD, "explanation": {"decision": decision(), "cycle": cycle, "summary": told}})
+    printed = capsys.readouterr().out
+    assert "generation 4 looked at 2024-01-01T00:00:01.000Z, repeated at 9" in printed
+    measured = "cpu avg=20.5 std=0 peak_yesterday=90 at 2024-01-01T00:00:00.000Z"
+    assert f"n\t7\tcpu=1050m/4\t{measured}" in printed
+    assert "n\t8\tcpu=0/2\t-" in printed
+
+
+def test_a_cycle_of_before_has_no_inputs() -> None:
+    """Rows that an earlier berth wrote stay readable."""
+    candidate = {"node": "n", "score": 1.0, "parts": {}}
+    found = cycle_view({"shard": 0, "seq": 1, "doc": {**cycle_doc(), "candidates": [candidate]}})
+    assert found["candidates"] == [{**candidate, "inputs": None}]
+    assert (found["looked_at"], found["repeated_at_generation"], found["extremes"]) == (None, None, {})
+
+
+POD: Json = {
+    "namespace": "default",
+    "name": "p",
+    "node": None,
+    "phase": "pending",
+    "since": "",
+    "requests": {},
+    "group": None,
+    "decisions": [],
+}
+
+
+def decision() -> Json:
+    return {
+        "id": "0-1",
+        "pod": {"namespace": "default", "name": "p", "resource_version": 1},
+        "outcome": "unschedulable",
+        "node": None,
+        "node_version": None,
+        "decided_at": "",
+        "reasons": {},
+        "reason": "",
+        "score": None,
+    }
+
+
+def cycle_doc() -> Json:
+    """Return a cycle's document as berth wrote it before the inputs were kept."""
+    counts = ("seed", "generation", "nodes_count", "feasible_count", "unresolvable_count")
+    doc: Json = dict.fromkeys((*counts, "pods_count", "bound_count"), 0)
+    return doc | {"profile": "default-scheduler", "profile_revision": 1, "reasons": {}, "candidates": []}
