@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -13,6 +13,8 @@ import pytest_asyncio
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.migrate import init_shards
+from services.adapters.postgres.queries import PostgresStore
+from services.api.store import DecisionFilter, PodFilter
 from tests.servers import MakeDatabase
 
 ROWS = 20_000
@@ -146,6 +148,65 @@ async def test_plans_made_on_empty_tables_are_the_same(dsn: str, case: str) -> N
     statement, values, expected = HOT_STATEMENTS[case]
     async with fresh(dsn, "plans", HOT) as connection:
         await _keeps_its_index(connection, statement, values, expected)
+
+
+class Explaining(PostgresStore):
+    """The API's store, which explains its statements instead of running them."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn)
+        self.plans: list[dict[str, Any]] = []
+
+    async def _rows(self, statement: Any) -> list[Any]:
+        async with self._engine.connect() as connection:
+            text = statement.compile(connection.engine, compile_kwargs={"literal_binds": True})
+            found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
+            self.plans.append(found.scalar_one()[0]["Plan"])
+        return []
+
+
+FILLED = {"nodes_name_key", "placements_open", "placements_pkey", "pending_pkey", "pending_pod"} | {
+    "decisions_pkey",
+    "decisions_pod",
+}
+API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
+    "a page of nodes": (lambda store: store.nodes(100, "n5", None), {"nodes_name_key"}),
+    "a page of pods": (
+        lambda store: store.pods(PodFilter(), 100, "uid5"),
+        {"placements_open", "pending_pkey"},
+    ),
+    "a pod": (
+        lambda store: store.pod("ns", "p7"),
+        {"decisions_pod", "placements_pkey", "pending_pod"},
+    ),
+    "where a pod was": (
+        lambda store: store.pod_placements("ns", "p7", 10),
+        {"decisions_pod", "placements_pkey"},
+    ),
+    "decisions of a pod": (
+        lambda store: store.decisions(DecisionFilter(namespace="ns", name="p7"), 10, None, True),
+        {"decisions_pod"},
+    ),
+    "the latest decisions": (
+        lambda store: store.decisions(DecisionFilter(), 10, None, True),
+        {"decisions_pkey"},
+    ),
+    "a decision": (lambda store: store.decision(1, 7), {"decisions_pkey"}),
+}
+
+
+async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str) -> None:
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute("ANALYZE")
+    store = Explaining(dsn)
+    empty = {"shards", "templates", "node_specs"}  # or nearly: an index would not pay
+    for name, (read, expected) in API_READS.items():
+        store.plans.clear()
+        await read(store)
+        indexes, whole = _scans(store.plans[0])
+        assert (indexes & FILLED, whole - empty) == (expected, set()), name
+    await store.aclose()
 
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:
