@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -55,6 +56,7 @@ _FINISHED = ("Succeeded", "Failed")
 _QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
+_ports_of = attrgetter("ports")
 
 
 class WireResources(msgspec.Struct):
@@ -145,17 +147,18 @@ def template_from_wire(
     needs = _needs(spec, path)
     amounts = effective_requests(needs)
     scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs, amounts)
+    affinity, spreads = spec.affinity, spec.topology_spread_constraints
     return PodTemplate(
         requests=_requests(amounts, path),
         scoring_cpu_milli=scoring_cpu_milli,
         scoring_memory_bytes=milli_to_units(scoring_memory_milli),
-        node_selector=check_labels(spec.node_selector, f"{path}.nodeSelector"),
+        node_selector=check_labels(spec.node_selector, f"{path}.nodeSelector") if spec.node_selector else {},
         node_affinity=read_node_affinity(
-            spec.affinity.node_affinity if spec.affinity else None,
-            f"{path}.affinity.nodeAffinity",
-            lenient=lenient,
-        ),
-        tolerations=read_tolerations(spec.tolerations or [], f"{path}.tolerations"),
+            affinity.node_affinity, f"{path}.affinity.nodeAffinity", lenient=lenient
+        )
+        if affinity
+        else None,
+        tolerations=read_tolerations(spec.tolerations, f"{path}.tolerations") if spec.tolerations else (),
         host_ports=_host_ports(spec, path),
         priority=check_range(spec.priority or 0, -_INT32, _INT32 - 1, f"{path}.priority"),
         preemption_policy=check_choice(
@@ -164,12 +167,14 @@ def template_from_wire(
             f"{path}.preemptionPolicy",
         ),
         qos_class=qos or qos_class(needs),
-        profile=check_printable(spec.scheduler_name or DEFAULT_PROFILE, f"{path}.schedulerName"),
+        profile=check_printable(spec.scheduler_name, f"{path}.schedulerName")
+        if spec.scheduler_name
+        else DEFAULT_PROFILE,
         images=_images(spec, path),
         limits=to_canonical(effective_limits(needs)),
         cpu_claim=cpu_claim(needs),
-        gates=_gates(spec.scheduling_gates or [], f"{path}.schedulingGates"),
-        unsupported=unsupported_demands(spec.affinity, spec.topology_spread_constraints or [], path),
+        gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
+        unsupported=unsupported_demands(affinity, spreads or [], path) if affinity or spreads else (),
     )
 
 
@@ -257,7 +262,7 @@ def _is_restartable(container: WireContainer) -> bool:
 
 def _host_ports(spec: WirePodSpec, path: str) -> tuple[HostPort, ...]:
     """Return the node's ports that the pod holds as long as it runs, sorted, each once."""
-    if not any(container.ports for container in (*(spec.containers or ()), *(spec.init_containers or ()))):
+    if not any(map(_ports_of, (*(spec.containers or ()), *(spec.init_containers or ())))):
         return ()
     ports = set(_ports(spec.containers or [], f"{path}.containers", bool(spec.host_network), every=True))
     ports.update(
@@ -303,8 +308,6 @@ def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
 
 
 def _gates(gates: list[WireGate], path: str) -> tuple[str, ...]:
-    if not gates:
-        return ()
     check_count(len(gates), gates_per_pod_max, "gates_per_pod_max", path)
     return tuple(
         check_printable(gate.name or "", f"{path}[{index}].name") for index, gate in enumerate(gates)

@@ -9,6 +9,7 @@ adds quantities up exactly and rounds the sum. Source of the rules: Kubernetes 1
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -18,6 +19,8 @@ from domain.model.resources import CPU, MEMORY, Amounts
 
 SCORING_DEFAULTS: tuple[tuple[str, int], ...] = ((CPU, 100), (MEMORY, (200 << 20) * 1000))
 """What scoring assumes of a container that asks for nothing: 100m and 200 MiB (in thousandths)."""
+
+_limits_of = attrgetter("limits")
 
 
 class ContainerNeeds(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +53,11 @@ def effective_requests(needs: PodNeeds) -> Amounts:
     phases counts. Requests of the pod as a whole replace the result for cpu, memory and huge pages. The
     overhead is added at the end. A limit without a request counts as the request.
     """
-    requests = _containers_requests(needs, ())
-    requests.update(_pod_level_requests(needs, requests))
+    if len(needs.containers) == 1 and not needs.init_containers and not needs.has_pod_level:
+        requests = dict(_with_limits(needs.containers[0]))  # as most pods are
+    else:
+        requests = _containers_requests(needs, ())
+        requests.update(_pod_level_requests(needs, requests))
     _add(requests, needs.overhead)
     return requests
 
@@ -83,7 +89,7 @@ def effective_limits(needs: PodNeeds) -> Amounts:
     A container without a limit adds nothing, as in the scheduler's usage-aware plugins; nothing is returned
     for a pod where nobody has a limit.
     """
-    if not needs.pod_limits and not any(c.limits for c in (*needs.containers, *needs.init_containers)):
+    if not needs.pod_limits and not any(map(_limits_of, (*needs.containers, *needs.init_containers))):
         return {}
     limits = effective_requests(
         PodNeeds(
@@ -126,7 +132,7 @@ def qos_class(needs: PodNeeds) -> str:
         owners = [ContainerNeeds(requests=requests, limits=needs.pod_limits)]
     else:
         owners = [*needs.containers, *needs.init_containers]
-    if not any(owner.limits for owner in owners):
+    if not any(map(_limits_of, owners)):
         asks = any(owner.requests.get(CPU) or owner.requests.get(MEMORY) for owner in owners)
         return "Burstable" if asks else "BestEffort"
     requested: Amounts = {}

@@ -278,13 +278,14 @@ class BatchBuilder:
     ) -> Decision:
         seq = self._counters.seq[shard]
         self._counters.seq[shard] = seq + 1
+        namespace, _, name = pod.key.partition("/")
         decision = Decision(
             shard=shard,
             epoch=self._epochs[shard],
             seq=seq,
             pod_uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
+            namespace=namespace,
+            name=name,
             resource_version=pod.resource_version,
             outcome=outcome,
             node=node,
