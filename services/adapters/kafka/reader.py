@@ -16,11 +16,14 @@ from domain.model.errors import BerthError, LogTruncated, Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
 from services.ports import Record, TopicPartition
 
-_PARTITION_FETCH_BYTES = 1 << 20
+_PARTITION_FETCH_BYTES = 4 << 20
 _FETCH_BYTES_MAX = 16 << 20
 _FETCH_WAIT_MS = 20
 """A fetch parks at the broker for so long when its partitions have nothing new. The client keeps one fetch in
 flight per broker, so all other partitions, and the question for end offsets, wait for it."""
+_FETCH_WAIT_BEHIND_MS = 100
+"""The same while the caller is behind: what the client holds lasts for longer, and an empty fetch costs the
+broker and us about half a millisecond each."""
 _SILENCE_SECONDS_MAX = 5.0
 
 
@@ -111,6 +114,8 @@ class KafkaReader:
                 raise
             for batch in found.values():
                 taken += self._read(batch)
+        behind = len(taken) == records_max
+        consumer._fetcher._fetch_max_wait_ms = _FETCH_WAIT_BEHIND_MS if behind else _FETCH_WAIT_MS
         return taken
 
     def _read(self, records: list[Record]) -> list[Record]:
