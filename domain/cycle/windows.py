@@ -88,6 +88,7 @@ class Windows:
             def finish() -> None:
                 make(self._others[0])
                 wait()
+                self._place(ahead, end)
 
             self._finish_first = finish
 
@@ -100,10 +101,13 @@ class Windows:
             wait = self._start_lists(ahead)
             self._place(ahead, end)
             wait()
+            self._place(ahead, end)
 
     def _place(self, ahead: kernel.Ahead, end: int) -> None:
-        placing.place(*self._call[:-1], self._done, end, ahead, self._call.placed, self._scratch)
-        self._done = end
+        """Place the window's pods; those are left, if any, whose lists other threads are still making."""
+        if self._done < end:
+            done = placing.place(*self._call[:-1], self._done, end, ahead, self._call.placed, self._scratch)
+            self._done = done
 
     def _look_ahead(self) -> tuple[kernel.Ahead, int]:
         """Find out which lists the next window needs, and where it ends; keep the columns as they are now."""

@@ -61,7 +61,7 @@ NEVER = 1 << 30
 TOP = 5
 REASONS = 32
 
-LISTED = 128
+LISTED = 64
 """Rows in the list of a group's best, at most."""
 
 ASKED = -2

@@ -52,6 +52,9 @@ other's where at most one of so many did."""
 _REPAID = 64
 """A tree over N rows is built for at least N / so many pods of a bounded group, and 4 of any other."""
 
+_SPINS = 1 << 16
+"""So often a thread looks for another's list, which takes as long as making one, before it sleeps."""
+
 
 @helper
 def _count(columns, groups, changes, exclusions, g, row):  # type: ignore[no-untyped-def]
@@ -119,12 +122,16 @@ def make_lists(groups, lists, ahead, scratch):  # type: ignore[no-untyped-def]
 
 @inner
 def _await_list(groups, lists, ahead, g, scratch):  # type: ignore[no-untyped-def]
-    """Make lists until that of a group is there, whoever makes it."""
-    while peek(lists.made, g) == ASKED:
+    """Make lists until that of a group is there; say no where another thread does not finish it soon."""
+    spins = 0
+    while peek(lists.made, g) == ASKED and spins < _SPINS:
+        spins += 1
         if peek(ahead.taken, 0) < len(ahead.slots):
             k = claim(ahead.taken)
             if k < len(ahead.slots):
                 make_list(ahead.columns, groups, lists, ahead.slots[k], ahead.length[0], scratch)
+                spins = 0
+    return peek(lists.made, g) != ASKED
 
 
 @entry(*_PARTS)
@@ -132,6 +139,8 @@ def place(  # type: ignore[no-untyped-def]
     columns, groups, bounds, lists, changes, exclusions, sequence, begin, end, ahead, placed, scratch
 ):
     """Place the pods ``begin .. end - 1`` in order, making lists where a pod's own is not there yet.
+
+    Return where to go on: ``end``, or a pod whose list another thread does not finish soon.
 
     Parameters
     ----------
@@ -151,8 +160,8 @@ def place(  # type: ignore[no-untyped-def]
     uses = scratch.uses
     for i in range(begin, end):
         g = sequence[i]
-        if lists.made[g] == ASKED:
-            _await_list(groups, lists, ahead, g, scratch)
+        if lists.made[g] == ASKED and not _await_list(groups, lists, ahead, g, scratch):
+            return i
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
             # Placing only takes room away: what found no node finds none later in the sequence.
@@ -194,6 +203,7 @@ def place(  # type: ignore[no-untyped-def]
         placed.score[i] = score
         _count(columns, groups, changes, exclusions, g, scratch.row[0])
         note_placed(columns, groups, bounds, changes, g, scratch.row[0])
+    return end
 
 
 @entry()

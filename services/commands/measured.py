@@ -155,6 +155,8 @@ _THREADS = _columns(
     ("ONE s", "one_seconds"),
     ("THREADS s", "threads_seconds"),
     ("RATIO", "ratio"),
+    ("LEAST", "ratio_min"),
+    ("GREATEST", "ratio_max"),
     ("MOVED", "moved"),
     ("CONFLICTS", "conflicts"),
     ("NODES BEYOND CAPACITY", "nodes_beyond_capacity"),
