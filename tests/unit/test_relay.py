@@ -1,0 +1,57 @@
+"""What a relay says of an outage: once, however many shards meet it and however often."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from domain.model.errors import Unavailable
+from services.relay.run import Relay, RelayMetrics, RelaySettings
+
+
+class Failing:
+    """An outbox of three shards that does not answer for a while, then gives a shard, then is done."""
+
+    def __init__(self, faults: int) -> None:
+        self.faults = faults
+        self.done = asyncio.Event()
+
+    async def shards(self) -> int:
+        return 3
+
+    async def acquire(self, shard: int, owner: str, seconds: float) -> int:
+        if self.faults:
+            self.faults -= 1
+            raise Unavailable("the ledger does not answer")
+        return 1 if shard == 0 else 0
+
+    async def renew(self, shard: int, epoch: int, seconds: float) -> bool:
+        return True
+
+    async def published(self, shard: int, stream: Any) -> int:
+        self.done.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def release(self, shard: int, epoch: int) -> None:
+        return None
+
+
+async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    outbox = Failing(9)
+    settings = RelaySettings(name="r", lease_seconds=0.01)
+    log: Any = None
+    relay = Relay(log, outbox, settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
+    running = asyncio.create_task(relay.run())
+    await outbox.done.wait()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert [record.getMessage() for record in caplog.records] == [
+        "not publishing: unavailable: the ledger does not answer",
+        "publishing again",
+    ]
