@@ -155,7 +155,7 @@ async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str])
             options.warn([f"{'/'.join(where[1:])} is not known here; the deletion is sent all the same"])
         await send_events(source, [event])
         typer.echo("the deletion is in the log", err=True)
-        await _warn_without_worker(source)
+        await _warn_without_worker(source, settings)
 
 
 async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
@@ -173,10 +173,10 @@ async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
             first = next(chunks, None)
         known = f", {duplicates} known already" if duplicates else ""
         typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
-        await _warn_without_worker(source)
+        await _warn_without_worker(source, settings)
 
 
-async def _warn_without_worker(source: Any) -> None:
+async def _warn_without_worker(source: Any, settings: Any) -> None:
     """Say that what was written into the log past any API stays there for now, where no worker is up."""
     import orjson
 
@@ -184,6 +184,9 @@ async def _warn_without_worker(source: Any) -> None:
 
     if not isinstance(source, AppSource):
         return
-    status, body = await source.request("GET", "/v1/shards")
-    if status == 200 and not any(shard["owner"] for shard in orjson.loads(body)["items"]):
+    idle = settings.postgres_dsn is None  # the embedded server is up for this command alone
+    if not idle:
+        status, body = await source.request("GET", "/v1/shards")
+        idle = status == 200 and not any(shard["owner"] for shard in orjson.loads(body)["items"])
+    if idle:
         options.warn(["no worker is up, so nothing is placed yet; start `berth up` or `berth worker`"])
