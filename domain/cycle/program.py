@@ -159,6 +159,8 @@ class Program:
             return Reason(self.limits[which].reason, unresolvable=bool(is_hopeless))
         if code < kernel.GONE:
             return self.occupancies[code - kernel.OCCUPIED].reason
+        if code >= kernel.OTHERS:
+            return Reason("others", unresolvable=code > kernel.OTHERS)
         assert self.plan.fit is not None
         bits = code - kernel.FIT
         short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]

@@ -36,6 +36,10 @@ FIT = 64
 UNRESOLVABLE = 1 << DEMANDS_MAX
 CODES = FIT + 2 * UNRESOLVABLE
 
+OTHERS = CODES
+"""In a reason table: rows short of resources in ways for which no line was left; one more where evicting
+cannot help."""
+
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 """Kinds of resource terms; the first two are computed in blocks, the others row by row."""
 
@@ -59,7 +63,8 @@ NEVER = 1 << 30
 """Position of a filter that the profile does not have."""
 
 TOP = 5
-REASONS = 32
+REASONS = 64
+"""Lines of a reason table: one per code below ``FIT``, and as many of the others as find room."""
 
 LISTED = 64
 """Rows in the list of a group's best, at most."""

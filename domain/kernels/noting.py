@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import FIT, GONE, REASONS, TOP, UNRESOLVABLE
+from domain.kernels.arrays import FIT, GONE, OTHERS, REASONS, TOP, UNRESOLVABLE
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.evaluating import term_value
 from domain.kernels.terms import normal, normal_variance
@@ -22,26 +22,29 @@ def note_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-
 
 @function
 def _write_reasons(histogram, demand_count, reason_code, reason_count):  # type: ignore[no-untyped-def]
+    """Write a line per code that has rows; two lines are kept free for ``OTHERS``."""
     written = 0
     for code in range(1, GONE):
-        written = _write_reason(histogram, reason_code, reason_count, written, code)
-    for bits in range(1, 1 << demand_count):
-        written = _write_reason(histogram, reason_code, reason_count, written, FIT + bits)
-        written = _write_reason(histogram, reason_code, reason_count, written, FIT + UNRESOLVABLE + bits)
-
-
-@function
-def _write_reason(histogram, reason_code, reason_count, written, code):  # type: ignore[no-untyped-def]
-    """Write one line of a reason table; what is too much is added to its last line."""
-    count = histogram[code]
-    if count == 0:
-        return written
-    if written == REASONS:
-        reason_count[REASONS - 1] += count
-        return written
-    reason_code[written] = code
-    reason_count[written] = count
-    return written + 1
+        if histogram[code] > 0:
+            reason_code[written] = code
+            reason_count[written] = histogram[code]
+            written += 1
+    for hopeless in range(2):
+        others = 0
+        for bits in range(1, 1 << demand_count):
+            code = FIT + hopeless * UNRESOLVABLE + bits
+            if histogram[code] == 0:
+                continue
+            if written < REASONS - 2:
+                reason_code[written] = code
+                reason_count[written] = histogram[code]
+                written += 1
+            else:
+                others += histogram[code]
+        if others > 0:
+            reason_code[written] = OTHERS + hopeless
+            reason_count[written] = others
+            written += 1
 
 
 @inner

@@ -59,7 +59,7 @@ poll_records_max = 4_000
 # What the engine keeps.
 group_cache_bytes_max = 384 << 20  # as reserved; what no node uses or groups share is not taken
 candidates_explained_max = 5
-reasons_per_cycle_max = 32
+reasons_per_cycle_max = 64
 tombstones_max = 200_000
 signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for
 woken_pods_per_batch_max = 2_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
-from domain.model.limits import usage_window_seconds
+from domain.model.limits import reasons_per_cycle_max, usage_window_seconds
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
@@ -22,7 +22,6 @@ from tests.oracle.rules import collide, selects, tolerated
 from tests.oracle.scoring import Seen, most, rate
 
 TOP = 5
-REASON_LINES = 32
 MASK = (1 << 64) - 1
 REPELLING = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -321,15 +320,27 @@ class Oracle:
 
 
 def count_reasons(refusals: list[Refusal]) -> tuple[dict[str, int], int]:
-    """Count nodes per code and the unresolvable ones; lines beyond the table's end join its last line."""
-    lines: dict[tuple[int, int, bool], tuple[Refusal, int]] = {}
+    """Count nodes per code and the unresolvable ones; what lacks resources in too many ways is ``others``."""
+    lines: dict[tuple[int, bool, int], tuple[Refusal, int]] = {}
     for refusal in refusals:
-        lines[refusal.order] = (refusal, lines.get(refusal.order, (refusal, 0))[1] + 1)
-    table = [lines[order] for order in sorted(lines)]
+        kind, which, hopeless = refusal.order
+        order = (kind, hopeless, which) if kind == FIT else (kind, False, which * 2 + hopeless)
+        lines[order] = (refusal, lines.get(order, (refusal, 0))[1] + 1)
     counts: dict[str, int] = {}
-    hopeless = 0
-    for i, (_, count) in enumerate(table):
-        refusal = table[min(i, REASON_LINES - 1)][0]
-        counts[refusal.code] = counts.get(refusal.code, 0) + count
-        hopeless += count if refusal.unresolvable else 0
-    return counts, hopeless
+    for i, order in enumerate(sorted(lines)):
+        refusal, count = lines[order]
+        code = refusal.code if order[0] != FIT or i < reasons_per_cycle_max - 2 else "others"
+        counts[code] = counts.get(code, 0) + count
+    return counts, sum(refusal.unresolvable for refusal in refusals)
+
+
+def as_told(told: Mapping[str, int], counted: Mapping[str, int]) -> dict[str, int]:
+    """Return counts per reason, where many were told with what was told as ``others``.
+
+    Of a reason that evicting can help on some nodes only, the nodes where it cannot may be among the others.
+    """
+    if "others" not in told:
+        return dict(counted)
+    named = {code: min(count, counted.get(code, 0)) for code, count in told.items() if code != "others"}
+    assert len(named) >= (reasons_per_cycle_max - 2) // 2
+    return named | {"others": sum(counted.values()) - sum(named.values())}

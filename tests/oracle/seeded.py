@@ -14,7 +14,7 @@ from domain.cycle.schedule import Placement, Scheduler
 from domain.model.events import Event
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import Assumed, ClusterState
-from tests.oracle.placing import Look, Oracle
+from tests.oracle.placing import Look, Oracle, as_told
 from tests.oracle.scenarios import Scenario, World
 
 LOOKS_MAX = 4_000
@@ -116,7 +116,7 @@ class Case:
         self.compared["evaluated"] += 1
         self.compared["placed"] += bool(node)
         if attempt is not None:
-            assert attempt.reasons == dict(Counter(found.infeasible.values()))
+            assert attempt.reasons == as_told(attempt.reasons, Counter(found.infeasible.values()))
             assert attempt.unresolvable_count == len(found.unresolvable)
             for candidate in attempt.candidates:
                 assert found.scores[candidate.node] == candidate.score

@@ -6,6 +6,7 @@ import pytest
 
 from domain.cycle.schedule import Scheduler
 from domain.model.events import NodeUpserted, NodeUsed, PodUpserted
+from domain.model.limits import reasons_per_cycle_max
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import NodeUsage
 from services.api.explanation import cycle_view, summary
@@ -159,3 +160,25 @@ def cycle_doc() -> Json:
     counts = ("seed", "generation", "nodes_count", "feasible_count", "unresolvable_count")
     doc: Json = dict.fromkeys((*counts, "pods_count", "bound_count"), 0)
     return doc | {"profile": "default-scheduler", "profile_revision": 1, "reasons": {}, "candidates": []}
+
+
+def test_what_is_short_in_more_ways_than_are_named_is_counted_as_others() -> None:
+    """Each node lacks a different choice of seven resources, every second one even when it is empty."""
+    names = [f"example.com/{letter}" for letter in "abcdefg"]
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    for i in range(2 * 128):
+        lacks, hopeless = divmod(i, 2)
+        short = {name for r, name in enumerate(names) if lacks >> r & 1}
+        offered = {name: 5 if hopeless and name in short else 10 for name in names}
+        scheduler.fold(NodeUpserted(node(f"n{i}", extended=offered)))
+        if not hopeless:
+            taken = template(requests=dict.fromkeys(sorted(short), 5))
+            scheduler.fold(PodUpserted(pod(f"on-n{i}", taken, on=f"n{i}")))
+    scheduler.fold(PodUpserted(pod("p", template(requests=dict.fromkeys(names, 10)))))
+    (attempt,) = scheduler.cycle().attempts
+    assert (attempt.feasible_count, attempt.unresolvable_count) == (2, 127)
+    # All lines but two are taken by what evicting could help.
+    named = {code: count for code, count in attempt.reasons.items() if code != "others"}
+    assert set(named.values()) == {1}
+    assert len(named) == reasons_per_cycle_max - 2
+    assert attempt.reasons["others"] == 2 * 127 - len(named)
