@@ -142,7 +142,7 @@ class Noted:
         scores_count = max((_kernels_count(program.plan) for program in programs), default=0)
         self.top_parts: list[list[list[float]]] = placed.top_parts[:, :, :scores_count].tolist()
         self.sums = self._sums(placed, programs, state)
-        self._places: dict[ProfilePlan, tuple[list[str], list[int], int]] = {}
+        self._places: dict[ProfilePlan, tuple[list[tuple[str, int]], int]] = {}
 
     def rows(self, a: int) -> list[int]:
         """Return an attempt's best rows, best first."""
@@ -175,14 +175,14 @@ class Noted:
                 found[a] = (names, of_offered, of_held)
         return found
 
-    def places(self, plan: ProfilePlan) -> tuple[list[str], list[int], int]:
-        """Return the labels of a plan's scores, where each stands, and how many the kernel noted."""
+    def places(self, plan: ProfilePlan) -> tuple[list[tuple[str, int]], int]:
+        """Return each score's label and its place among all of a plan, and how many the kernel noted."""
         found = self._places.get(plan)
         if found is None:
             kinds = (plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.static_scores)
             at = {use.label: place for place, use in enumerate(use for kind in kinds for use in kind)}
-            labels = [use.label for use in plan.scores]
-            found = self._places[plan] = (labels, [at[label] for label in labels], _kernels_count(plan))
+            places = [(use.label, at[use.label]) for use in plan.scores]
+            found = self._places[plan] = (places, _kernels_count(plan))
         return found
 
 
@@ -231,7 +231,7 @@ def _reasons(program: Program, noted: Noted, a: int, which: int) -> tuple[dict[s
 def _candidates(program: Program, noted: Noted, view: NodeView, a: int) -> tuple[Candidate, ...]:
     rows = noted.rows(a)
     plan, names = program.plan, view.table.names
-    labels, places, kernels_count = noted.places(plan)
+    places, kernels_count = noted.places(plan)
     parts, scores = noted.top_parts[a], noted.top_score[a]
     if plan.static_scores and rows:
         where = np.array(rows, dtype=np.int64)
@@ -239,12 +239,8 @@ def _candidates(program: Program, noted: Noted, view: NodeView, a: int) -> tuple
         parts = [parts[i][:kernels_count] + [column[i] for column in asked] for i in range(len(rows))]
     return tuple(
         [
-            Candidate(
-                node=names[row],
-                score=scores[i],
-                parts=dict(zip(labels, [parts[i][place] for place in places], strict=True)),
-            )
-            for i, row in enumerate(rows)
+            Candidate(node=names[row], score=score, parts={label: values[place] for label, place in places})
+            for row, score, values in zip(rows, scores, parts, strict=False)
         ]
     )
 
