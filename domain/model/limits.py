@@ -52,9 +52,9 @@ score_numbers_max = 512  # points of curves, and the spans in which they count, 
 variance_scores_max = 4
 
 # What a batch may hold.
-batch_records_max = 4_000
+batch_records_max = 2_000
 batch_bytes_max = 32 << 20
-poll_records_max = 4_000
+poll_records_max = 2_000
 
 # What the engine keeps.
 group_cache_bytes_max = 384 << 20  # as reserved; what no node uses or groups share is not taken
