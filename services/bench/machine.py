@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
+import statistics
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+_HASHED_BYTES = 32 << 20
 _PACKAGES = ("berth", "aiokafka", "asyncpg", "msgspec", "numba", "numpy")
 
 
 def describe() -> dict[str, Any]:
-    """Return cores, processor model, memory and the load before the measurement."""
+    """Return cores, what they are worth, processor model, memory and the load before the measurement."""
+    cores = psutil.cpu_count() or 1
     return {
-        "cores": psutil.cpu_count(),
+        "cores": cores,
+        "parallel_speedup": round(parallel_speedup(cores), 2),
         "model": _model(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()}",
         "load_1m_before": round(psutil.getloadavg()[0], 2),
     }
+
+
+def parallel_speedup(threads: int, repeats: int = 5) -> float:
+    """Return how many times the work of one thread so many do at once that share nothing; the median.
+
+    It is the number of threads where each has a core to itself, and less where cores are halves of one, or
+    busy with what this machine does not show: the most that any division of work can gain here.
+    """
+    buffer = bytes(_HASHED_BYTES)
+    with ThreadPoolExecutor(threads) as pool:
+
+        def seconds(count: int) -> float:
+            began = time.perf_counter()
+            list(pool.map(lambda _: hashlib.blake2b(buffer).digest(), range(count)))  # without Python's lock
+            return time.perf_counter() - began
+
+        return statistics.median(threads * seconds(1) / seconds(threads) for _ in range(repeats))
 
 
 def _model() -> str:

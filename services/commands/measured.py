@@ -172,6 +172,7 @@ def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
 def _print_machine(machine: dict[str, Any], runs: int) -> None:
     memory_gib = machine["memory_bytes"] / (1 << 30)
     typer.echo(
-        f"{runs} run{'s' if runs > 1 else ''} on {machine['cores']} cores ({machine['model']}), "
+        f"{runs} run{'s' if runs > 1 else ''} on {machine['cores']} cores ({machine['model']}), which do "
+        f"{machine['parallel_speedup']:g} times the work of one, "
         f"{memory_gib:.0f} GiB, {machine['system']}, load {machine['load_1m_before']:g} before"
     )
