@@ -125,8 +125,9 @@ def _learn(columns, groups, lists, changes, g):  # type: ignore[no-untyped-def]
 
 @helper
 def pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
-    """Do what ``scan`` does, from the list; return NaN if it is used up.
+    """Do what ``scan`` does, from the list; return NaN if it is used up, or of no use any more.
 
+    Once an extreme of what is normalised has left, all scores in the list are wrong: it is dropped.
     Whether pods before this one have changed the first row of the list, and if so whether it is the best all
     the same, is counted as ``moved`` or ``conflict``.
     """
@@ -174,4 +175,6 @@ def pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch): 
         placed.moved[attempt] += 1
     elif moved:
         placed.conflicts[attempt] += 1
+    if stale:
+        lists.made[g] = -1
     return found
