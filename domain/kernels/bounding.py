@@ -29,8 +29,8 @@ from domain.kernels.twins import (
     make_twins,
 )
 
-_MARGIN = 1e-6
-"""Relative; more than what rounding to 24 bits can take from a limit (6e-8 for each of a few operations)."""
+_ROUNDING = 1e-7
+"""Relative; more than what rounding to 24 bits can take (6e-8) from what comes of one operation."""
 
 _CHOOSY = 8
 """So many blocks are chosen best first; from then on all are looked at whose limit is high enough."""
@@ -122,7 +122,7 @@ def _set_limits(groups, bounds, g, blocks, scratch):  # type: ignore[no-untyped-
     """Write for each block a score that no row of it can exceed for the group; -inf where none fits.
 
     Also writes what the group's pods lose of each resource per unit of ``loss``; returns for how many
-    resources, and how much a row can lose at most.
+    resources, how much a row can lose at most, and how far, relatively, an estimate can be from the score.
     """
     part = groups.static_part[g]
     limit = scratch.limit
@@ -148,14 +148,15 @@ def _set_limits(groups, bounds, g, blocks, scratch):  # type: ignore[no-untyped-
             loss_low = bounds.loss_low[groups.part_column[g, p], :blocks]
             for b in range(blocks):
                 limit[b] -= factor * (max(min(free_low[b], value), 0) * loss_low[b])
+    margin = _ROUNDING * (rated + 4)
     for b in range(blocks):
-        limit[b] += _MARGIN * (abs(best[b]) + reach) if best[b] > -np.inf else 0.0
+        limit[b] += margin * (abs(best[b]) + reach) if best[b] > -np.inf else 0.0
     for d in range(groups.demand_count[g]):
         value = groups.demand_value[g, d]
         free_high = bounds.free_high[groups.demand_column[g, d], :blocks]
         for b in range(blocks):
             limit[b] = limit[b] if value <= free_high[b] else -np.inf
-    return rated, reach
+    return rated, reach, margin
 
 
 @helper
@@ -269,7 +270,7 @@ def seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
             kept, last_score, last_tie = best_twins(
                 columns, groups, bounds.twins, placed, g, attempt, wanted, scratch
             )
-    rated, reach = _set_limits(groups, bounds, g, blocks, scratch)
+    rated, reach, margin = _set_limits(groups, bounds, g, blocks, scratch)
     if wanted == TOP:
         _note_refusals(columns, groups, bounds, g, blocks)
     looks = 0
@@ -282,7 +283,7 @@ def seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
                 break
             continue
         limit[b] = -np.inf
-        floor = last_score - _MARGIN * (max(abs(bounds.best[part, b]), abs(last_score)) + reach)
+        floor = last_score - margin * (max(abs(bounds.best[part, b]), abs(last_score)) + reach)
         n, found = _promising(columns, groups, bounds, g, b, floor, rated, scratch)
         if found > 0:
             scored += found
