@@ -160,7 +160,7 @@ def place(  # type: ignore[no-untyped-def]
     uses = scratch.uses
     for i in range(begin, end):
         g = sequence[i]
-        if lists.made[g] == ASKED and not _await_list(groups, lists, ahead, g, scratch):
+        if peek(lists.made, g) == ASKED and not _await_list(groups, lists, ahead, g, scratch):
             return i
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
