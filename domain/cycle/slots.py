@@ -124,6 +124,7 @@ class GroupSlots:
             seen=np.zeros(slots, dtype=np.int64),
             mark=np.zeros(self._snapshot.rows_width, dtype=np.int64),
             stamp=np.zeros(1, dtype=np.int64),
+            wasted=np.zeros(1, dtype=np.int64),
         )
 
     @property

@@ -61,6 +61,20 @@ class Call(NamedTuple):
     placed: kernel.Placed
 
 
+class Governor:
+    """How many pods are looked ahead for: half as many where a quarter of the lists was of no use."""
+
+    def __init__(self) -> None:
+        self.window = WINDOW
+
+    def note(self, lists_count: int, wasted_count: int) -> None:
+        """Take the outcome of a window into account."""
+        if wasted_count * 4 > lists_count:
+            self.window = max(1, self.window // 2)
+        else:
+            self.window = min(WINDOW, self.window * 2)
+
+
 class Windows:
     """The pods of one call, window by window."""
 
@@ -76,6 +90,8 @@ class Windows:
         if self._looks_ahead:
             self._before = call.columns._replace(requested=np.empty_like(call.columns.requested))
         self._finish_first: Work | None = None
+        self._governor, self._lists_count = Governor(), 0
+        call.lists.wasted[0] = 0
 
     def start(self) -> None:
         """Begin with the first window in other threads, if there are any."""
@@ -112,16 +128,19 @@ class Windows:
     def _look_ahead(self) -> tuple[kernel.Ahead, int]:
         """Find out which lists the next window needs, and where it ends; keep the columns as they are now."""
         call, found, end = self._call, 0, len(self._call.sequence)
+        self._governor.note(self._lists_count, int(call.lists.wasted[0]))
+        call.lists.wasted[0] = 0
         call.lists.made[:] = -1
         slots = np.empty(WINDOW, dtype=np.int32)
         if self._looks_ahead:
             found, end = placing.to_list(
-                call.columns, call.groups, call.lists, call.changes, call.sequence, self._done, WINDOW,
-                self._scratch.uses, slots,
+                call.columns, call.groups, call.lists, call.changes, call.sequence, self._done,
+                self._governor.window, self._scratch.uses, slots,
             )  # fmt: skip
         if found:
             count = int(call.columns.rows_count[0])
             self._before.requested[:, :count] = call.columns.requested[:, :count]
+        self._lists_count = found
         taken = np.zeros(1, dtype=np.int64)
         return kernel.Ahead(self._before, slots[:found], call.changes.length.copy(), taken), end
 

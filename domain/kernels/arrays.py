@@ -210,7 +210,8 @@ class Lists(NamedTuple):
 
     ``made``, ``seen`` int64[G]: positions in the change log as of which the list is, and up to which the
     slot's codes and histogram are right; made -1: there is none, ASKED: it is being made, or about to be.
-    ``mark`` int64[N] and ``stamp`` int64[1] say which rows changed, to one search at a time.
+    ``mark`` int64[N] and ``stamp`` int64[1] say which rows changed, to one search at a time. ``wasted``
+    int64[1] counts pods whose list was of no use.
     """
 
     row: np.ndarray
@@ -222,6 +223,7 @@ class Lists(NamedTuple):
     seen: np.ndarray
     mark: np.ndarray
     stamp: np.ndarray
+    wasted: np.ndarray
 
 
 class Ahead(NamedTuple):

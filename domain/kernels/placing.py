@@ -185,6 +185,7 @@ def place(  # type: ignore[no-untyped-def]
             score = seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         if np.isnan(score) and lists.made[g] >= 0:
             score = pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch)
+            lists.wasted[0] += np.isnan(score)
             counted = is_first  # a search in between may have counted anew
         if np.isnan(score):
             score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)

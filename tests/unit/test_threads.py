@@ -90,6 +90,36 @@ def test_pods_that_meet_on_a_node_are_counted_and_no_node_takes_too_much() -> No
     assert [report.nodes_beyond_capacity for report in reports] == [0] * len(reports)
 
 
+def test_where_lists_are_of_no_use_less_is_looked_ahead_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod fills the node of the highest raw score, and with it the extreme of all scores goes."""
+    tried: list[int] = []
+    note = windows.Governor.note
+
+    def noted(governor: windows.Governor, lists_count: int, wasted_count: int) -> None:
+        note(governor, lists_count, wasted_count)
+        tried.append(governor.window)
+
+    monkeypatch.setattr(windows.Governor, "note", noted)
+    scores = [{"name": "NodeResourcesAllocatable", "args": {"mode": "Most"}}]
+    profile = profile_from_manifest({"filters": ["NodeResourcesFit"], "scores": scores})
+    scheduler = Scheduler({"default-scheduler": profile}, seed=0, threads=THREADS[1])
+    for i in range(200):
+        scheduler.fold(NodeUpserted(node(f"n{i}", cpu=1_000 + i, pods=1)))
+    for i in range(150):
+        scheduler.fold(PodUpserted(pod(f"p{i}", template(1 + i))))
+    scheduler.cycle()
+    assert min(tried) < windows.WINDOW // 8
+
+
+def test_the_governor_widens_the_window_again() -> None:
+    governor = windows.Governor()
+    governor.note(40, 11)
+    assert governor.window == windows.WINDOW // 2
+    governor.note(20, 5)
+    governor.note(40, 0)
+    assert governor.window == windows.WINDOW
+
+
 def test_work_is_done_once_it_was_waited_for() -> None:
     done: list[int] = []
     THREADS[2].start([partial(done.append, i) for i in range(9)])()
