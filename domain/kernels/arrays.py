@@ -41,7 +41,7 @@ OTHERS = CODES
 cannot help."""
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
-"""Kinds of resource terms; the first two are computed in blocks, the others row by row."""
+"""Kinds of resource terms; the last two are always computed row by row."""
 
 REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL = 1, 2, 4, 8
 """Flags of a normaliser (``domain.plugins.normalising``)."""

@@ -119,16 +119,6 @@ def score_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
 
 
 @helper
-def evaluate_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
-    """Return (code, score) of one row."""
-    code = filter_row(columns, groups, g, row)
-    score = -np.inf
-    if code == 0:
-        score = score_row(columns, groups, g, row)
-    return code, score
-
-
-@helper
 def forget_extremes(groups, g):  # type: ignore[no-untyped-def]
     """Begin to look for the extremes of a group's normalised scores."""
     for k in range(groups.raw_count[g]):

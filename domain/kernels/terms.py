@@ -1,4 +1,4 @@
-"""Scores that need more than one sum per resource, row by row: each formula of its own, and what normalises.
+"""Scores that need more than one sum per resource, by the row or by the block, and what normalises.
 
 Each has a twin in numpy in its plugin, with the same operations in the same order: equal to the last bit.
 """

@@ -68,7 +68,6 @@ resource_names_max = 512  # a column over all nodes each, for as long as the pro
 
 # Time.
 lease_seconds = 10
-commit_attempts_max = 10
 retry_backoff_ms_min = 50
 retry_backoff_ms_max = 5_000
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
-
-TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
