@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 import numba
 import numpy as np
@@ -181,3 +182,41 @@ def test_a_list_ends_when_the_last_extreme_of_a_normalised_score_leaves(threads:
         result = scheduler.cycle()
     first, *others = [getattr(verdict, "node", "") for verdict in result.verdicts]
     assert (first, sorted(others)) == ("worst", ["small", "small too"])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lists_of_normalised_scores_are_right_while_nodes_fill_up(seed: int) -> None:
+    """Nodes for one or two pods, so that the extremes leave often, and groups of many pods in a window."""
+    random = Random(seed)
+    kind = random.choice(("LeastAllocated", "MostAllocated"))
+    fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": kind}}}
+    profile = profile_from_manifest(
+        {"filters": ["NodeAffinity", "NodeResourcesFit"], "scores": ["TaintToleration", fit]}
+    )
+    repelling = [Taint(key, "x", "PreferNoSchedule") for key in "abcd"]
+    nodes = [
+        node(
+            f"n{i}",
+            cpu=random.choice((1_000, 2_000, 10_000)),
+            pods=random.choice((1, 1, 2, 110)),
+            labels={"name": f"n{i % 4}"},
+            taints=tuple(random.sample(repelling, random.choice((0, 0, 1, 2, 3, 4)))),
+        )
+        for i in range(random.choice((4, 8, 30)))
+    ]
+    shapes = [
+        template(cpu, node_selector={"name": f"n{random.randrange(4)}"} if random.random() < 0.5 else {})
+        for cpu in random.choices((100, 300, 700), k=random.choice((2, 4, 12)))
+    ]
+    pods = [pod(f"p{i}", random.choice(shapes)) for i in range(random.choice((10, 30, 60)))]
+    told = []
+    for threads in (windows.IN_LINE, windows.Threads(count=2)):
+        scheduler = Scheduler({"default-scheduler": profile}, seed=1, threads=threads)
+        for spec in nodes:
+            scheduler.fold(NodeUpserted(spec))
+        for each in pods:
+            scheduler.fold(PodUpserted(each))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(windows, "PODS_MIN", 1)
+            told.append(everything(scheduler.cycle())[0])
+    assert told[0] == told[1]
