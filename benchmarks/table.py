@@ -42,6 +42,7 @@ LINES = (
     Line("batches", lambda r: r.batches),
     Line("plan ms a batch", lambda r: r.plan_ms_mean),
     Line("commit ms a batch", lambda r: r.commit_ms_mean),
+    Line("the cores do so many times the work of one", lambda r: r.machine["parallel_speedup"], 1),
     Line("load before", lambda r: float(r.machine["load_1m_before"]), 1),
 )
 
