@@ -34,13 +34,12 @@ from domain.plugins.base import (
 )
 from domain.plugins.declaring import declared, registered
 from domain.plugins.filters.node_name import NodeName
-from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
 from domain.plugins.template_filter import TemplateFilter
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
+from tests.unit.test_plugins import PLUGINS
 from tests.values import GIB, node, pod, template
 
-PLUGINS: tuple[type[Plugin], ...] = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values())
 TEMPLATES_COUNT = 60
 
 _SSD = NodeSelectorTerm((Requirement("disk", "In", ("ssd",)),))

@@ -100,11 +100,8 @@ def test_the_dead_letter_of_the_page_is_what_the_mistake_gives() -> None:
     assert rejected is not None
     (shown,) = blocks("console")
     row = re.split(r"  +", shown.splitlines()[2])
-    code, path, message, raw = row[3:]
-    assert (code, path) == (rejected.code, rejected.path)
-    assert len(message) > 30  # a terminal cuts it off
-    assert rejected.message.startswith(message.removesuffix("…"))
-    assert raw.startswith('{"type": ')
+    assert row[3:6] == [rejected.code, rejected.path, rejected.message]
+    assert row[6].startswith('{"type": ')
 
 
 def test_the_event_of_the_page_about_events_brings_a_profile() -> None:
