@@ -8,8 +8,9 @@ from typing import Any
 
 from domain.model.decisions import Decision, Outcome
 from domain.model.pods import PodTemplate
-from services.codec import Decoder, encode_decision, encode_event, event_topic_and_key, template_fragment
-from services.ports import Record
+from services.codec.decode import Decoder
+from services.codec.encode import encode_decision, encode_event, event_topic_and_key, template_fragment
+from services.ports.log import Record
 
 EVENTS = 4_000
 ROUNDS = 5

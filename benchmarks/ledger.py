@@ -16,15 +16,8 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.postgres import migrate
 from services.adapters.postgres.ledger import PostgresLedger
-from services.ports import (
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    NodeWrite,
-    OffsetAdvance,
-    PlacementOpened,
-    TopicPartition,
-)
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, NodeWrite, OffsetAdvance, PlacementOpened
+from services.ports.log import TopicPartition
 
 DECISIONS = 2_000
 NODES = 1_500

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.bench.engine import EngineRun
-from services.bench.memory import MemoryReport, MemoryRun
-from services.bench.report import Report
-from services.bench.statistics import number, spread
+from benchmarks.engine import EngineRun
+from benchmarks.memory import MemoryReport, MemoryRun
+from benchmarks.report import Report
+from benchmarks.statistics import number, spread
 
 
 class Line(NamedTuple):

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.collector import collect_rarely
 from services.config import Settings
-from services.ports import Ledger, Log, Outbox, topic_specs
+from services.ports.ledger import Ledger
+from services.ports.log import Log, topic_specs
+from services.ports.outbox import Outbox
+from services.worker.collector import collect_rarely
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from prometheus_client import CollectorRegistry
 
-    from services.api.store import Store
+    from services.ports.store import Store
 
 
 _SWITCH_SECONDS = 0.0005
@@ -132,7 +134,7 @@ async def open_app(
     from services.api.app import create_app
     from services.api.auth import Gate
     from services.api.deps import Deps
-    from services.events import Gateway
+    from services.codec.gateway import Gateway
     from services.metrics import ApiMetrics, process_registry
 
     async def ready() -> dict[str, str]:

@@ -18,7 +18,7 @@ import typer
 from domain.model.errors import BerthError, Unavailable
 from services import bootstrap
 from services.bootstrap import Place
-from services.commands.source import remove_address, write_address
+from services.cli.source import remove_address, write_address
 from services.config import DEFAULT_API_PORT, Settings
 from services.metrics import process_registry, serve
 

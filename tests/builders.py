@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from services.ports import Record
+from services.ports.log import Record
 
 Json = dict[str, Any]
 

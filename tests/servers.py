@@ -20,7 +20,7 @@ from ops.postgres import PostgresServer
 from services.adapters.embedded.server import EmbeddedServer
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.postgres.migrate import upgrade
-from services.ports import topic_specs
+from services.ports.log import topic_specs
 
 __all__ = ["database", "embedded_dsn", "fresh_kafka", "kafka_bootstrap", "postgres_dsn", "server_dir"]
 

@@ -15,18 +15,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PRODUCT = ("domain", "services", "ops")
-ALL = (*PRODUCT, "migrations", "tests", "benchmarks")
+ALL = (*PRODUCT, "migrations", "tests", "benchmarks", "docs")
 
 LINES_MAX = 400
 TEST_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-LONGER = {
-    "services/ports.py": 450,  # the contract between worker, log and ledger is read in one piece
-}
+LONGER: dict[str, int] = {}
 """Files that may be longer; a file that is not here, or grows beyond its number, is to be split."""
 
-MAY_PRINT = ("services/cli.py", "services/commands/", "services/demo.py", "services/bootstrap.py")
-MAY_NAME_ADAPTERS = ("services/bootstrap.py", "services/adapters/", "services/bench/")
+MAY_PRINT = ("services/cli/", "services/bootstrap.py")
+MAY_NAME_ADAPTERS = ("services/bootstrap.py", "services/adapters/", "benchmarks/")
 NOT_IN_DOMAIN = {"asyncio", "random", "time", "socket", "threading", "uuid", "secrets", "os"}
 NOT_OUR_WORDS = {
     "machine", "machines", "instance", "instances", "task", "tasks", "job", "jobs", "pool", "predicate",

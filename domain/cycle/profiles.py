@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.manifests.profile import profile_to_spec
 from domain.model.events import ProfileDeleted, ProfileEvent, ProfileUpserted
 from domain.model.limits import profiles_max
-from domain.model.profile_manifest import profile_to_spec
 from domain.model.profiles import Profile, ProfileRevision
 from domain.plugins.registry import ProfilePlan
 from domain.state.changes import Change, ProfileChanged, Refused, Skipped

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from domain.model.constraints_manifest import WireNodeAffinity, read_node_affinity
-from domain.model.manifests import convert_manifest
+from domain.manifests.constraints import WireNodeAffinity, read_node_affinity
+from domain.manifests.objects import convert_manifest
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, Requirement
 from domain.plugins.arguments import Arguments
 from domain.plugins.integers import integer

@@ -11,7 +11,7 @@ import msgspec
 
 from domain.model.errors import BerthError
 from domain.model.limits import dead_letter_topic_raw_bytes_max
-from services.ports import CommitBatch, DeadLetter
+from services.ports.ledger import CommitBatch, DeadLetter
 
 
 class LedgerMismatch(BerthError):

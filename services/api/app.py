@@ -17,7 +17,7 @@ from services.api.ingest import ingest_routes
 from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
-from services.ports import NODES_TOPIC, PODS_TOPIC
+from services.ports.log import NODES_TOPIC, PODS_TOPIC
 
 VERSION = "0.1.0"
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."

@@ -9,7 +9,7 @@ from fastapi import Request
 from domain.model.errors import Unavailable
 from services.api.failures import ApiError
 from services.api.keys import key_hash
-from services.api.store import Store
+from services.ports.store import Store
 
 _MAY = {"write": ("producer", "admin"), "read": ("auditor", "admin")}
 _CACHE_SECONDS = 2.0

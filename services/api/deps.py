@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from services.api.auth import Gate
-from services.api.store import Store
-from services.events import Gateway
+from services.codec.gateway import Gateway
 from services.metrics import ApiMetrics
-from services.ports import Log, LogWriter
+from services.ports.log import Log, LogWriter
+from services.ports.store import Store
 
 
 class Deps(NamedTuple):

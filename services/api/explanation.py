@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from services.api.store import DecisionFilter, Row, Store
 from services.api.words import (
     Json,
     cursor,
@@ -21,6 +20,7 @@ from services.api.words import (
     stamp,
     sum_in_units,
 )
+from services.ports.store import DecisionFilter, Row, Store
 
 
 def decision_view(row: Row) -> Json:

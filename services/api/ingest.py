@@ -13,7 +13,7 @@ from services.api import models
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.words import plural
-from services.events import Gateway, Outgoing, append
+from services.codec.gateway import Gateway, Outgoing, append
 from services.metrics import ApiMetrics
 
 _OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what it lacks

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from domain.model.profile_manifest import profile_to_spec
+from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.api import models
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.routes import Cursor, Limit
-from services.api.store import Row, Store
 from services.api.words import Json, cursor, instant, page, parse_cursor
+from services.ports.store import Row, Store
 
 REVISIONS_SHOWN_MAX = 100
 

@@ -10,8 +10,8 @@ from domain.model.decisions import Outcome
 from services.api import explanation, models, models_explanation, views
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.store import DecisionFilter, PodFilter
 from services.api.words import Json, parse_decision_id, parse_instant, parse_signature
+from services.ports.store import DecisionFilter, PodFilter
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
 FewLimit = Annotated[int, Query(ge=1, le=100, description="Items per page at most")]

@@ -11,7 +11,6 @@ import orjson
 from domain.model.usage import SeriesRecord, UsageRecord
 from domain.state.usage import window_of
 from services.api.explanation import decision_view
-from services.api.store import DecisionFilter, PodFilter, Row, Store
 from services.api.words import (
     Json,
     cursor,
@@ -23,6 +22,7 @@ from services.api.words import (
     stamp,
     vector,
 )
+from services.ports.store import DecisionFilter, PodFilter, Row, Store
 
 HISTORY_MAX = 100
 

@@ -14,16 +14,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
 from domain.model.errors import Fenced, Unavailable
-from services.ports import (
-    DEAD_LETTER_TOPIC,
-    DECISIONS_TOPIC,
-    Entry,
-    Log,
-    LogWriter,
-    Outbox,
-    Stream,
-    TopicPartition,
-)
+from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC, Entry, Log, LogWriter, TopicPartition
+from services.ports.outbox import Outbox, Stream
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}

@@ -21,9 +21,9 @@ from domain.state.changes import (
     ProfileChanged,
     Refused,
 )
-from services.encoding import encode_decision
-from services.envelope import Rejected
-from services.ports import (
+from services.codec.encode import encode_decision
+from services.codec.envelope import Rejected
+from services.ports.ledger import (
     CommitBatch,
     DeadLetter,
     NodeWrite,
@@ -35,10 +35,10 @@ from services.ports import (
     PlacementRefreshed,
     PodTombstone,
     ProfileRow,
-    Record,
 )
+from services.ports.log import Record
 from services.worker.counters import Counters
-from services.worker.rows import cycle_row, in_words, profile_row, usage_rows
+from services.worker.ledger_rows import cycle_row, in_words, profile_row, usage_rows
 
 
 class BatchBuilder:

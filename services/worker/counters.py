@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from domain.model.limits import signatures_cached_max
 from domain.model.pods import PodSpec
-from services.encoding import template_fragment
+from services.codec.encode import template_fragment
 
 
 class Counters:

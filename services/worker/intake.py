@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from domain.model.limits import batch_bytes_max
-from services.ports import (
+from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,

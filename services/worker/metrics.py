@@ -6,7 +6,7 @@ from collections import Counter as Tally
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from services.ports import CommitBatch
+from services.ports.ledger import CommitBatch
 
 
 class WorkerMetrics:

@@ -9,18 +9,15 @@ import msgspec
 
 from domain.cycle.schedule import Scheduler
 from domain.cycle.windows import IN_LINE, Threads
+from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.events import ProfileEvent
 from domain.model.limits import usage_window_seconds
 from domain.model.pods import PodSpec
-from domain.model.profile_manifest import profile_from_spec
 from domain.model.profiles import Profile, ProfileRevision
 from domain.state.pods import Tombstone
-from services.decoding import Decoder
-from services.ports import (
-    CONFIG_TOPIC,
-    NODES_TOPIC,
-    PODS_TOPIC,
+from services.codec.decode import Decoder
+from services.ports.ledger import (
     CommitBatch,
     Lease,
     LedgerState,
@@ -28,9 +25,8 @@ from services.ports import (
     PendingPod,
     PlacementOpened,
     ProfileRow,
-    Record,
-    TopicPartition,
 )
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.counters import Counters
 

@@ -19,19 +19,15 @@ import msgspec
 from domain.model import limits
 from domain.model.errors import BerthError, Fenced, Unavailable
 from domain.model.profiles import Profile
-from services.ports import (
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, Resolution
+from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    Ledger,
     Log,
     LogReader,
     Record,
-    Resolution,
     TopicPartition,
 )
 from services.worker.intake import Intake

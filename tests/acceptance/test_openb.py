@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from services.adapters.postgres.invariants import check
-from services.ports import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC
+from services.ports.log import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC
 from services.traces import openb
 from tests.acceptance.deployment import Deployment, consume, produce
 from tests.servers import MakeDatabase

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.model.manifests import node_from_manifest, pod_from_manifest
+from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from domain.cycle.evaluate import Verdict
-from domain.model.profile_manifest import profile_from_manifest
+from domain.manifests.profile import profile_from_manifest
 from domain.model.usage import usage_from_manifest
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from services.cli import app
-from services.planning import Given, Plan, plan_scenario
+from services.cli.main import app
+from services.plan.plan import Given, Plan, plan_scenario
 
 CASES = Path(__file__).parent / "cases"
 FILES = (

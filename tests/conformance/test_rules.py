@@ -8,7 +8,7 @@ import pytest
 
 from domain.cycle.evaluate import Verdict
 from domain.model.errors import FieldError
-from services.planning import Given, Plan, plan_scenario
+from services.plan.plan import Given, Plan, plan_scenario
 
 MIB = 1 << 20
 RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from domain.cycle.evaluate import evaluate
+from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.profile_manifest import profile_from_manifest
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
 from domain.state.resources import ResourceIndex
@@ -25,8 +25,9 @@ from domain.state.snapshot import Snapshot
 from domain.state.table import NodeTable
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
-from services.planning import plan_scenario
-from services.ports import PODS_TOPIC, CommitBatch, CommitOutcome, NodeWrite, TopicPartition
+from services.plan.plan import plan_scenario
+from services.ports.ledger import CommitBatch, CommitOutcome, NodeWrite
+from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.builders import node_manifest, pod_manifest
 from tests.contract.batches import advance
 from tests.contract.ledgers import ManualClock

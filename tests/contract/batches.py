@@ -9,8 +9,7 @@ from domain.model.decisions import Candidate, Cycle, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.usage import Measured, SeriesRecord, UsageRecord
-from services.ports import (
-    PODS_TOPIC,
+from services.ports.ledger import (
     CommitBatch,
     DeadLetter,
     Lease,
@@ -22,6 +21,7 @@ from services.ports import (
     PodTombstone,
     ProfileRow,
 )
+from services.ports.log import PODS_TOPIC
 
 AT_MS = 1_700_000_000_000
 SIGNATURE = b"0123456789abcdef"

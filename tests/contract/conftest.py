@@ -15,7 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.memory.log import MemoryLog
-from services.ports import Ledger, Log, TopicPartition, TopicSpec
+from services.ports.ledger import Ledger
+from services.ports.log import Log, TopicPartition, TopicSpec
 from tests.contract.ledgers import BACKENDS, Backend, open_backend
 from tests.servers import MakeDatabase
 

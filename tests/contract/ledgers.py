@@ -16,15 +16,9 @@ from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.adapters.postgres.schema import metadata
-from services.ports import (
-    PODS_TOPIC,
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    Ledger,
-    Outbox,
-    TopicPartition,
-)
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger
+from services.ports.log import PODS_TOPIC, TopicPartition
+from services.ports.outbox import Outbox
 from tests.contract.batches import AT_MS
 from tests.servers import MakeDatabase
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import pytest_asyncio
 
-from services.ports import PODS_TOPIC, CommitOutcome, Lease, Ledger, TopicPartition
+from services.ports.ledger import CommitOutcome, Lease, Ledger
+from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.contract.batches import bind
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase

@@ -8,15 +8,8 @@ import msgspec
 import pytest
 
 from domain.model.errors import Fenced
-from services.ports import (
-    PODS_TOPIC,
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    Ledger,
-    LedgerState,
-    Resolution,
-)
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, LedgerState, Resolution
+from services.ports.log import PODS_TOPIC
 from tests.contract.batches import (
     advance,
     bind,

@@ -8,8 +8,7 @@ import pytest
 from domain.model.errors import Fenced
 from domain.model.pods import PodTemplate
 from services.adapters.batches import LedgerMismatch
-from services.ports import (
-    PODS_TOPIC,
+from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     Lease,
@@ -19,8 +18,8 @@ from services.ports import (
     PlacementRefreshed,
     PodTombstone,
     Resolution,
-    TopicPartition,
 )
+from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,

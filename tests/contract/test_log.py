@@ -11,8 +11,8 @@ import pytest
 from aiokafka.partitioner import DefaultPartitioner
 
 from domain.model.errors import FieldError, LogTruncated, TopicMismatch, Unavailable
-from services.partitioner import RECORD_BYTES_MAX
-from services.ports import Entry, Log, LogReader, LogWriter, Record, TopicPartition, TopicSpec
+from services.codec.partition import RECORD_BYTES_MAX
+from services.ports.log import Entry, Log, LogReader, LogWriter, Record, TopicPartition, TopicSpec
 from tests.contract.conftest import Harness
 
 

@@ -16,7 +16,7 @@ from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.embedded.server import EmbeddedServer
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.postgres.migrate import upgrade
-from services.ports import Entry, Log, LogReader, Record, TopicPartition, TopicSpec
+from services.ports.log import Entry, Log, LogReader, Record, TopicPartition, TopicSpec
 from tests.servers import MakeDatabase
 
 TOPIC = "faults"

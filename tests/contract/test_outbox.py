@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
-from services.ports import CommitBatch, CommitOutcome, Lease, Ledger, Outbox, OutboxItem, Stream
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger
+from services.ports.outbox import Outbox, OutboxItem, Stream
 from tests.contract.batches import advance, bind, dead_letter
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase

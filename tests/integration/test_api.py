@@ -25,11 +25,11 @@ from services.api.auth import Gate
 from services.api.deps import Deps
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
+from services.cli.demo import log_ends, settled
+from services.codec.gateway import Gateway
 from services.config import Settings
-from services.demo import log_ends, settled
-from services.events import Gateway
 from services.metrics import ApiMetrics, process_registry
-from services.ports import NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
 from tests.builders import event, node_manifest, pod_manifest
 from tests.servers import with_database
 

@@ -10,7 +10,7 @@ from domain.model import limits
 from services import bootstrap
 from services.api import models
 from services.bootstrap import Place
-from services.ports import NODES_TOPIC, PODS_TOPIC, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
 from tests.builders import event, node_manifest, pod_manifest
 from tests.integration.test_api import Client, client_of, ends_of, fresh_database
 

@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
-from services.bench.report import Report
+from benchmarks.report import Report
 from tests.servers import MakeDatabase
 
-BENCH = (sys.executable, "-m", "services.cli", "bench", "e2e")
+BENCH = (sys.executable, "-m", "services.cli.main", "bench", "e2e")
 TINY = ("--workload", "plain-500", "--nodes", "20", "--pods", "60", "--timeout", "120", "-o", "json")
 
 

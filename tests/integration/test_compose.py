@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from services.cli import app
+from services.cli.main import app
 from services.config import SETTINGS
 
 REPOSITORY = Path(__file__).parents[2]

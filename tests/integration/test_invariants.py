@@ -13,7 +13,7 @@ from domain.model.decisions import Outcome
 from domain.model.pods import PodTemplate
 from services.adapters.postgres.invariants import INVARIANTS, check
 from services.adapters.postgres.migrate import init_shards
-from services.ports import CommitBatch, CommitOutcome, Lease, Ledger, PlacementClosed
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PlacementClosed
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,

@@ -16,16 +16,9 @@ from ops.kafka import free_port
 from services.adapters.postgres.invariants import check
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.outbox import PostgresOutbox
-from services.ports import (
-    PODS_TOPIC,
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    OffsetAdvance,
-    Resolution,
-    Stream,
-    TopicPartition,
-)
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, OffsetAdvance, Resolution
+from services.ports.log import PODS_TOPIC, TopicPartition
+from services.ports.outbox import Stream
 from tests.contract.batches import bind, load_node, new_node
 from tests.contract.ledgers import LEASE_SECONDS, SHARDS, PostgresBackend, open_backend, start
 from tests.servers import MakeDatabase

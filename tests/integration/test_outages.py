@@ -19,7 +19,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from ops.kafka import KafkaServer
 from ops.postgres import PostgresServer
 from services.bootstrap import Place, initialise, open_ledger, open_log, open_outbox
-from services.ports import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
+from services.ports.log import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import Worker, WorkerSettings

@@ -19,10 +19,10 @@ from ops.kafka import KafkaServer
 from services import bootstrap
 from services.api import models, models_explanation
 from services.bootstrap import Place
+from services.cli.demo import log_ends, settled
 from services.config import Settings
-from services.demo import log_ends, settled
 from services.metrics import process_registry
-from services.ports import CONFIG_TOPIC, USAGE_TOPIC, Entry, TopicPartition
+from services.ports.log import CONFIG_TOPIC, USAGE_TOPIC, Entry, TopicPartition
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest
 from tests.integration.test_api import World, all_items, answer_of, client_of, fresh_database
 from tests.integration.test_up import BERTH, berth, environment, eventually, listed, up

@@ -14,7 +14,7 @@ from services.adapters.postgres import sql
 from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.queries import PostgresStore
-from services.api.store import DecisionFilter, PodFilter
+from services.ports.store import DecisionFilter, PodFilter
 from tests.servers import MakeDatabase
 
 ROWS = 20_000

@@ -23,7 +23,7 @@ from services.adapters.embedded import server as embedded
 from services.adapters.embedded.account import server_account
 from services.adapters.embedded.server import EmbeddedServer, EmbeddedServerError
 from services.adapters.kafka.log import KafkaLog
-from services.ports import Entry, TopicPartition, TopicSpec
+from services.ports.log import Entry, TopicPartition, TopicSpec
 
 REPOSITORY = Path(__file__).parents[2]
 

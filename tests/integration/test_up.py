@@ -21,7 +21,7 @@ import yaml
 from services.config import SETTINGS
 from tests.servers import with_database
 
-BERTH = (sys.executable, "-m", "services.cli")
+BERTH = (sys.executable, "-m", "services.cli.main")
 
 
 def environment(directory: Path) -> dict[str, str]:

@@ -7,9 +7,9 @@ import msgspec
 from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Placement, Scheduler
 from domain.kernels.arrays import SPAN
+from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import NodeImage, NodeSpec
-from domain.model.profile_manifest import profile_from_manifest
 from domain.plugins.registry import ProfilePlan
 from tests.values import node, pod, template
 

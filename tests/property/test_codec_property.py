@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.signature import node_to_json, signature, template_to_json
-from services.codec import Decoded, Decoder
-from services.ports import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+from services.codec.decode import Decoded, Decoder
+from services.ports.log import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from tests.builders import Json, event, node_manifest, pod_manifest, record
 
 PATIENT = settings(

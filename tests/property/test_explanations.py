@@ -25,7 +25,7 @@ from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from services.adapters.postgres.rows import json_text
-from services.worker.rows import cycle_row
+from services.worker.ledger_rows import cycle_row
 from tests.oracle.scenarios import Scenario, World
 
 SEEDS = range(100)

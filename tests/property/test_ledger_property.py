@@ -16,7 +16,7 @@ from services.adapters.postgres.connections import fresh
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.schema import metadata
-from services.ports import (
+from services.ports.ledger import (
     CommitBatch,
     Lease,
     Ledger,

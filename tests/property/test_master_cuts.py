@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record
 from tests.builders import event, node_manifest, pod_manifest, profile_manifest
 from tests.property.test_planner import Site, audit, batches
 from tests.property.test_profile_cuts import Producer, written

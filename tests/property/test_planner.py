@@ -14,19 +14,9 @@ import pytest
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
-from services.partitioner import partition_for
-from services.ports import (
-    CONFIG_TOPIC,
-    NODES_TOPIC,
-    PODS_TOPIC,
-    USAGE_TOPIC,
-    CommitOutcome,
-    Lease,
-    PendingPod,
-    PlacementOpened,
-    Record,
-    TopicPartition,
-)
+from services.codec.partition import partition_for
+from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpened
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
 from services.worker.planner import BATCHES, Planner
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, record
 from tests.contract.ledgers import ManualClock

@@ -12,9 +12,9 @@ from domain.model.limits import batch_bytes_max, pods_per_node_max, resource_nam
 from services.adapters.batches import dead_letter_value
 from services.adapters.memory.log import MemoryLog
 from services.adapters.postgres.rows import json_text
-from services.decoding import Decoder
-from services.partitioner import RECORD_BYTES_MAX
-from services.ports import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
+from services.codec.decode import Decoder
+from services.codec.partition import RECORD_BYTES_MAX
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
 from services.worker.intake import Intake
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
 from tests.contract.ledgers import ManualClock

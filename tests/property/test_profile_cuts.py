@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from services.partitioner import partition_for
-from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, CommitOutcome, Record, TopicPartition
+from services.codec.partition import partition_for
+from services.ports.ledger import CommitOutcome
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest
 from tests.property.test_planner import SHARDS, Site, audit, batches, kept
 

@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain.cycle.schedule import Scheduler
+from domain.manifests.profile import profile_from_spec, profile_to_spec
 from domain.model.events import NodeUpserted, PodUpserted, ProfileUpserted
-from domain.model.profile_manifest import profile_from_spec, profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
 from domain.plugins.registry import FILTERS, SCORES
 from services.adapters.postgres.rows import profile_row
-from services.decoding import Decoder
-from services.ports import CONFIG_TOPIC
-from services.worker.rows import profile_row as row_of
+from services.codec.decode import Decoder
+from services.ports.log import CONFIG_TOPIC
+from services.worker.ledger_rows import profile_row as row_of
 from tests.builders import Json, event_bytes, profile_manifest, record
 from tests.values import node, pod, template
 

@@ -7,21 +7,20 @@ from typing import Any
 
 import orjson
 
+from domain.manifests.profile import profile_to_spec
 from domain.model.decisions import Outcome
-from domain.model.profile_manifest import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.usage import NodeUsage
 from domain.state.usage import UsageWindows
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
-from services.ports import (
+from services.ports.ledger import CommitBatch, ProfileRow
+from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
-    CommitBatch,
-    ProfileRow,
     TopicPartition,
 )
 from services.worker.planner import BATCHES

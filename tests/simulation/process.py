@@ -17,21 +17,9 @@ from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.outbox import MemoryOutbox
-from services.ports import (
-    CommitBatch,
-    CommitOutcome,
-    Entry,
-    Lease,
-    LedgerState,
-    LogReader,
-    LogWriter,
-    OutboxItem,
-    Record,
-    Resolution,
-    Stream,
-    TopicPartition,
-    TopicSpec,
-)
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState, Resolution
+from services.ports.log import Entry, LogReader, LogWriter, Record, TopicPartition, TopicSpec
+from services.ports.outbox import OutboxItem, Stream
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from services.ports import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
 from tests.builders import profile_manifest, usage_manifest
 
 _CPUS = (100, 250, 500, 1000, 2000)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from services.adapters.batches import ShardAdvance
-from services.ports import CommitBatch, CommitOutcome
+from services.ports.ledger import CommitBatch, CommitOutcome
 from tests.simulation.auditor import Violation
 from tests.simulation.process import UnreliableLedger
 from tests.simulation.world import WatchedDatabase, World

@@ -18,7 +18,8 @@ from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.outbox import MemoryOutbox
-from services.ports import CommitBatch, CommitOutcome, Record, topic_specs
+from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.log import Record, topic_specs
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import Memory, Worker, WorkerSettings

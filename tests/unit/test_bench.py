@@ -10,21 +10,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from domain.model.quantities import to_milli, to_units
-from services.bench.cluster import SCORES, Cluster, ask_of
-from services.bench.engine import EngineRun, measure
-from services.bench.flow import EngineReport
-from services.bench.memory import WAYS, MemoryReport, MemoryRun, in_own_process
-from services.bench.offering import Offered, offer
-from services.bench.parts import Figure, Part, measure_parts, replayed
-from services.bench.plain import Picture, Spread, numpy_scores, python_scores
-from services.bench.report import Reading, Report, at_what_cost, how_fast
-from services.bench.scraping import WorkerCounts
-from services.bench.stage import BenchError
-from services.bench.statistics import Sightings, number, percentile, spread
-from services.bench.threads import ThreadsReport
-from services.bench.watching import Decided
-from services.bench.workloads import (
+from benchmarks.cluster import SCORES, Cluster, ask_of
+from benchmarks.engine import EngineRun, measure
+from benchmarks.flow import EngineReport
+from benchmarks.memory import WAYS, MemoryReport, MemoryRun, in_own_process
+from benchmarks.offering import Offered, offer
+from benchmarks.parts import Figure, Part, measure_parts, replayed
+from benchmarks.plain import Picture, Spread, numpy_scores, python_scores
+from benchmarks.report import Reading, Report, at_what_cost, how_fast
+from benchmarks.scraping import WorkerCounts
+from benchmarks.stage import BenchError
+from benchmarks.statistics import Sightings, number, percentile, spread
+from benchmarks.threads import ThreadsReport
+from benchmarks.watching import Decided
+from benchmarks.workloads import (
     WORKLOADS,
     Material,
     Workload,
@@ -34,9 +33,10 @@ from services.bench.workloads import (
     material,
     resized,
 )
-from services.codec import Decoder
-from services.commands.bench import WorkloadName
-from services.ports import NODES_TOPIC, PODS_TOPIC, Entry, Record
+from domain.model.quantities import to_milli, to_units
+from services.cli.bench import WorkloadName
+from services.codec.decode import Decoder
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
 
 PAGE = Path(__file__).parents[2] / "benchmarks" / "README.md"
 SMALL = {"openb": {"nodes": 100, "pods": 100}, "plain-500": {"nodes": 5, "pods": 20}}

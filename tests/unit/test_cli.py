@@ -16,10 +16,10 @@ import typer
 from typer.testing import CliRunner
 
 from services import processes
-from services.cli import app
-from services.commands import documents, output
-from services.commands.get import FILTERS, Kind, split_pod
-from services.commands.options import CommandError
+from services.cli import documents, output
+from services.cli.get import FILTERS, Kind, split_pod
+from services.cli.main import app
+from services.cli.options import CommandError
 from services.config import SETTINGS, SettingError, Settings
 
 runner = CliRunner()
@@ -331,7 +331,7 @@ def test_a_bad_line_of_a_stream_is_named() -> None:
 
 
 def test_an_error_in_a_stream_that_stays_open_ends_in_one_line_each() -> None:
-    command = [sys.executable, "-m", "services.cli", "apply", "-f", "-"]
+    command = [sys.executable, "-m", "services.cli.main", "apply", "-f", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stderr is not None

@@ -8,25 +8,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import event_bytes_max
-from domain.model.manifests import node_from_manifest, pod_from_manifest
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import signature
 from domain.model.usage import NodeUsage
-from services.codec import (
-    Decoded,
-    Decoder,
+from services.codec.decode import Decoded, Decoder
+from services.codec.encode import (
     decision_key,
     encode_decision,
     encode_event,
     event_topic_and_key,
     template_fragment,
 )
-from services.envelope import Refusal
-from services.ports import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+from services.codec.envelope import Refusal
+from services.ports.log import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from tests.builders import event_bytes, node_manifest, pod_manifest, record, usage_manifest
 
 PROFILES = {"default-scheduler", "first-fit"}

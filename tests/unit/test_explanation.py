@@ -10,8 +10,8 @@ from domain.model.limits import reasons_per_cycle_max
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import NodeUsage
 from services.api.explanation import cycle_view, summary
-from services.commands.story import print_story
-from services.ports import NODES_TOPIC, PODS_TOPIC
+from services.cli.story import print_story
+from services.ports.log import NODES_TOPIC, PODS_TOPIC
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
 from tests.property.test_planner import Site
 from tests.values import GIB, node, pod, template

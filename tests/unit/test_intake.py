@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from services.adapters.memory.log import MemoryLog, MemoryReader
-from services.ports import PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
+from services.ports.log import PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
 from services.worker.intake import Intake
 from tests.contract.ledgers import ManualClock
 

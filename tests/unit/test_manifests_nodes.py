@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from domain.manifests.objects import node_from_manifest
 from domain.model.errors import FieldError
-from domain.model.manifests import node_from_manifest
 from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.signature import node_from_json, node_to_json
 from tests.builders import node_manifest

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from domain.manifests.objects import pod_from_manifest
 from domain.model.errors import FieldError
-from domain.model.manifests import pod_from_manifest
 from domain.model.pods import (
     CpuClaim,
     HostPort,

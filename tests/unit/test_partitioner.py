@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.model.errors import FieldError
-from services.partitioner import RECORD_BYTES_MAX, murmur2, partition_for, split
-from services.ports import Entry
+from services.codec.partition import RECORD_BYTES_MAX, murmur2, partition_for, split
+from services.ports.log import Entry
 
 VECTORS = {
     b"": 0x106E08D9,

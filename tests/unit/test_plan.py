@@ -10,11 +10,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from domain.manifests.profile import profile_from_manifest
 from domain.model.errors import FieldError
-from domain.model.profile_manifest import profile_from_manifest
 from domain.model.profiles import PluginUse, Profile
-from services.cli import app
-from services.planning import plan_scenario
+from services.cli.main import app
+from services.plan.plan import plan_scenario
 from tests.builders import profile_manifest, usage_manifest
 
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.build.plugin_pages import described, main, page, reason_codes
+from domain.manifests.profile import profile_from_manifest
 from domain.model.events import ProfileUpserted
-from domain.model.profile_manifest import profile_from_manifest
 from domain.plugins.base import Plugin
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
 from services.api.words import reason_in_words, reasons_in_words
-from services.decoding import Decoded, Decoder
-from services.planning import plan_scenario
-from services.plugin_pages import described, main, page, reason_codes
-from services.ports import CONFIG_TOPIC
+from services.codec.decode import Decoded, Decoder
+from services.plan.plan import plan_scenario
+from services.ports.log import CONFIG_TOPIC
 from tests.builders import event_bytes, record
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

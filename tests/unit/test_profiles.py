@@ -12,6 +12,7 @@ from domain.cycle import profiles as profiles_module
 from domain.cycle.explanation import Attempt
 from domain.cycle.profiles import Profiles
 from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
+from domain.manifests.profile import profile_from_manifest, profile_from_spec, profile_to_spec
 from domain.model.errors import FieldError
 from domain.model.events import (
     Event,
@@ -22,11 +23,10 @@ from domain.model.events import (
     ProfileEvent,
     ProfileUpserted,
 )
-from domain.model.profile_manifest import profile_from_manifest, profile_from_spec, profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile, ProfileRevision
 from domain.state.changes import Change, ProfileChanged, Refused, Skipped
-from services.decoding import Decoded, Decoder
-from services.ports import CONFIG_TOPIC
+from services.codec.decode import Decoded, Decoder
+from services.ports.log import CONFIG_TOPIC
 from tests.builders import Json, event_bytes, profile_manifest, record
 from tests.values import node, pod, template
 

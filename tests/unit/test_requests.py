@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.model.manifests import pod_from_manifest
+from domain.manifests.objects import pod_from_manifest
 from domain.model.pods import PodTemplate
 
 GI, MI = 1 << 30, 1 << 20

@@ -12,9 +12,9 @@ import pytest
 from domain.cycle.evaluate import Verdict, evaluate
 from domain.cycle.schedule import Scheduler
 from domain.kernels.risk import below, fit, loaded_risk, promised_risk
+from domain.manifests.objects import pod_from_manifest
 from domain.model.errors import FieldError
 from domain.model.events import NodeUpserted, PodUpserted
-from domain.model.manifests import pod_from_manifest
 from domain.model.nodes import NodeImage, NodeSpec
 from domain.model.pods import CpuClaim, PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.threads import measure_threads
 from domain.cycle import slots as slots_module
 from domain.cycle import windows
 from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
 from domain.kernels.claiming import claim
+from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import Taint
-from domain.model.profile_manifest import profile_from_manifest
-from services.bench.threads import measure_threads
 from services.worker.threads import threads_for
 from tests.oracle.scenarios import Scenario, World, scenarios
 from tests.values import node, pod, template

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from domain.manifests.objects import node_from_manifest, pod_from_manifest
+from domain.manifests.usage import WireNodeUsage, usage_from_wire
 from domain.model.errors import FieldError
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import usage_resources_max
-from domain.model.manifests import node_from_manifest, pod_from_manifest
 from domain.model.usage import Measured, NodeUsage
-from domain.model.usage_manifest import WireNodeUsage, usage_from_wire
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, NodeMeasured, Refused, Skipped
 from domain.state.cluster import Assumed, ClusterState

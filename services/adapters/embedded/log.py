@@ -10,8 +10,8 @@ import asyncpg
 from domain.model.errors import BerthError, LogTruncated, TopicMismatch, Unavailable
 from services.adapters.embedded import statements as sql
 from services.adapters.embedded.session import Session
-from services.partitioner import split
-from services.ports import Entry, Record, TopicPartition, TopicSpec
+from services.codec.partition import split
+from services.ports.log import Entry, Record, TopicPartition, TopicSpec
 
 
 class EmbeddedLog:

@@ -14,8 +14,8 @@ from domain.model.errors import TopicMismatch, Unavailable
 from services.adapters.kafka.connection import Cluster, guarded
 from services.adapters.kafka.reader import KafkaReader
 from services.adapters.kafka.writer import KafkaWriter
-from services.partitioner import TOPIC_MESSAGE_BYTES_MAX
-from services.ports import Record, TopicPartition, TopicSpec
+from services.codec.partition import TOPIC_MESSAGE_BYTES_MAX
+from services.ports.log import Record, TopicPartition, TopicSpec
 
 _LOOK_AGAIN_SECONDS = 0.1
 _WEEK_MS = 7 * 24 * 3600 * 1000

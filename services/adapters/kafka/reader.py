@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 
 from domain.model.errors import BerthError, LogTruncated, Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
-from services.ports import Record, TopicPartition
+from services.ports.log import Record, TopicPartition
 
 _PARTITION_FETCH_BYTES = 4 << 20
 _FETCH_BYTES_MAX = 16 << 20

@@ -10,8 +10,8 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
-from services.partitioner import split
-from services.ports import Entry
+from services.codec.partition import split
+from services.ports.log import Entry
 
 _BATCH_BYTES_MAX = 512 << 10
 

@@ -13,7 +13,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
-from services.ports import (
+from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     DeadLetter,
@@ -24,8 +24,8 @@ from services.ports import (
     PlacementOpened,
     PodTombstone,
     ProfileRow,
-    Stream,
 )
+from services.ports.outbox import Stream
 
 
 @dataclasses.dataclass

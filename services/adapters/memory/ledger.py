@@ -8,15 +8,9 @@ from domain.model.errors import Fenced, Unavailable
 from domain.model.limits import tombstones_max
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.memory.database import LeaseRow, MemoryDatabase, OffsetRow
-from services.ports import (
-    Clock,
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    LedgerState,
-    Resolution,
-    TopicPartition,
-)
+from services.ports.clock import Clock
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState, Resolution
+from services.ports.log import TopicPartition
 
 
 class Connection:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from domain.model.errors import LogTruncated, TopicMismatch, Unavailable
-from services.partitioner import split
-from services.ports import Clock, Entry, Record, TopicPartition, TopicSpec
+from services.codec.partition import split
+from services.ports.clock import Clock
+from services.ports.log import Entry, Record, TopicPartition, TopicSpec
 
 
 class _Partition:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from services.adapters.batches import dead_letter_value, decision_key
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import Client, drop_lease, lease_alive, take_lease
-from services.ports import Clock, OutboxItem, Stream
+from services.ports.clock import Clock
+from services.ports.outbox import OutboxItem, Stream
 
 POLL_SECONDS = 0.02
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import Connection, Session
-from services.ports import Lease
+from services.ports.ledger import Lease
 
 
 class Leases:

@@ -14,7 +14,7 @@ from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load
-from services.ports import (
+from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     Lease,
@@ -22,8 +22,8 @@ from services.ports import (
     NodeWrite,
     PendingGroup,
     Resolution,
-    TopicPartition,
 )
+from services.ports.log import TopicPartition
 
 
 class PostgresLedger:

@@ -14,7 +14,15 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import SeriesRecord, UsageRecord
 from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import Connection
-from services.ports import Lease, LedgerState, NodeRow, PendingPod, PlacementOpened, PodTombstone, ProfileRow
+from services.ports.ledger import (
+    Lease,
+    LedgerState,
+    NodeRow,
+    PendingPod,
+    PlacementOpened,
+    PodTombstone,
+    ProfileRow,
+)
 
 ROWS_PER_FETCH = 5_000
 

@@ -10,7 +10,8 @@ from services.adapters.batches import LedgerMismatch, dead_letter_value, decisio
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import Session
 from services.adapters.postgres.leases import Leases
-from services.ports import DeadLetter, Lease, OutboxItem, Stream
+from services.ports.ledger import DeadLetter, Lease
+from services.ports.outbox import OutboxItem, Stream
 
 # Polling, not NOTIFY: NOTIFY takes a lock that all committing transactions of the database share and holds
 # it over the flush to disk, so the commits of all shards would queue behind each other. One poll reads a row

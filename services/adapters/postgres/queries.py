@@ -22,7 +22,7 @@ from services.adapters.postgres.selects import (
     pending_pods,
     texts,
 )
-from services.api.store import DecisionFilter, PodFilter, Row
+from services.ports.store import DecisionFilter, PodFilter, Row
 
 EXAMPLES_MAX = 3
 _DECISION_COLUMNS = [column for column in t.decisions.c if column.name != "payload"] + [t.decisions.c.payload]

@@ -9,7 +9,7 @@ import msgspec
 
 from domain.model.decisions import Cycle, Decision
 from domain.model.usage import UsageRecord
-from services.ports import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow
+from services.ports.ledger import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow
 
 _encode = msgspec.json.Encoder().encode
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.adapters.postgres import schema as t
-from services.api.store import DecisionFilter, PodFilter
+from services.ports.store import DecisionFilter, PodFilter
 
 
 def texts(values: Sequence[str]) -> sa.Subquery:

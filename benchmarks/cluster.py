@@ -1,0 +1,137 @@
+"""The cluster on which parts of the engine are measured by themselves: nodes of many sizes, partly used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from benchmarks.plain import Picture
+from domain.cycle.schedule import Scheduler
+from domain.kernels import placing
+from domain.manifests.profile import profile_from_manifest
+from domain.model.events import NodeUpserted, PodUpserted
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodSpec, PodTemplate
+from domain.model.signature import signature
+
+RESOURCES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu-milli")
+_GIB = 1 << 30
+_WEIGHED = [{"name": name, "weight": 1} for name in RESOURCES]
+_SHAPE = [
+    {"utilization": 0, "score": 0},
+    {"utilization": 60, "score": 10},
+    {"utilization": 100, "score": 2},
+]
+_PROFILE = "default-scheduler"
+
+
+def _strategy(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "NodeResourcesFit",
+        "args": {"scoringStrategy": {"type": name, "resources": _WEIGHED, **more}},
+    }
+
+
+SCORES: Mapping[str, dict[str, Any]] = {
+    "LeastAllocated": _strategy("LeastAllocated"),
+    "MostAllocated": _strategy("MostAllocated"),
+    "RequestedToCapacityRatio": _strategy(
+        "RequestedToCapacityRatio", requestedToCapacityRatio={"shape": _SHAPE}
+    ),
+    "BalancedAllocation": {"name": "NodeResourcesBalancedAllocation", "args": {"resources": _WEIGHED}},
+    "GlobalVariance": {"name": "GlobalVariance"},
+}
+"""The scores that are measured, each with the four resources where it takes several."""
+
+
+class Cluster:
+    """A scheduler with nodes, each of which holds a pod that takes 10 to 60 % of every resource."""
+
+    def __init__(self, nodes: int, scoring: str = "LeastAllocated") -> None:
+        profile = profile_from_manifest({"filters": ["NodeResourcesFit"], "scores": [SCORES[scoring]]})
+        self.scheduler = Scheduler({_PROFILE: profile}, seed=0)
+        self.table = self.scheduler.state.table
+        self.random = Random(0)
+        self._pods = 0
+        for i in range(nodes):
+            offered = self._offered()
+            spec = NodeSpec(name=f"node-{i:05}", uid=f"u{i}", resource_version=1, allocatable=offered)
+            self.scheduler.fold(NodeUpserted(spec))
+            share = self.random.uniform(0.1, 0.6)
+            self.fold_pod({name: int(offered[name] * share) for name in RESOURCES}, spec.name)
+        self.scheduler.cycle()
+
+    def _offered(self) -> dict[str, int]:
+        size = self.random.choice((4, 8, 16, 32, 64))
+        amounts = (size * 1_000, size * self.random.choice((2, 4, 8)) * _GIB, size * 20 * _GIB, size * 250)
+        return dict(zip(RESOURCES, amounts, strict=True)) | {"pods": 256}
+
+    def fold_pod(self, requests: Mapping[str, int], node: str = "") -> PodSpec:
+        """Fold a new pod, bound to ``node`` if one is named."""
+        self._pods += 1
+        template = PodTemplate(
+            requests=dict(requests),
+            scoring_cpu_milli=requests["cpu"],
+            scoring_memory_bytes=requests["memory"],
+        )
+        pod = PodSpec(
+            uid=f"uid-{self._pods}",
+            key=f"bench/pod-{self._pods}",
+            resource_version=1,
+            template=template,
+            signature=signature(template),
+            node_name=node,
+        )
+        self.scheduler.fold(PodUpserted(pod))
+        return pod
+
+    def asks(self) -> dict[str, int]:
+        """Return requests that no pod had before."""
+        self._pods += 1
+        amounts = (100 + self._pods % 900, _GIB // 8 + self._pods, _GIB // 4 + self._pods, 10)
+        return dict(zip(RESOURCES, amounts, strict=True))
+
+    def picture(self) -> Picture:
+        """Return the nodes as columns, contiguous, as whoever starts from NumPy would keep them."""
+        index = self.scheduler.state.resources
+        rows = [index.column(name) for name in (*RESOURCES, "pods")]
+        count = self.table.count
+        return Picture(self.table.allocatable[rows, :count], self.table.requested[rows, :count])
+
+
+def ask_of(requests: Mapping[str, int]) -> np.ndarray:
+    """Return requests as the rows of a picture: the pod itself counts 1."""
+    return np.array([*(requests[name] for name in RESOURCES), 1], dtype=np.int64)
+
+
+class KernelClock:
+    """Processor seconds in a cycle's kernels, by standing between them and the cycle that calls them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._kernels: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.seconds = 0.0
+        self._kernels = {name: getattr(placing, name) for name in ("place", "to_list", "make_lists")}
+        for name, kernel in self._kernels.items():
+            setattr(placing, name, partial(self._timed, kernel))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, kernel in self._kernels.items():
+            setattr(placing, name, kernel)
+
+    def _timed(self, kernel: Any, *arguments: Any) -> Any:
+        began = time.thread_time()
+        answer = kernel(*arguments)
+        self.seconds += time.thread_time() - began
+        return answer

@@ -1,0 +1,42 @@
+"""`berth bench engine`: the engine alone, in this process, without any server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from benchmarks import machine
+from benchmarks.flow import EngineReport, measure_flow
+from benchmarks.parts import Part, measure_parts
+from benchmarks.threads import ThreadsReport, measure_threads
+from benchmarks.workloads import WORKLOADS, Workload
+from domain.model.limits import batch_records_max
+
+_WARM_UP = Workload(name="warm-up", about="what has to be compiled", nodes=4, pods=8, groups=2)
+
+
+class EngineRun(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows, with what is apart from them: the first cycle of the process, which compiles."""
+
+    first_cycle_seconds: float
+    parts: list[Part]
+    threads: list[ThreadsReport]
+    workloads: list[EngineReport]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+
+
+def measure(names: Sequence[str], *, parts: bool) -> EngineRun:
+    """Measure workloads of the table by name, and the parts of the engine by themselves if asked for."""
+    described = machine.describe()
+    first = measure_flow(_WARM_UP, _WARM_UP.pods).report
+    return EngineRun(
+        first_cycle_seconds=round(first.cycle_ms["max"] / 1000, 3),
+        parts=measure_parts() if parts else [],
+        threads=measure_threads() if parts else [],
+        workloads=[measure_flow(WORKLOADS[name], batch_records_max).report for name in names],
+        machine=described,
+        versions=machine.versions(),
+    )

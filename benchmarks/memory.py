@@ -1,0 +1,236 @@
+"""`berth bench memory`: what a placed pod costs a worker, each way in a process of its own.
+
+``folded``: a worker's planner reads the events of nodes and pods and places the pods, batch after batch.
+``restored``: a planner starts from what the ledger holds of the same cluster.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks import machine
+from benchmarks.stage import BenchError
+from benchmarks.workloads import entry_of, node_manifest, pod_manifest
+from domain.cycle.warm import warm_up
+from domain.model.events import NodeUpserted, PodUpserted
+from domain.model.limits import batch_records_max
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.codec.decode import Decoder
+from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
+from services.worker.planner import BATCHES, Planner
+
+WAYS = ("folded", "restored")
+NODES = 20_000
+PODS = 1_000_000
+GROUPS = 1_000
+TARGET_BYTES = 1_024
+_LEASE = Lease(0, 1)
+_AT_MS = 1_704_067_200_000
+
+
+class MemoryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one way came to, as ``-o json`` shows it; benchmarks/README.md explains the keys."""
+
+    way: str
+    nodes: int
+    pods: int
+    groups: int
+    bytes_per_pod: float
+    bytes_per_pod_target: int
+    bytes_per_pod_over_baseline: float
+    resident_bytes: int
+    peak_bytes: int
+    baseline_bytes: int
+    seconds: float
+    first_batch_seconds: float
+
+
+class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Both ways, and where they ran."""
+
+    ways: list[MemoryReport]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+
+
+def measure(nodes: int = NODES, pods: int = PODS) -> MemoryRun:
+    """Measure both ways.
+
+    Raises
+    ------
+    BenchError
+        A process did not end well.
+    """
+    described = machine.describe()
+    reports = [in_own_process(way, nodes, pods) for way in WAYS]
+    return MemoryRun(ways=reports, machine=described, versions=machine.versions())
+
+
+def in_own_process(way: str, nodes: int, pods: int) -> MemoryReport:
+    """Measure one way in a process that did nothing else."""
+    command = [sys.executable, "-m", "benchmarks.memory", way, str(nodes), str(pods)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{way}: {done.stderr.strip().rpartition(chr(10))[2]}")
+    return msgspec.json.decode(done.stdout, type=MemoryReport)
+
+
+# ------------------------------------------------------------------------------ in a process of its own
+
+
+def measure_here(way: str, nodes: int, pods: int) -> MemoryReport:
+    """Measure one way in this process, which must be fresh."""
+    warm_up()
+    groups = min(GROUPS, pods)
+    baseline, _ = _resident()
+    if way == "folded":
+        began = time.perf_counter()
+        planner = _folded(nodes, pods, groups)
+    else:
+        ledger = _ledger(nodes, pods, groups)
+        began = time.perf_counter()
+        planner = Planner([_LEASE], ledger, BUILT_IN_PROFILES, seed=0)
+        del ledger
+    seconds = time.perf_counter() - began
+    _check_placed(planner, pods)
+    gc.collect()
+    resident, peak = _resident()
+    began = time.perf_counter()
+    planner.plan(_records(PODS_TOPIC, [_pod(pods, groups)], pods))
+    return MemoryReport(
+        way=way,
+        nodes=nodes,
+        pods=pods,
+        groups=groups,
+        bytes_per_pod=round(resident / pods, 1),
+        bytes_per_pod_target=TARGET_BYTES,
+        bytes_per_pod_over_baseline=round((resident - baseline) / pods, 1),
+        resident_bytes=resident,
+        peak_bytes=peak,
+        baseline_bytes=baseline,
+        seconds=round(seconds, 2),
+        first_batch_seconds=round(time.perf_counter() - began, 3),
+    )
+
+
+def _folded(nodes: int, pods: int, groups: int) -> Planner:
+    """Place the pods group by group, as a worker does whose batches are thrown away."""
+    planner = Planner([_LEASE], _ledger(0, 0, 1), BUILT_IN_PROFILES, seed=0)
+    for numbers in _batches(nodes):
+        planner.plan(_records(NODES_TOPIC, [_node(i) for i in numbers], numbers.start))
+    for numbers in _batches(pods):
+        entries = [_pod(i, i * groups // pods) for i in numbers]
+        planner.plan(_records(PODS_TOPIC, entries, numbers.start))
+        while planner.has_work:
+            planner.plan([])
+    return planner
+
+
+def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
+    """Return what a ledger holds of the cluster; repeated texts are shared as the loader shares them."""
+    decoder = Decoder()
+    rows, kinds = [], []
+    for i in range(nodes):
+        event = decoder.decode(_record(NODES_TOPIC, _node(i), i)).event
+        assert isinstance(event, NodeUpserted)
+        rows.append(NodeRow(id=i + 1, name=event.node.name, version=1, spec=event.node, requested={}))
+    for group in range(groups):
+        event = decoder.decode(_record(PODS_TOPIC, _pod(group, group), group)).event
+        assert isinstance(event, PodUpserted)
+        kinds.append(event.pod)
+    names = [row.name for row in rows]
+    placements = []
+    for i in range(pods):
+        kind = kinds[i * groups // pods]
+        placements.append(
+            PlacementOpened(
+                pod_uid=_uid(i),
+                namespace=kind.namespace,
+                name=_name(i, i * groups // pods),
+                resource_version=i + 1,
+                signature=kind.signature,
+                labels=kind.labels,
+                node=names[i % nodes],
+                adopted=False,
+                shard=0,
+                seq=i + 1,
+                at_ms=_AT_MS + i,
+            )
+        )
+    return LedgerState(
+        offsets={(0, NODES_TOPIC, 0): 0, (0, PODS_TOPIC, 0): 0, (0, BATCHES, 0): 0},
+        nodes=rows,
+        templates={kind.signature: kind.template for kind in kinds},
+        placements=placements,
+        pending=[],
+        tombstones=[],
+        profiles=[],
+        usage=[],
+        seq_next={0: pods + 1},
+        dead_seq_next={0: 1},
+        log_time_ms=_AT_MS,
+    )
+
+
+def _batches(count: int) -> Iterator[range]:
+    for first in range(0, count, batch_records_max):
+        yield range(first, min(count, first + batch_records_max))
+
+
+def _node(number: int) -> Entry:
+    return entry_of(node_manifest(number), number)
+
+
+def _pod(number: int, group: int) -> Entry:
+    """Return a pod named as controllers name them: a name of 25 characters and a uid of 36."""
+    asks = (f"{50 + group % 25}m", f"{100 + group // 25}Mi")  # fifty of them fit a node
+    manifest = pod_manifest(_name(number, group), number, *asks)
+    manifest["metadata"] |= {"uid": _uid(number), "labels": {"app": f"web-{group:04}"}}
+    return entry_of(manifest, number)
+
+
+def _name(number: int, group: int) -> str:
+    return f"web-{group:04}-7d4b9c6f-{number:07}"
+
+
+def _uid(number: int) -> str:
+    return f"5c1f4f0e-93b7-4000-8000-{number:012}"
+
+
+def _records(topic: str, entries: list[Entry], first: int) -> list[Record]:
+    return [_record(topic, entry, first + i) for i, entry in enumerate(entries)]
+
+
+def _record(topic: str, entry: Entry, offset: int) -> Record:
+    return Record(topic, 0, offset, entry.key, entry.value, _AT_MS)
+
+
+def _check_placed(planner: Planner, pods: int) -> None:
+    placed = sum(bool(pod.node) for pod in planner.scheduler.state.pods.values())
+    if placed != pods:
+        raise BenchError(f"{placed} of {pods} pods have a node; ask for more nodes")
+
+
+def _resident() -> tuple[int, int]:
+    """Return the resident bytes of this process: now, and the most so far."""
+    sizes = {}
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name in ("VmRSS", "VmHWM"):
+            sizes[name] = int(rest.split()[0]) << 10
+    return sizes["VmRSS"], sizes["VmHWM"]
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(
+        msgspec.json.encode(measure_here(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    )

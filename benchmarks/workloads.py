@@ -1,0 +1,182 @@
+"""Workloads as a data table: which nodes and pods a measurement uses, and their events."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from domain.model.errors import BerthError
+from services.codec.encode import encode_event
+from services.ports.log import Entry
+from services.traces import openb
+
+NAMESPACE = "bench"
+_IDS = uuid.UUID("62656e63-6800-5000-8000-000000000000")
+_AT = "2024-01-01T00:00:00Z"
+_NODE_ROOM = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+
+Json = dict[str, Any]
+
+
+class WorkloadError(BerthError):
+    """A workload cannot be made in the size that was asked for."""
+
+    code = "workload"
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table.
+
+    ``pods_before`` are placed before the clock starts. ``groups`` is the number of different pod specs among
+    the measured pods, which come in turns; 1 gives pods of 100m and 500Mi all alike, 0 means that the trace
+    says it.
+    """
+
+    name: str
+    about: str
+    nodes: int
+    pods: int
+    pods_before: int = 0
+    groups: int = 1
+
+
+class Material(NamedTuple):
+    """The records of a workload, in the order in which they are produced."""
+
+    nodes: list[Entry]
+    before: list[Entry]
+    pods: list[Entry]
+
+
+_TABLE = (
+    Workload(
+        name="openb",
+        about="a GPU cluster's trace: all nodes, then all pods in the order of their creation",
+        nodes=1_523,
+        pods=8_152,
+        groups=0,
+    ),
+    Workload(name="plain-500", about="equal pods on equal nodes", nodes=500, pods_before=500, pods=1_000),
+    Workload(
+        name="plain-5000", about="equal pods on equal nodes", nodes=5_000, pods_before=1_000, pods=10_000
+    ),
+    Workload(
+        name="groups-1000",
+        about="many pods of many kinds, which come in turns",
+        nodes=5_000,
+        pods=100_000,
+        groups=1_000,
+    ),
+    Workload(
+        name="distinct", about="no two pods ask for the same", nodes=5_000, pods=100_000, groups=100_000
+    ),
+)
+WORKLOADS: Mapping[str, Workload] = {row.name: row for row in _TABLE}
+"""All workloads by name."""
+
+
+def resized(
+    workload: Workload, *, nodes: int | None = None, pods: int | None = None, groups: int | None = None
+) -> Workload:
+    """Return the workload in another size; what is None stays.
+
+    Raises
+    ------
+    WorkloadError
+        The trace has no more than it has, and its groups are its own.
+    """
+    is_trace = workload.groups == 0
+    if is_trace and (groups is not None or (nodes or 0) > workload.nodes or (pods or 0) > workload.pods):
+        raise WorkloadError(
+            f"{workload.name} has {workload.nodes} nodes and {workload.pods} pods of its own kinds; "
+            "it can be cut, not made larger or regrouped"
+        )
+    size = {"nodes": nodes, "pods": pods, "groups": groups}
+    changed = {key: value for key, value in size.items() if value is not None}
+    if not is_trace and groups is None and pods is not None:
+        all_differ = workload.groups == workload.pods
+        changed["groups"] = pods if all_differ else min(workload.groups, pods)
+    return msgspec.structs.replace(workload, **changed)
+
+
+def material(workload: Workload) -> Material:
+    """Return the records of a workload; the same ones at each call."""
+    if workload.groups == 0:
+        nodes, pods = _trace(workload)
+        return Material(nodes, [], pods)
+    before = [
+        entry_of(pod_manifest(f"before-{i:07}", i, *asks_of(0, 1)), i) for i in range(workload.pods_before)
+    ]
+    pods = [
+        entry_of(pod_manifest(f"pod-{i:07}", i, *asks_of(i % workload.groups, workload.groups)), i)
+        for i in range(workload.pods)
+    ]
+    return Material([entry_of(node_manifest(i), i) for i in range(workload.nodes)], before, pods)
+
+
+def _trace(workload: Workload) -> tuple[list[Entry], list[Entry]]:
+    nodes: list[Entry] = []
+    pods: list[Entry] = []
+    for event in openb.events():
+        thing = event["object"]
+        entry = Entry(_key(thing), encode_event(event["type"], thing, event["at"], event["id"]))
+        (nodes if thing["kind"] == "Node" else pods).append(entry)
+    return nodes[: workload.nodes], pods[: workload.pods]
+
+
+def asks_of(group: int, groups: int) -> tuple[str, str]:
+    """Return cpu and memory of a group: all different, and small enough for every workload of the table."""
+    if groups == 1:
+        return "100m", "500Mi"
+    return f"{50 + group % 150}m", f"{100 + group // 150}Mi"
+
+
+def node_manifest(number: int) -> Json:
+    """Return a node of the table."""
+    name = f"node-{number:05}"
+    metadata = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": str(number + 1),
+        "labels": {"kubernetes.io/hostname": name},
+    }
+    status = {"capacity": _NODE_ROOM, "allocatable": _NODE_ROOM}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status}
+
+
+def pod_manifest(name: str, number: int, cpu: str, memory: str) -> Json:
+    """Return a pod with one container."""
+    metadata = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "uid": f"uid-{name}",
+        "resourceVersion": str(number + 1),
+        "labels": {"app": "bench"},
+    }
+    asks = {"requests": {"cpu": cpu, "memory": memory}}
+    spec = {"containers": [{"name": "main", "image": "bench/main", "resources": asks}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def entry_of(thing: Json, number: int) -> Entry:
+    """Return the record that adds an object."""
+    key = _key(thing)
+    event_id = str(uuid.uuid5(_IDS, f"{key.decode()}/{number}"))
+    return Entry(key, encode_event("ADDED", thing, _AT, event_id))
+
+
+def _key(thing: Json) -> bytes:
+    """Return the key of an object's events: ``name`` or ``namespace/name``."""
+    metadata = thing["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))).encode()
+
+
+def batches(entries: list[Entry], size: int) -> Iterator[tuple[Entry, ...]]:
+    """Cut entries into batches."""
+    rest = iter(entries)
+    while batch := tuple(itertools.islice(rest, size)):
+        yield batch

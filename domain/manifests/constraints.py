@@ -1,0 +1,228 @@
+"""The constraints of a pod as they are written (selectors, affinity, tolerations), and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from domain.manifests.node import TAINT_EFFECTS
+from domain.model.errors import FieldError
+from domain.model.limits import INT64_MAX, taints_per_node_max, terms_per_affinity_max
+from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
+from domain.model.validation import (
+    check_choice,
+    check_count,
+    check_label_key,
+    check_label_value,
+    check_printable,
+    check_range,
+    shown,
+)
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_FIELD_OPERATORS = ("In", "NotIn")
+_TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+_SPREAD_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+
+
+class WireToleration(msgspec.Struct, gc=False):
+    """A toleration as it is written."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class WireRequirement(msgspec.Struct):
+    """A requirement on a label or a field as it is written."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class WireTerm(msgspec.Struct, rename="camel"):
+    """A node selector term as it is written."""
+
+    match_expressions: list[WireRequirement] | None = None
+    match_fields: list[WireRequirement] | None = None
+
+
+class WirePreferred(msgspec.Struct):
+    """A preferred node selector term as it is written."""
+
+    weight: int | None = None
+    preference: WireTerm | None = None
+
+
+class WireNodeSelector(msgspec.Struct, rename="camel"):
+    """Alternative terms as they are written."""
+
+    node_selector_terms: list[WireTerm] | None = None
+
+
+class WireNodeAffinity(msgspec.Struct):
+    """Node affinity as it is written."""
+
+    required: WireNodeSelector | None = msgspec.field(default=None, name=_REQUIRED)
+    preferred: list[WirePreferred] | None = msgspec.field(default=None, name=_PREFERRED)
+
+
+class WirePodAffinity(msgspec.Struct):
+    """Pod affinity or anti-affinity: only whether it demands something."""
+
+    required: list[Any] | None = msgspec.field(default=None, name=_REQUIRED)
+
+
+class WireAffinity(msgspec.Struct, rename="camel"):
+    """``affinity`` as it is written."""
+
+    node_affinity: WireNodeAffinity | None = None
+    pod_affinity: WirePodAffinity | None = None
+    pod_anti_affinity: WirePodAffinity | None = None
+
+
+class WireSpread(msgspec.Struct, gc=False, rename="camel"):
+    """A topology spread constraint: only whether it demands something."""
+
+    when_unsatisfiable: str | None = None
+
+
+def read_tolerations(tolerations: list[WireToleration], path: str) -> tuple[Toleration, ...]:
+    """Return tolerations, sorted and each once: any one that matches is enough, so order says nothing."""
+    if not tolerations:
+        return ()
+    check_count(len(tolerations), taints_per_node_max, "taints_per_node_max", path)
+    read = {_toleration(wire, f"{path}[{index}]") for index, wire in enumerate(tolerations)}
+    return tuple(sorted(read, key=lambda item: (item.key, item.operator, item.value, item.effect)))
+
+
+def _toleration(wire: WireToleration, path: str) -> Toleration:
+    operator = check_choice(wire.operator or "Equal", _TOLERATION_OPERATORS, f"{path}.operator")
+    key, value = wire.key or "", wire.value or ""
+    if key:
+        check_label_key(key, f"{path}.key")
+    elif operator != "Exists":
+        raise FieldError(
+            f"{path}.operator", "must be Exists when key is empty (it then tolerates every taint)"
+        )
+    if operator == "Exists" and value:
+        raise FieldError(f"{path}.value", "must be empty when operator is Exists")
+    if operator in ("Lt", "Gt"):
+        _check_integer(value, f"{path}.value", operator)
+    else:
+        check_label_value(value, f"{path}.value")
+    effect = check_choice(wire.effect, TAINT_EFFECTS, f"{path}.effect") if wire.effect else ""
+    return Toleration(key=key, operator=operator, value=value, effect=effect)
+
+
+def read_node_affinity(
+    wire: WireNodeAffinity | None, path: str, *, lenient: bool = False
+) -> NodeAffinity | None:
+    """Return a pod's node affinity, None when it has none.
+
+    With ``lenient``, what the Kubernetes API would refuse is read as its scheduler reads it: a required term
+    with a mistake matches no node, and a preferred term of weight 0 is not there.
+    """
+    if wire is None or (wire.required is None and not wire.preferred):
+        return None
+    preferred = [each for each in wire.preferred or () if each.weight or not lenient]
+    required = None if wire.required is None else wire.required.node_selector_terms or []
+    check_count(len(required or ()) + len(preferred), terms_per_affinity_max, "terms_per_affinity_max", path)
+    terms_path = f"{path}.{_REQUIRED}.nodeSelectorTerms"
+    return NodeAffinity(
+        required=None
+        if required is None
+        else tuple(
+            _term(term, f"{terms_path}[{index}]", lenient=lenient) for index, term in enumerate(required)
+        ),
+        preferred=tuple(
+            _preferred(term, f"{path}.{_PREFERRED}[{index}]") for index, term in enumerate(preferred)
+        ),
+    )
+
+
+def _preferred(wire: WirePreferred, path: str) -> PreferredTerm:
+    weight = check_range(wire.weight or 0, 1, 100, f"{path}.weight")
+    return PreferredTerm(weight=weight, term=_term(wire.preference or WireTerm(), f"{path}.preference"))
+
+
+def _term(wire: WireTerm, path: str, *, lenient: bool = False) -> NodeSelectorTerm:
+    try:
+        return NodeSelectorTerm(
+            match_expressions=_each(wire.match_expressions, _label_requirement, f"{path}.matchExpressions"),
+            match_fields=_each(wire.match_fields, _field_requirement, f"{path}.matchFields"),
+        )
+    except FieldError:
+        if lenient:
+            return NodeSelectorTerm()  # without any requirement, so that it matches no node
+        raise
+
+
+def _each(
+    wires: list[WireRequirement] | None, read: Callable[[WireRequirement, str], Requirement], path: str
+) -> tuple[Requirement, ...]:
+    return tuple(read(wire, f"{path}[{index}]") for index, wire in enumerate(wires or ()))
+
+
+def _label_requirement(wire: WireRequirement, path: str) -> Requirement:
+    operator = check_choice(wire.operator or "", _LABEL_OPERATORS, f"{path}.operator")
+    key = check_label_key(wire.key or "", f"{path}.key")
+    values, at = wire.values or [], f"{path}.values"
+    if operator in ("In", "NotIn"):
+        if not values:
+            raise FieldError(at, f"is empty; {operator} needs at least one value")
+        for index, value in enumerate(values):
+            check_label_value(value, f"{at}[{index}]")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            raise FieldError(at, f"must be empty when operator is {operator}")
+    else:
+        if len(values) != 1:
+            raise FieldError(at, f"has {len(values)} values; {operator} needs exactly one integer")
+        _check_integer(values[0], f"{at}[0]", operator)
+    return Requirement(key=key, operator=operator, values=tuple(values))
+
+
+def _field_requirement(wire: WireRequirement, path: str) -> Requirement:
+    operator = check_choice(wire.operator or "", _FIELD_OPERATORS, f"{path}.operator")
+    key = check_choice(wire.key or "", ("metadata.name",), f"{path}.key")
+    values, at = wire.values or [], f"{path}.values"
+    if len(values) != 1:
+        raise FieldError(at, f"has {len(values)} values; {operator} on a field needs exactly one")
+    return Requirement(key=key, operator=operator, values=(check_printable(values[0], f"{at}[0]"),))
+
+
+def _check_integer(text: str, path: str, operator: str) -> None:
+    digits = text.removeprefix("-").removeprefix("+") if text[:1] in "+-" else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and abs(int(text)) <= INT64_MAX):
+        raise FieldError(path, f"{shown(text)} is not a 64-bit integer, which {operator} needs")
+
+
+def unsupported_demands(
+    affinity: WireAffinity | None, spread: list[WireSpread], path: str
+) -> tuple[str, ...]:
+    """Return the hard constraints that this version does not honour, so that such a pod waits."""
+    if affinity is None and not spread:
+        return ()
+    demands = []
+    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
+        demands.append("pod-affinity")
+    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
+        demands.append("pod-anti-affinity")
+    actions = [
+        check_choice(
+            item.when_unsatisfiable or "",
+            _SPREAD_ACTIONS,
+            f"{path}.topologySpreadConstraints[{index}].whenUnsatisfiable",
+        )
+        for index, item in enumerate(spread)
+    ]
+    if "DoNotSchedule" in actions:
+        demands.append("topology-spread")
+    return tuple(demands)

@@ -1,0 +1,140 @@
+"""From what a user or a cluster writes to the values that berth works with: the doors of all manifests.
+
+``strict`` is for the log: there, names and containers must be as the Kubernetes API demands, and a node must
+offer something. Without it a manifest is taken exactly as written, for planning with made-up machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from domain.manifests.metadata import (
+    Identity,
+    ObjectMeta,
+    read_labels,
+    read_name,
+    read_namespace,
+    read_uid,
+    read_version,
+)
+from domain.manifests.node import WireNode, node_from_wire
+from domain.manifests.pod import (
+    WirePod,
+    WirePodSpec,
+    WirePodStatus,
+    given_qos,
+    is_finished,
+    read_node_name,
+    start_time,
+    template_from_wire,
+)
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodSpec, PodTemplate, with_membership
+from domain.model.signature import signature
+from domain.model.validation import field_error
+
+T = TypeVar("T")
+
+
+def convert_manifest(manifest: Mapping[str, Any], shape: type[T], path: str) -> T:
+    """Return plain dicts and lists as a wire struct; a value of a wrong type is a ``FieldError``."""
+    try:
+        return msgspec.convert(manifest, shape)
+    except msgspec.ValidationError as error:
+        raise field_error(error, path) from None
+
+
+def node_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", strict: bool = True) -> NodeSpec:
+    """Return a v1 Node, given as plain dicts, as ``NodeSpec``.
+
+    Parameters
+    ----------
+    manifest : mapping
+        The Node; unknown fields are ignored.
+    path : str
+        What the paths in errors begin with.
+    strict : bool
+        The name must be a DNS-1123 subdomain; allocatable (or capacity, where there is no allocatable) must
+        name cpu or memory, must not give 0 for cpu, memory or pods, and a missing ``pods`` becomes 110.
+
+    Raises
+    ------
+    FieldError
+        With the path of the field, what is wrong and what is allowed.
+    """
+    return node_from_wire(convert_manifest(manifest, WireNode, path), path, strict=strict)
+
+
+def pod_from_manifest(
+    manifest: Mapping[str, Any], *, path: str = "object", strict: bool = True, lenient: bool = False
+) -> PodSpec:
+    """Return a v1 Pod, given as plain dicts, as ``PodSpec``.
+
+    Parameters
+    ----------
+    manifest : mapping
+        The Pod; unknown fields are ignored.
+    path : str
+        What the paths in errors begin with.
+    strict : bool
+        The name must be a DNS-1123 subdomain, and the pod must have a container.
+    lenient : bool
+        A required node affinity term that the Kubernetes API would refuse matches no node, as in its
+        scheduler, and is no error.
+
+    Raises
+    ------
+    FieldError
+        With the path of the field, what is wrong and what is allowed.
+    """
+    pod = convert_manifest(manifest, WirePod, path)
+    spec = pod.spec or WirePodSpec()
+    qos = given_qos(pod.status, f"{path}.status")
+    template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient)
+    meta = pod.metadata or ObjectMeta()
+    labels = read_labels(meta.labels, f"{path}.metadata")
+    template = with_membership(template, labels)
+    return assemble_pod(
+        meta,
+        labels=labels,
+        status=pod.status,
+        template=template,
+        template_signature=signature(template),
+        node_name=read_node_name(spec.node_name, f"{path}.spec.nodeName", strict=strict),
+        path=path,
+        strict=strict,
+    )
+
+
+def assemble_pod(
+    meta: Identity,
+    *,
+    labels: dict[str, str],
+    status: WirePodStatus | None,
+    template: PodTemplate,
+    template_signature: bytes,
+    node_name: str,
+    path: str,
+    strict: bool,
+) -> PodSpec:
+    """Return a pod from its parts, of which template, labels and node name are checked already."""
+    meta_path = f"{path}.metadata"
+    name = read_name(meta.name, meta_path, strict=strict)
+    namespace = read_namespace(meta.namespace, meta_path)
+    key = f"{namespace}/{name}"
+    return PodSpec(
+        uid=read_uid(meta.uid, key, meta_path),
+        key=key,
+        resource_version=read_version(meta.resource_version, meta_path),
+        template=template,
+        signature=template_signature,
+        labels=labels,
+        node_name=node_name,
+        # A pod that is deleted before it is bound can never be bound: nothing is left to place.
+        finished=is_finished(status, f"{path}.status")
+        or (meta.deletion_timestamp is not None and not node_name),
+        start_time=start_time(status),
+    )

@@ -1,0 +1,314 @@
+"""v1 Pod as it is written, and the ``PodTemplate`` that it says."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from domain.manifests.constraints import (
+    WireAffinity,
+    WireSpread,
+    WireToleration,
+    read_node_affinity,
+    read_tolerations,
+    unsupported_demands,
+)
+from domain.manifests.metadata import ObjectMeta
+from domain.manifests.requests import (
+    ContainerNeeds,
+    PodNeeds,
+    cpu_claim,
+    effective_limits,
+    effective_requests,
+    qos_class,
+    scoring_requests,
+)
+from domain.model.errors import FieldError
+from domain.model.limits import (
+    containers_per_pod_max,
+    gates_per_pod_max,
+    host_ports_per_pod_max,
+    requested_resources_max,
+)
+from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate
+from domain.model.quantities import milli_to_units
+from domain.model.resources import PODS, Amounts, check_amount, read_amounts, to_canonical
+from domain.model.timestamps import Moment, format_ms, to_ms
+from domain.model.validation import (
+    check_choice,
+    check_count,
+    check_labels,
+    check_printable,
+    check_range,
+    check_subdomain,
+    too_many,
+)
+
+_INT32 = 2**31
+_IMAGE_LENGTH_MAX = 1024
+_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+_FINISHED = ("Succeeded", "Failed")
+_QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_ports_of = attrgetter("ports")
+
+
+class WireResources(msgspec.Struct):
+    """``resources`` of a container or a pod as they are written."""
+
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
+class WirePort(msgspec.Struct, gc=False, rename="camel"):
+    """A container's port as it is written."""
+
+    container_port: int | None = None
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    protocol: str | None = None
+
+
+class WireContainer(msgspec.Struct, rename="camel"):
+    """A container as it is written."""
+
+    image: str | None = None
+    resources: WireResources | None = None
+    ports: list[WirePort] | None = None
+    restart_policy: str | None = None
+
+
+class WireGate(msgspec.Struct, gc=False):
+    """A scheduling gate as it is written."""
+
+    name: str | None = None
+
+
+class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``spec`` of a Pod as it is written."""
+
+    containers: list[WireContainer] | None = None
+    init_containers: list[WireContainer] | None = None
+    resources: WireResources | None = None
+    overhead: dict[str, Any] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, Any] | None = None
+    affinity: WireAffinity | None = None
+    tolerations: list[WireToleration] | None = None
+    topology_spread_constraints: list[WireSpread] | None = None
+    host_network: bool | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    scheduler_name: str | None = None
+    scheduling_gates: list[WireGate] | None = None
+
+
+class WirePodStatus(msgspec.Struct, gc=False, rename="camel"):
+    """``status`` of a Pod as it is written."""
+
+    phase: str | None = None
+    qos_class: str | None = None
+    start_time: Moment | None = None
+
+
+class WirePod(msgspec.Struct, rename="camel"):
+    """A Pod as it is written."""
+
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: WirePodSpec | None = None
+    status: WirePodStatus | None = None
+
+
+def template_from_wire(
+    spec: WirePodSpec, qos: str, path: str, *, strict: bool, lenient: bool = False
+) -> PodTemplate:
+    """Return what matters for placing a pod.
+
+    ``qos`` is the QoS class that the pod's status gives, "" where it gives none; ``path`` is the spec's.
+    ``lenient`` is that of ``read_node_affinity``.
+    """
+    containers, init_containers = spec.containers or [], spec.init_containers or []
+    if strict and not containers:
+        raise FieldError(f"{path}.containers", "is missing; a pod needs at least one container")
+    check_count(
+        len(containers) + len(init_containers),
+        containers_per_pod_max,
+        "containers_per_pod_max",
+        f"{path}.containers",
+    )
+    needs = _needs(spec, path)
+    amounts = effective_requests(needs)
+    scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs, amounts)
+    affinity, spreads = spec.affinity, spec.topology_spread_constraints
+    return PodTemplate(
+        requests=_requests(amounts, path),
+        scoring_cpu_milli=scoring_cpu_milli,
+        scoring_memory_bytes=milli_to_units(scoring_memory_milli),
+        node_selector=check_labels(spec.node_selector, f"{path}.nodeSelector") if spec.node_selector else {},
+        node_affinity=read_node_affinity(
+            affinity.node_affinity, f"{path}.affinity.nodeAffinity", lenient=lenient
+        )
+        if affinity
+        else None,
+        tolerations=read_tolerations(spec.tolerations, f"{path}.tolerations") if spec.tolerations else (),
+        host_ports=_host_ports(spec, path),
+        priority=check_range(spec.priority or 0, -_INT32, _INT32 - 1, f"{path}.priority"),
+        preemption_policy=check_choice(
+            spec.preemption_policy or _PREEMPTION_POLICIES[0],
+            _PREEMPTION_POLICIES,
+            f"{path}.preemptionPolicy",
+        ),
+        qos_class=qos or qos_class(needs),
+        profile=check_printable(spec.scheduler_name, f"{path}.schedulerName")
+        if spec.scheduler_name
+        else DEFAULT_PROFILE,
+        images=_images(spec, path),
+        limits=to_canonical(effective_limits(needs)),
+        cpu_claim=cpu_claim(needs),
+        gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
+        unsupported=unsupported_demands(affinity, spreads or [], path) if affinity or spreads else (),
+    )
+
+
+def _requests(amounts: Amounts, path: str) -> dict[str, int]:
+    for name, milli in amounts.items():
+        try:
+            check_amount(name, milli, path)
+        except FieldError as error:  # each container is within the limit, their sum is not
+            raise FieldError(f"{path}.containers", f"the sum of {name} {error.message}") from None
+    requests = {name: value for name, value in to_canonical(amounts).items() if value}
+    if len(requests) > requested_resources_max:
+        too_many(f"{path}.containers", len(requests), requested_resources_max, "requested_resources_max")
+    return requests
+
+
+def read_node_name(node_name: str | None, path: str, *, strict: bool) -> str:
+    """Return the node that a pod is bound to, "" when it is not bound."""
+    if not node_name:
+        return ""
+    check_subdomain(node_name, path) if strict else check_printable(node_name, path)
+    return sys.intern(node_name)
+
+
+def is_finished(status: WirePodStatus | None, path: str) -> bool:
+    """Whether a pod's phase says that it holds nothing any more; ``path`` is the status's."""
+    if status is None or not status.phase:
+        return False
+    return check_choice(status.phase, _PHASES, f"{path}.phase") in _FINISHED
+
+
+def given_qos(status: WirePodStatus | None, path: str) -> str:
+    """Return the QoS class that a pod's status gives, "" when it gives none."""
+    if status is None or not status.qos_class:
+        return ""
+    return check_choice(status.qos_class, _QOS_CLASSES, f"{path}.qosClass")
+
+
+def start_time(status: WirePodStatus | None) -> str:
+    """Return when a pod started (RFC 3339, UTC, milliseconds), "" when it has not."""
+    return "" if status is None or status.start_time is None else format_ms(to_ms(status.start_time))
+
+
+def _needs(spec: WirePodSpec, path: str) -> PodNeeds:
+    containers = _containers(spec.containers or [], f"{path}.containers")
+    if spec.init_containers is None and spec.resources is None and spec.overhead is None:
+        return PodNeeds(containers=containers)  # as most pods are
+    own = spec.resources or WireResources()
+    return PodNeeds(
+        containers=containers,
+        init_containers=_containers(spec.init_containers or [], f"{path}.initContainers"),
+        has_pod_level=spec.resources is not None,
+        pod_requests=_requested(own.requests, f"{path}.resources.requests"),
+        pod_limits=_requested(own.limits, f"{path}.resources.limits"),
+        overhead=_requested(spec.overhead, f"{path}.overhead"),
+    )
+
+
+def _containers(containers: list[WireContainer], path: str) -> list[ContainerNeeds]:
+    needs = []
+    for index, container in enumerate(containers):
+        resources = container.resources
+        if resources is None:
+            needs.append(ContainerNeeds(restartable=_is_restartable(container)))
+            continue
+        below = f"{path}[{index}].resources"
+        needs.append(
+            ContainerNeeds(
+                requests=_requested(resources.requests, f"{below}.requests") if resources.requests else {},
+                limits=_requested(resources.limits, f"{below}.limits") if resources.limits else {},
+                restartable=_is_restartable(container),
+            )
+        )
+    return needs
+
+
+def _requested(values: dict[str, Any] | None, path: str) -> Amounts:
+    if values and PODS in values:
+        raise FieldError(f"{path}.{PODS}", "cannot be requested; every pod counts as one")
+    return read_amounts(values, path)
+
+
+def _is_restartable(container: WireContainer) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _host_ports(spec: WirePodSpec, path: str) -> tuple[HostPort, ...]:
+    """Return the node's ports that the pod holds as long as it runs, sorted, each once."""
+    if not any(map(_ports_of, (*(spec.containers or ()), *(spec.init_containers or ())))):
+        return ()
+    ports = set(_ports(spec.containers or [], f"{path}.containers", bool(spec.host_network), every=True))
+    ports.update(
+        _ports(spec.init_containers or [], f"{path}.initContainers", bool(spec.host_network), every=False)
+    )
+    check_count(len(ports), host_ports_per_pod_max, "host_ports_per_pod_max", f"{path}.containers")
+    return tuple(sorted(ports))
+
+
+def _ports(
+    containers: Iterable[WireContainer], path: str, host_network: bool, *, every: bool
+) -> Iterator[HostPort]:
+    for index, container in enumerate(containers):
+        for at, port in enumerate(container.ports or ()):
+            below = f"{path}[{index}].ports[{at}]"
+            container_port = check_range(port.container_port or 0, 0, 65535, f"{below}.containerPort")
+            host_port = check_range(port.host_port or 0, 0, 65535, f"{below}.hostPort")
+            protocol = check_choice(port.protocol or "TCP", _PROTOCOLS, f"{below}.protocol")
+            host_ip = _check_ip(port.host_ip or "0.0.0.0", f"{below}.hostIP")
+            taken = host_port or (container_port if host_network else 0)
+            if taken and (every or _is_restartable(container)):
+                yield HostPort(host_port=taken, protocol=protocol, host_ip=host_ip)
+
+
+def _check_ip(text: str, path: str) -> str:
+    check_printable(text, path)  # the zone of an IPv6 address may be any text to the parser
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise FieldError(path, f"{text[:60]!a} is not an IP address") from None
+    return text
+
+
+def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
+    """Return the images of all containers, sorted: an image that two containers use counts twice."""
+    images = []
+    for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for index, container in enumerate(containers or ()):
+            if container.image:
+                below = f"{path}.{field}[{index}].image"
+                images.append(check_printable(container.image, below, _IMAGE_LENGTH_MAX))
+    return tuple(sorted(images))
+
+
+def _gates(gates: list[WireGate], path: str) -> tuple[str, ...]:
+    check_count(len(gates), gates_per_pod_max, "gates_per_pod_max", path)
+    return tuple(
+        check_printable(gate.name or "", f"{path}[{index}].name") for index, gate in enumerate(gates)
+    )

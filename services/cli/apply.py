@@ -1,0 +1,192 @@
+"""`berth apply` and `berth delete`: manifests and watch events from files and streams into the log."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from services.api.words import plural
+from services.cli import options
+from services.cli.get import split_pod
+from services.cli.options import CommandError
+
+ERRORS_SHOWN_MAX = 20
+
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        help="YAML or JSON, manifests or watch events, one or many; - is standard input. Repeatable.",
+    ),
+]
+
+
+class Deleted(enum.StrEnum):
+    """What `berth delete` deletes by name."""
+
+    POD = "pod"
+    NODE = "node"
+    PROFILE = "profile"
+
+
+_OBJECTS = {
+    Deleted.POD: ("v1", "Pod"),
+    Deleted.NODE: ("v1", "Node"),
+    Deleted.PROFILE: ("berth/v1", "SchedulingProfile"),
+}
+
+
+def apply(
+    files: Files = None,
+    directory: options.Dir = None,
+    api: options.Api = None,
+    api_key: options.ApiKey = None,
+    dsn: options.Dsn = None,
+    kafka: options.Kafka = None,
+) -> None:
+    """Send nodes, pods, profiles and measured usage, as manifests or watch events, into the log.
+
+    Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
+    in chunks as it comes.
+    """
+    if not files:
+        raise typer.BadParameter("name a file with -f FILE, or -f - for standard input")
+    settings = options.reach(directory, api, api_key, dsn, kafka)
+    options.run(_send(settings, _chunks(files, "ADDED")))
+
+
+def delete(
+    kind: Annotated[Deleted | None, typer.Argument(help="What to delete.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, node or profile.")
+    ] = None,
+    files: Files = None,
+    directory: options.Dir = None,
+    api: options.Api = None,
+    api_key: options.ApiKey = None,
+    dsn: options.Dsn = None,
+    kafka: options.Kafka = None,
+) -> None:
+    """Delete a pod, a node or a profile by name, or all objects of a file."""
+    if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
+        raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, `profile NAME`, or `-f FILE`")
+    settings = options.reach(directory, api, api_key, dsn, kafka)
+    if kind is None or name is None:
+        options.run(_send(settings, _chunks(files or [], "DELETED")))
+        return
+    where = [f"/v1/{kind}s", name]
+    metadata = {"name": name}
+    if kind is Deleted.POD:
+        namespace, pod = split_pod(name)
+        metadata = {"namespace": namespace, "name": pod}
+        where[1:] = [namespace, pod]
+    api_version, object_kind = _OBJECTS[kind]
+    thing = {"apiVersion": api_version, "kind": object_kind, "metadata": metadata}
+    options.run(_send_deletion(settings, {"type": "DELETED", "object": thing}, where))
+
+
+def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
+    """Return checked events, chunk by chunk; all files are checked before the first chunk."""
+    from services.cli import documents
+    from services.codec.gateway import Gateway
+
+    gateway = Gateway()
+    ready = [_checked(gateway, documents.read_file(name, event_type), 0) for name in files if name != "-"]
+    yield from filter(None, ready)
+    if "-" not in files:
+        return
+    sent = sum(map(len, ready))
+    stream = documents.read_stream(documents.stdin(), event_type)
+    while True:
+        try:
+            chunk = next(stream, None)
+        except CommandError as error:
+            raise CommandError(f"{error}\n{_fate(sent)}") from None
+        if chunk is None:
+            return
+        yield _checked(gateway, chunk, sent)
+        sent += len(chunk)
+
+
+def _fate(sent: int) -> str:
+    fate = f"{plural(sent, 'event')} before it sent, nothing since" if sent else "nothing was sent"
+    return f"{fate}; correct the input and apply it again"
+
+
+def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
+    """Return the events of documents; raise one error that names everything that is wrong."""
+    from domain.model.errors import FieldError
+    from services.cli import documents
+    from services.plan.spelling import ignored, slips
+
+    wrong, events, warnings = [], [], []
+    for document in found:
+        try:
+            gateway.prepare(document.event)
+        except FieldError as error:
+            path = error.path.removeprefix("object.") if document.wrapped else error.path
+            where = f"{document.place}{documents.named(document.event)}: {path}"
+            wrong.append(f"{where.removesuffix(': ')}: {error.message}")
+        else:
+            events.append(document.event)
+        if document.wrapped:
+            where = f"{document.place}{documents.named(document.event)}"
+            warnings += [f"{where}: {ignored(*slip)}" for slip in slips(document.event["object"])]
+    options.warn(warnings)
+    if wrong:
+        more = len(wrong) - ERRORS_SHOWN_MAX
+        lines = wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
+        raise CommandError("\n".join([*lines, _fate(sent)]))
+    return events
+
+
+async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str]) -> None:
+    """Send the deletion of one object; it may be unknown only because its event is still on the way."""
+    from services.cli.source import open_source, send_events, target
+
+    async with open_source(settings) as source:
+        status, _ = await source.request("GET", target(*where))
+        if status == 404:
+            options.warn([f"{'/'.join(where[1:])} is not known here; the deletion is sent all the same"])
+        await send_events(source, [event])
+        typer.echo("the deletion is in the log", err=True)
+        await _warn_without_worker(source, settings)
+
+
+async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
+    from services.cli.source import open_source, send_events
+
+    first = next(chunks, None)  # all files are read and checked before anything is opened
+    if first is None:
+        raise CommandError("there is nothing in the input; write at least one manifest or event")
+    async with open_source(settings) as source:
+        accepted = duplicates = 0
+        while first is not None:
+            sums = await send_events(source, first)
+            accepted += sums["accepted"]
+            duplicates += sums["duplicates"]
+            first = next(chunks, None)
+        known = f", {duplicates} known already" if duplicates else ""
+        typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
+        await _warn_without_worker(source, settings)
+
+
+async def _warn_without_worker(source: Any, settings: Any) -> None:
+    """Say that what was written into the log past any API stays there for now, where no worker is up."""
+    import orjson
+
+    from services.cli.source import AppSource
+
+    if not isinstance(source, AppSource):
+        return
+    idle = settings.postgres_dsn is None  # the embedded server is up for this command alone
+    if not idle:
+        status, body = await source.request("GET", "/v1/shards")
+        idle = status == 200 and not any(shard["owner"] for shard in orjson.loads(body)["items"])
+    if idle:
+        options.warn(["no worker is up, so nothing is placed yet; start `berth up` or `berth worker`"])

@@ -1,0 +1,139 @@
+"""`berth bench`: measures berth on this machine, and says on what and how."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from typing import Annotated
+
+import typer
+
+from services.cli.measured import show_e2e, show_engine, show_json, show_memory
+from services.cli.options import CommandError
+
+app = typer.Typer(
+    help="Measure: the whole way of an event on real servers, or the engine alone.", no_args_is_help=True
+)
+
+
+class BenchFormat(enum.StrEnum):
+    """What `-o` takes here."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class WorkloadName(enum.StrEnum):
+    """The workloads of the table in ``benchmarks.workloads``."""
+
+    OPENB = "openb"
+    PLAIN_500 = "plain-500"
+    PLAIN_5000 = "plain-5000"
+    GROUPS_1000 = "groups-1000"
+    DISTINCT = "distinct"
+
+
+Workloads = Annotated[
+    list[WorkloadName] | None,
+    typer.Option("--workload", "-w", help="Which one; give it again for more. [default: openb]"),
+]
+Output = Annotated[BenchFormat, typer.Option("--output", "-o", help="How to show it.")]
+
+
+@app.command("e2e")
+def e2e(
+    workload: Workloads = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
+    pods: Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")] = None,
+    groups: Annotated[int | None, typer.Option(min=1, help="Other number of kinds of pods.")] = None,
+    shards: Annotated[int, typer.Option(min=1, max=1024, help="Shards, all of one worker.")] = 1,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Pods offered a second, come what may; else unbounded.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Measure so often, each time from nothing.")] = 1,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="On the embedded Postgres alone, without Kafka.")
+    ] = False,
+    kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Your own broker; it keeps what was measured.")
+    ] = None,
+    dsn: Annotated[
+        str | None, typer.Option(metavar="DSN", help="Your own empty database; it keeps what was measured.")
+    ] = None,
+    poll_ms: Annotated[
+        float, typer.Option(min=0.1, help="How often the ledger is asked how far it is.")
+    ] = 5.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
+    ] = 300,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure from the first pod produced to the last decision durable, on servers started for it."""
+    from benchmarks.e2e import measure
+    from benchmarks.report import Options
+    from benchmarks.workloads import WORKLOADS, resized
+
+    names = workload or [WorkloadName.OPENB]
+    if (kafka is None) != (dsn is None):
+        raise CommandError("--kafka and --dsn come together: give both, or none")
+    if kafka is not None and embedded:
+        raise CommandError("--embedded has no Kafka; leave --kafka and --dsn out")
+    if kafka is not None and len(names) * runs > 1:
+        raise CommandError("with --kafka and --dsn one measurement is possible: it needs an empty database")
+    wanted = [resized(WORKLOADS[name], nodes=nodes, pods=pods, groups=groups) for name in names]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is to be stopped then too
+    for each in wanted:
+        options = Options(
+            workload=each,
+            shards=shards,
+            rate=rate,
+            embedded=embedded,
+            kafka=kafka,
+            dsn=dsn,
+            poll_ms=poll_ms,
+            timeout_seconds=timeout,
+        )
+        reports = []
+        for _ in range(runs):
+            reports.append(measure(options))
+            if output is BenchFormat.JSON:
+                show_json(reports[-1])
+        if output is BenchFormat.TABLE:
+            show_e2e(reports)
+
+
+@app.command("engine")
+def engine(
+    workload: Workloads = None,
+    parts: Annotated[
+        bool,
+        typer.Option("--parts", help="The parts by themselves: kernels, a group, all different, a sync."),
+    ] = False,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure the engine alone, in this process. Without --workload and --parts: everything."""
+    from benchmarks.engine import measure
+
+    everything = not workload and not parts
+    names = list(WorkloadName) if everything else workload or []
+    run = measure(names, parts=parts or everything)
+    if output is BenchFormat.JSON:
+        show_json(run)
+    else:
+        show_engine(run)
+
+
+@app.command("memory")
+def memory(
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 20_000,
+    pods: Annotated[int, typer.Option(min=1, help="Number of placed pods.")] = 1_000_000,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure the resident memory of a worker per placed pod: pods that it placed, and a ledger read back."""
+    from benchmarks.memory import measure
+
+    run = measure(nodes, pods)
+    if output is BenchFormat.JSON:
+        show_json(run)
+    else:
+        show_memory(run)

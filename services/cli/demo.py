@@ -1,0 +1,219 @@
+"""`berth demo`: a real cluster's trace through the whole of berth, and a summary to go on from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from services import bootstrap
+from services.api.words import plural, reason_in_words
+from services.cli.get import explained
+from services.cli.source import PAGE, AppSource, Source, fetch, fetch_all, send_events
+from services.cli.story import print_story
+from services.config import Settings
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
+from services.ports.store import Store
+from services.processes import Running, serve_up
+from services.traces import openb
+
+_POLL_SECONDS = 0.05
+
+
+class Outcome(NamedTuple):
+    """What publishing the trace came to."""
+
+    accepted: int
+    duplicates: int
+    decisions: int
+    seconds: float
+
+
+class Bar:
+    """A progress bar on a terminal; nothing elsewhere."""
+
+    def __init__(self, progress: Any, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Show how far it is."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done, total=total, description=text)
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Bar]:
+    """Show a progress bar where there is a terminal for it."""
+    if not sys.stderr.isatty():
+        yield Bar(None, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield Bar(progress, progress.add_task("starting", total=None))
+
+
+async def serve_demo(settings: Settings, *, leave: bool) -> None:
+    """Run everything, publish the trace, say what came of it; serve on unless ``leave``."""
+
+    async def show(running: Running) -> None:
+        store, log = bootstrap.open_store(running.place), bootstrap.open_log(running.place)
+        try:
+            async with bootstrap.open_app(running.place, keys_required=False, open_to_all=True) as app:
+                source = AppSource(app)
+                outcome = await _play(store, log, source)
+                await _report(source, store, running, outcome, settings, leave=leave)
+        finally:
+            await store.aclose()
+            await log.aclose()
+        if not leave:
+            typer.echo(f"\nServing on {running.url}, described at /docs; Ctrl-C stops it.")
+            await asyncio.Event().wait()
+
+    await serve_up(settings, show)
+
+
+async def _play(store: Store, log: Log, source: Source) -> Outcome:
+    """Publish the trace and wait until each of its pods is placed or waits with a reason."""
+    events = list(openb.events())
+    with progress_bar() as bar:
+        bar.show(0, len(events), "waiting for the worker")
+        while not all(row["owner"] for row in await store.shards()):
+            await asyncio.sleep(_POLL_SECONDS)
+        before = await _decided(store)
+        started = time.perf_counter()
+        accepted = duplicates = 0
+        for at in range(0, len(events), PAGE):
+            sums = await send_events(source, events[at : at + PAGE])
+            accepted += sums["accepted"]
+            duplicates += sums["duplicates"]
+            bar.show(at + PAGE, len(events), "publishing events")
+        pods = len([event for event in events if event["object"]["kind"] == "Pod"])
+        last, last_at = before, started
+        ends = await log_ends(log)
+        while True:
+            decided = await _decided(store)
+            if decided != last:
+                last, last_at = decided, time.perf_counter()
+            bar.show(min(decided, pods), pods, "placing pods")
+            if await settled(store, ends):
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+    return Outcome(accepted, duplicates, last - before, last_at - started)
+
+
+async def _decided(store: Store) -> int:
+    return sum(int(row["seq_next"]) - 1 for row in await store.shards())
+
+
+async def log_ends(log: Log) -> dict[TopicPartition, int]:
+    """Return the offset after the last record of each partition of nodes and pods."""
+    ends = {}
+    for topic in (NODES_TOPIC, PODS_TOPIC):
+        for partition in range(await log.partitions(topic)):
+            last = await log.last_record(TopicPartition(topic, partition))
+            ends[TopicPartition(topic, partition)] = 0 if last is None else last.offset + 1
+    return ends
+
+
+async def settled(store: Store, ends: Mapping[TopicPartition, int]) -> bool:
+    """Return whether everything before these offsets took effect and every pending group was tried."""
+    done = {
+        TopicPartition(row["topic"], row["partition"]): int(row["next_offset"])
+        for row in await store.offsets()
+    }
+    if any(done.get(at, 0) < end for at, end in ends.items()):
+        return False
+    return all(row["reasons"] is not None for row in await store.pending(None))
+
+
+async def _report(
+    source: Source, store: Store, running: Running, outcome: Outcome, settings: Settings, *, leave: bool
+) -> None:
+    """Print the table, an explained decision and what to try next."""
+    waiting = await fetch_all(source, "/v1/pending", None)
+    placed = await fetch_all(source, "/v1/pods", None, phase="bound")
+    nodes = int((await store.counts())["nodes"])
+    reasons: Counter[str] = Counter()
+    for group in waiting:
+        code = max(group["reasons"], key=lambda each: group["reasons"][each], default="none")
+        reasons[code] += group["count"]
+    why = [f"{reason_in_words(code)} ({plural(count, 'pod')})" for code, count in reasons.most_common(4)]
+    rate = "nothing new to decide"
+    if outcome.decisions:
+        rate = f"{outcome.decisions / outcome.seconds:,.0f} (from the first event to the last durable one)"
+    rows = [
+        ("nodes", f"{nodes:,}"),
+        ("pods placed", f"{len(placed):,}"),
+        ("pods pending", f"{sum(group['count'] for group in waiting):,}"),
+        ("  most nodes", "; ".join(why) or "-"),
+        ("decisions", f"{await _decided(store):,}"),
+        ("decisions/s", rate),
+    ]
+    if not leave:
+        rows.append(("API", running.url))
+    where = running.directory if settings.postgres_dsn is None else "BERTH_POSTGRES_DSN"
+    if outcome.duplicates:
+        typer.echo(
+            f"{outcome.duplicates:,} of the trace's events were here already and had no effect again; "
+            f"{outcome.accepted:,} were new. State is in {where}."
+        )
+    _table(rows)
+    example = await _interesting(source, [pod for pod in placed if not pod["adopted"]])
+    if example is not None:
+        typer.echo("\nOne decision, explained:\n")
+        print_story(await explained(source, *example))
+    chosen = waiting[0]["examples"][0] if waiting else "openb/openb-pod-0042"
+    flags = f" --dir {shlex.quote(str(settings.dir))}" if settings.dir else ""
+    typer.echo("\nTry next:\n")
+    for command in ("get pending", f"explain pod {chosen}", "get decisions --newest --limit 10 -o wide"):
+        typer.echo(f"  {_program()} {command}{flags}")
+
+
+async def _interesting(source: Source, placed: list[dict[str, Any]]) -> tuple[str, str] | None:
+    """Return a placed pod whose decision had to leave nodes out."""
+    best: tuple[str, str] | None = None
+    for pod in placed[:: max(1, len(placed) // 20)]:
+        if pod["decision"] is None:
+            continue
+        best = (pod["namespace"], pod["name"])
+        found = await fetch(source, f"/v1/decisions/{pod['decision']}/explanation")
+        if found["cycle"] and found["cycle"]["reasons"] and found["cycle"]["candidates"]:
+            return best
+    return best
+
+
+def _table(rows: list[tuple[str, str]]) -> None:
+    if not sys.stdout.isatty():
+        for name, value in rows:
+            typer.echo(f"{name.strip()}\t{value}")
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.ROUNDED, show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _program() -> str:
+    """Return how the user calls berth from here."""
+    if shutil.which("berth"):
+        return "berth"
+    program = Path(sys.argv[0]).absolute()
+    return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)

@@ -1,0 +1,263 @@
+"""Reads manifests and watch events from files and streams: YAML or JSON, single, lists, or many."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import math
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from domain.model.errors import FieldError
+from domain.model.validation import key_path
+from services.cli.options import CommandError
+
+CHUNK = 1000
+_IDLE_SECONDS = 0.2
+_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
+
+
+class Document(NamedTuple):
+    """An object as read: where it was, and the event that it stands for."""
+
+    place: str
+    event: Any
+    wrapped: bool  # a manifest that was made an event: paths are shown without ``object.``
+
+
+def read_file(name: str, event_type: str) -> list[Document]:
+    """Read all documents of a file.
+
+    Raises
+    ------
+    CommandError
+        The file does not read; the message says where.
+    """
+    return [
+        document
+        for number, value in enumerate(read_values(name), start=1)
+        if value is not None
+        for document in expand(value, f"{name}, document {number}", event_type)
+    ]
+
+
+def read_values(name: str) -> list[Any]:
+    """Read what a file holds, document by document, whatever it means; - is standard input.
+
+    Raises
+    ------
+    CommandError
+        The file does not read; the message says where.
+    """
+    path = Path(name)
+    try:
+        data = stdin().read() if name == "-" else path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror or error}; name a file, or - for stdin") from None
+    return list(_values(_text(name, data), name, path.suffix.lower()))
+
+
+def read_stream(stream: BinaryIO, event_type: str) -> Iterator[list[Document]]:
+    """Read documents from a stream in chunks: JSON lines as they come, anything else when it ends."""
+    first = _first_line(stream)
+    if not first:
+        return
+    if not _is_json_object(first):
+        text = _text("stdin", first + stream.read())
+        found = list(_documents(text, "stdin", "", event_type))
+        for start in range(0, len(found), CHUNK):
+            yield found[start : start + CHUNK]
+        return
+    chunk: list[Document] = []
+    for number, line in enumerate(_lines(first, stream), start=1):
+        if line is not None and line.strip():
+            chunk += expand(_json_line(line, number), f"stdin, line {number}", event_type)
+        if chunk and (line is None or len(chunk) >= CHUNK):
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _first_line(stream: BinaryIO) -> bytes:
+    for line in iter(stream.readline, b""):
+        if line.strip():
+            return line
+    return b""
+
+
+def _lines(first: bytes, stream: BinaryIO) -> Iterator[bytes | None]:
+    """Return the lines of a stream, with None where it fell silent for a moment."""
+    lines: queue.Queue[bytes] = queue.Queue(maxsize=4 * CHUNK)
+
+    def read() -> None:
+        for line in iter(stream.readline, b""):
+            lines.put(line)
+        lines.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    yield first
+    idle = False
+    while True:
+        try:
+            line = lines.get(timeout=None if idle else _IDLE_SECONDS)
+        except queue.Empty:
+            idle = True
+            yield None
+            continue
+        idle = False
+        if not line:
+            return
+        yield line
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+
+
+def _is_json_object(line: bytes) -> bool:
+    if not line.lstrip().startswith(b"{"):
+        return False
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _json_line(line: bytes, number: int) -> Any:
+    import orjson
+
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise CommandError(f"stdin, line {number}: not JSON: {error}") from None
+
+
+def _documents(text: str, name: str, suffix: str, event_type: str) -> Iterator[Document]:
+    for number, value in enumerate(_values(text, name, suffix), start=1):
+        if value is not None:
+            yield from expand(value, f"{name}, document {number}", event_type)
+
+
+def _values(text: str, name: str, suffix: str) -> Iterator[Any]:
+    as_json = suffix in (".json", ".jsonl", ".ndjson")
+    if not as_json and suffix not in (".yaml", ".yml"):
+        as_json = text.lstrip()[:1] in ("{", "[")
+    found = _json_documents(text, name) if as_json else _yaml_documents(text, name)
+    for number, value in enumerate(found, start=1):
+        try:
+            yield _plain(value, "")
+        except FieldError as error:
+            where = f"{error.path.lstrip('.')}: " if error.path else ""
+            raise CommandError(f"{name}, document {number}: {where}{error.message}") from None
+        except RecursionError:
+            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
+
+
+def _json_documents(text: str, name: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder()
+    at, end = 0, len(text)
+    while True:
+        while at < end and text[at].isspace():
+            at += 1
+        if at == end:
+            return
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
+            said = getattr(error, "msg", str(error))
+            raise CommandError(f"{name}, line {line}: not JSON: {said}") from None
+        except RecursionError:
+            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
+        yield document
+
+
+def _yaml_documents(text: str, name: str) -> Iterator[Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        yield from yaml.load_all(text, Loader=loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        said = getattr(error, "problem", None) or "it does not parse"
+        raise CommandError(f"{name}{where}: not YAML: {said}") from None
+    except RecursionError:
+        raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
+
+
+def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
+    """Turn one parsed document into events: lists into their items, manifests into ``event_type``."""
+    items: Any = document if isinstance(document, list) else None
+    if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
+        items = document.get("items")
+    if isinstance(items, list):
+        for number, item in enumerate(items, start=1):
+            yield from expand(item, f"{place}, item {number}", event_type)
+    elif isinstance(document, dict) and document.get("type") in _EVENT_TYPES and "object" in document:
+        if event_type == "DELETED":
+            document = {**document, "type": "DELETED"}
+        yield Document(place, document, False)
+    elif isinstance(document, dict) and document.get("type") == "BOOKMARK":
+        return  # a watch says how far it is; nothing happened to any object
+    elif isinstance(document, dict) and "kind" in document:
+        yield Document(place, {"type": event_type, "object": document}, True)
+    else:
+        raise CommandError(f"{place}: neither a manifest (kind, metadata) nor a watch event (type, object)")
+
+
+def _plain(value: Any, path: str) -> Any:
+    """Return what JSON can hold, with the times that YAML parsed as text again.
+
+    Raises
+    ------
+    FieldError
+        A number is not finite (JSON would make it null, so a default), or YAML gave what JSON cannot hold.
+    """
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise FieldError(path, f"the key {key!r} is not a text; put it in quotes")
+        return {key: _plain(inner, key_path(path, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner, f"{path}[{at}]") for at, inner in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise FieldError(path, f"is {value}; a finite number is allowed")
+    if isinstance(value, datetime.date):
+        return value.isoformat().replace("+00:00", "Z")
+    if value is not None and not isinstance(value, str | int | float):
+        raise FieldError(path, f"is a {type(value).__name__} of YAML; what JSON can hold is allowed")
+    return value
+
+
+def stdin() -> BinaryIO:
+    """Return standard input as bytes, through a reader of our own.
+
+    At exit Python closes ``sys.stdin``, and aborts when a thread still waits for a line in it.
+    """
+    try:
+        number = sys.stdin.fileno()
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer  # no file: nothing ever waits in it
+    return open(number, "rb", closefd=False)
+
+
+def named(event: Any) -> str:
+    """Return `` (Pod default/web)`` where the document says that much."""
+    thing = event.get("object") if isinstance(event, dict) else None
+    meta = thing.get("metadata") if isinstance(thing, dict) else None
+    if not isinstance(meta, dict) or not isinstance(thing, dict) or not meta.get("name"):
+        return ""
+    namespace = f"{meta['namespace']}/" if meta.get("namespace") else ""
+    return f" ({thing.get('kind')} {namespace}{meta['name']})"

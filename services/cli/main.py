@@ -1,0 +1,126 @@
+"""The command line of berth: every command in one place, each imported only when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from domain.model.errors import BerthError
+from services.cli import apply, bench, get, keys, plan, serve, setup
+from services.config import SETTINGS
+
+TRY = "Try it"
+USE = "Use it"
+RUN = "Run it"
+SET_UP = "Set it up"
+
+HELP = """Places pods on nodes, exactly, and can say why.
+
+[bold]berth demo[/bold] shows it on a real cluster's trace. [bold]berth up[/bold] runs everything in one
+process; [bold]worker[/bold], [bold]relay[/bold] and [bold]api[/bold] run it in several, on your own Kafka and
+Postgres.
+"""
+
+
+class BerthGroup(TyperGroup):
+    """Says in one clear line what went wrong; a traceback only with --debug."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BerthError as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"error: {error}", err=True)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; keep Python from complaining at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            if (said := getattr(error, "format_message", None)) is not None:
+                asked = getattr(getattr(error, "ctx", None), "command_path", "berth")
+                text = " ".join(said().split()).replace("Value error, ", "")
+                if text:  # empty: the help was shown instead
+                    typer.echo(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
+                raise typer.Exit(2) from None
+            text = f"{type(error).__name__}: {error}"
+            typer.echo(f"error: {text}; this is a fault of berth, `berth --debug …` shows where", err=True)
+        raise typer.Exit(1)
+
+
+def _settings_help() -> str:
+    lines = ["[bold]Settings[/bold] come from the environment; flags win over them."]
+    for setting in SETTINGS:
+        default = f" [dim]\\[{setting.default}][/dim]" if setting.default else ""
+        lines.append(f"[cyan]{setting.env}[/cyan]{default}: {setting.help}")
+    return "\n\n".join(lines)
+
+
+app = typer.Typer(
+    name="berth",
+    cls=BerthGroup,
+    help=HELP,
+    epilog=_settings_help(),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"berth {version('berth')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Read the options that all commands share."""
+    if not debug:
+        warnings.simplefilter("ignore")
+
+
+app.command("demo", rich_help_panel=TRY)(serve.demo)
+app.command("up", rich_help_panel=TRY)(serve.up)
+app.command("trace", rich_help_panel=TRY)(setup.trace)
+app.command("plan", rich_help_panel=TRY)(plan.plan)
+app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
+app.command("get", rich_help_panel=USE)(get.get)
+app.command("explain", rich_help_panel=USE)(get.explain)
+app.command("apply", rich_help_panel=USE)(apply.apply)
+app.command("delete", rich_help_panel=USE)(apply.delete)
+app.command("worker", rich_help_panel=RUN)(serve.worker)
+app.command("relay", rich_help_panel=RUN)(serve.relay)
+app.command("api", rich_help_panel=RUN)(serve.api)
+app.command("init", rich_help_panel=SET_UP)(setup.init)
+app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)
+app.command("serve-dev", rich_help_panel=SET_UP)(setup.serve_dev)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""How measurements are shown: a table for a person, one JSON object on one line for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from services.cli.output import Column, on_terminal, print_table
+
+if TYPE_CHECKING:
+    from benchmarks.engine import EngineRun
+    from benchmarks.memory import MemoryRun
+    from benchmarks.report import Report
+
+
+def show_json(report: Any) -> None:
+    """Print one object on one line."""
+    typer.echo(msgspec.json.encode(report).decode())
+
+
+def show_e2e(reports: Sequence[Report]) -> None:
+    """Print what was measured: the value of one run, or median (min..max) of several."""
+    from benchmarks.statistics import spread
+
+    def over(read: Callable[[Report], float], digits: int = 0) -> str:
+        return spread([read(report) for report in reports], digits)
+
+    first = reports[0]
+    rows = [
+        ("workload", first.workload),
+        ("nodes", f"{first.nodes:,}"),
+        ("pods", f"{first.pods:,} in {first.groups:,} groups, {first.pods_before:,} before the clock starts"),
+        ("shards, workers", f"{first.shards}, 1"),
+        ("log, ledger", f"{first.log}; Postgres {first.versions['postgres']}, {first.ledger}"),
+        ("clock", first.clock),
+        ("offered pods/s", over(lambda r: r.rate_offered)),
+        ("decisions/s", over(lambda r: r.decisions_per_second)),
+        ("seconds", over(lambda r: r.seconds, 2)),
+        ("placed", over(lambda r: r.placed)),
+        ("pending", over(lambda r: r.pending)),
+        *((f"latency {key} ms", over(lambda r, k=key: r.latency_ms[k])) for key in first.latency_ms),  # type: ignore[misc]
+        ("  counted from", first.produced),
+        (
+            "  resolution ms",
+            f"{over(lambda r: r.poll_ms['median'], 1)}, worst {over(lambda r: r.poll_ms['max'])}",
+        ),
+        *(
+            (f"CPU s {key}", over(lambda r, k=key: r.cpu_seconds[k] or 0, 2))  # type: ignore[misc]
+            for key, value in first.cpu_seconds.items()
+            if value is not None
+        ),
+        ("batches", over(lambda r: r.batches)),
+        ("plan ms a batch", over(lambda r: r.plan_ms_mean)),
+        ("commit ms a batch", over(lambda r: r.commit_ms_mean)),
+    ]
+    _print_rows(rows)
+    _print_machine(first.machine, len(reports))
+
+
+def show_engine(run: EngineRun) -> None:
+    """Print a line per part, and one per workload."""
+    if run.parts:
+        columns = (
+            *_columns(("PART", "part"), ("NODES", "nodes"), ("PODS", "pods"), ("GROUPS", "groups")),
+            Column("MEASURED", lambda item: _spread(item["figure"]), right=True),
+            Column("TARGET", _target, right=True),
+            Column("TIMES FASTER THAN", lambda item: _pairs(item["times_faster_than"])),
+            Column("BESIDES", lambda item: _pairs(item["besides"])),
+        )
+        print_table("parts", columns, [msgspec.to_builtins(part) for part in run.parts])
+    if run.threads:
+        print_table("threads", _THREADS, [msgspec.to_builtins(report) for report in run.threads])
+    if run.workloads:
+        columns = _columns(
+            ("WORKLOAD", "workload"),
+            ("NODES", "nodes"),
+            ("PODS", "pods"),
+            ("GROUPS", "groups"),
+            ("PODS/CYCLE", "pods_per_cycle"),
+            ("DECODE µs/POD", "decode_us_per_pod"),
+            ("FOLD µs/POD", "fold_us_per_pod"),
+            ("CYCLE µs/POD", "cycle_us_per_pod"),
+            ("PODS/S", "pods_per_second"),
+            ("CYCLE ms MEDIAN", "cycle_ms.median"),
+        )
+        print_table("workloads", columns, [msgspec.to_builtins(report) for report in run.workloads])
+    typer.echo(f"first cycle of the process, which compiles or loads: {run.first_cycle_seconds:g} s")
+    _print_machine(run.machine, 1)
+
+
+def _number(value: float) -> str:
+    from benchmarks.statistics import number
+
+    return number(value)
+
+
+def _spread(figure: dict[str, Any]) -> str:
+    median, low, high = (_number(figure[key]) for key in ("median", "min", "max"))
+    return f"{median} {figure['unit']} ({low}..{high})"
+
+
+def _target(item: dict[str, Any]) -> str:
+    if item["target"] is None:
+        return ""
+    bound = "at least" if item["figure"]["unit"].endswith("/s") else "at most"
+    return f"{bound} {_number(item['target'])}"
+
+
+def _pairs(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {_number(value)}" for name, value in values.items())
+
+
+def show_memory(run: MemoryRun) -> None:
+    """Print a line per way."""
+    columns = _columns(
+        ("WAY", "way"),
+        ("NODES", "nodes"),
+        ("PODS", "pods"),
+        ("BYTES/POD", "bytes_per_pod"),
+        ("TARGET", "bytes_per_pod_target"),
+        ("OVER BASELINE", "bytes_per_pod_over_baseline"),
+        ("RESIDENT", "resident_bytes"),
+        ("PEAK", "peak_bytes"),
+        ("BASELINE", "baseline_bytes"),
+        ("SECONDS", "seconds"),
+        ("NEXT BATCH s", "first_batch_seconds"),
+    )
+    print_table("ways", columns, [msgspec.to_builtins(report) for report in run.ways])
+    _print_machine(run.machine, 1)
+
+
+def _columns(*titles: tuple[str, str]) -> tuple[Column, ...]:
+    """Return columns by title and key; ``a.b`` is key ``b`` of what stands under ``a``."""
+
+    def read(path: str) -> Callable[[dict[str, Any]], object]:
+        def value(item: Any) -> object:
+            for key in path.split("."):
+                item = item[key]
+            return item
+
+        return value
+
+    return tuple(Column(title, read(path), right=i > 0) for i, (title, path) in enumerate(titles))
+
+
+_THREADS = _columns(
+    ("GROUPS IN THREADS", "scoring"),
+    ("NODES", "nodes"),
+    ("PODS", "pods"),
+    ("GROUPS", "groups"),
+    ("THREADS", "threads"),
+    ("ONE s", "one_seconds"),
+    ("THREADS s", "threads_seconds"),
+    ("RATIO", "ratio"),
+    ("LEAST", "ratio_min"),
+    ("GREATEST", "ratio_max"),
+    ("MOVED", "moved"),
+    ("CONFLICTS", "conflicts"),
+    ("NODES BEYOND CAPACITY", "nodes_beyond_capacity"),
+)
+
+
+def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows) if on_terminal() else 0
+    for name, value in rows:
+        typer.echo(f"{name:{width}}  {value}" if width else f"{name.strip()}\t{value}")
+
+
+def _print_machine(machine: dict[str, Any], runs: int) -> None:
+    memory_gib = machine["memory_bytes"] / (1 << 30)
+    typer.echo(
+        f"{runs} run{'s' if runs > 1 else ''} on {machine['cores']} cores ({machine['model']}), which do "
+        f"{machine['parallel_speedup']:g} times the work of one, "
+        f"{memory_gib:.0f} GiB, {machine['system']}, load {machine['load_1m_before']:g} before"
+    )

@@ -1,0 +1,104 @@
+"""`berth init`, `berth trace` and `berth serve-dev`: what comes before running berth."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli import options
+from services.cli.options import CommandError
+
+
+def init(
+    shards: options.Shards = None,
+    dsn: options.Dsn = None,
+    kafka: options.Kafka = None,
+    directory: options.Dir = None,
+    log_level: options.LogLevel = None,
+) -> None:
+    """Migrate the database, lay down the shards and create the topics; doing it again changes nothing."""
+    settings = options.settings(
+        shards=shards, postgres_dsn=dsn, kafka_bootstrap=kafka, dir=directory, log_level=log_level
+    )
+
+    async def work() -> list[str]:
+        from services import bootstrap
+
+        async with bootstrap.place(settings) as place:
+            return await bootstrap.initialise(place, settings.shards)
+
+    for line in options.run(work()) or ["nothing to do: everything is there"]:
+        typer.echo(line)
+
+
+class Trace(enum.StrEnum):
+    """Traces that berth can read."""
+
+    OPENB = "openb"
+
+
+def trace(
+    name: Annotated[Trace, typer.Argument(help="Which trace: openb, a GPU cluster of 1,523 nodes.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Folder with the CSV files; else the bundled data.")
+    ] = None,
+    pods: Annotated[
+        str, typer.Option("--pods", help="Which pod list: default, gpuspec33, or another one in DIR.")
+    ] = "default",
+    with_deletions: Annotated[
+        bool, typer.Option("--with-deletions", help="Also delete each pod when it ended.")
+    ] = False,
+) -> None:
+    """Write a trace as watch events, one JSON object a line: pipe it to `berth apply -f -`."""
+    import sys
+
+    import orjson
+
+    from services.traces import openb
+
+    assert name is Trace.OPENB
+    lines: list[bytes] = []
+    for event in openb.events(folder, pods, with_deletions=with_deletions):
+        lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
+        if len(lines) == 500:
+            sys.stdout.buffer.write(b"".join(lines))
+            lines.clear()
+    sys.stdout.buffer.write(b"".join(lines))
+    sys.stdout.buffer.flush()
+
+
+class DevServer(enum.StrEnum):
+    """Servers that berth can start for development."""
+
+    KAFKA = "kafka"
+    POSTGRES = "postgres"
+
+
+def serve_dev(
+    name: Annotated[DevServer, typer.Argument(help="What to start.")],
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1; its usual one without.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Keeps its data; under BERTH_DIR without it.")
+    ] = None,
+) -> None:
+    """Run a real Kafka broker or Postgres server for development, without Docker, until Ctrl-C."""
+    from ops.foreground import serve
+    from services import bootstrap
+
+    data = (folder or bootstrap.data_dir(options.settings()) / f"dev-{name}").absolute()
+    try:
+        if name is DevServer.KAFKA:
+            from ops.kafka import KafkaServer
+
+            serve("BERTH_KAFKA_BOOTSTRAP", KafkaServer(data, port or 9092))
+        else:
+            from ops.postgres import PostgresServer
+
+            serve("BERTH_POSTGRES_DSN", PostgresServer(data, port or 5432))
+    except (RuntimeError, OSError) as error:
+        raise CommandError(f"{name} does not start: {error}") from error

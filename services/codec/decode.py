@@ -1,0 +1,353 @@
+"""From records of the log to events: fast where events repeat, and never raising, whatever the bytes are.
+
+Equal pods mostly come with a byte-identical ``spec``, so a ``Decoder`` keeps what it made of a spec and of a
+set of labels, within bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from domain.manifests.metadata import Identity, read_labels, read_name, read_namespace, read_uid, read_version
+from domain.manifests.node import node_from_wire
+from domain.manifests.objects import assemble_pod
+from domain.manifests.pod import WirePodSpec, given_qos, read_node_name, template_from_wire
+from domain.manifests.profile import KIND as PROFILE_KIND
+from domain.manifests.profile import profile_from_spec
+from domain.manifests.usage import usage_from_wire
+from domain.model.errors import FieldError
+from domain.model.events import (
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+    ProfileDeleted,
+    ProfileEvent,
+    ProfileUpserted,
+)
+from domain.model.limits import event_bytes_max, usage_ahead_seconds_max
+from domain.model.pods import CLUSTER_LABEL, ROLE_LABEL, PodTemplate, with_membership
+from domain.model.signature import signature as signature_of
+from domain.model.timestamps import clamp_ms, to_ms
+from domain.model.validation import check_dns_label, check_printable, check_subdomain, field_error, shown
+from domain.plugins.registry import ProfilePlan
+from services.codec.envelope import (
+    KINDS,
+    AnyObject,
+    ConfigEvent,
+    Envelope,
+    NodeEvent,
+    PodEvent,
+    RawMeta,
+    Refusal,
+    Rejected,
+    UsageEvent,
+    check_envelope,
+)
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
+
+_META_PATH = "object.metadata"
+_SPEC_PATH = "object.spec"
+
+# What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
+_SPECS_MAX = 2048
+_SPEC_BYTES_MAX = 16 << 10
+_LABELS_MAX = 8192
+_LABELS_BYTES_MAX = 1 << 10
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """What a record says: an event, or why it is rejected, or neither when it changes nothing here.
+
+    ``at_ms`` is the event's own time, or the record's where the event has none.
+    """
+
+    event: Event | ProfileEvent | None
+    rejected: Rejected | None
+    at_ms: int
+    id: str | None = None
+
+
+class Decoder:
+    """Turns records into events; remembers specs and labels, so use one per worker.
+
+    Whether the profile exists that a pod names is not asked here: the event that brings it may be on its
+    way, and the pod waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._pod_event = msgspec.json.Decoder(PodEvent)
+        self._node_event = msgspec.json.Decoder(NodeEvent)
+        self._config_event = msgspec.json.Decoder(ConfigEvent)
+        self._usage_event = msgspec.json.Decoder(UsageEvent)
+        self._spec = msgspec.json.Decoder(WirePodSpec)
+        self._encoder = msgspec.json.Encoder()
+        self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
+        self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str]] = {}
+        self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
+        self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
+        self._members: dict[tuple[bytes, str, str], tuple[PodTemplate, bytes]] = {}
+        self._labels: dict[bytes, dict[str, str]] = {}
+
+    def decode(self, record: Record) -> Decoded:
+        """Return what a record of a state topic says; never raises, whatever its bytes are."""
+        value = record.value
+        try:
+            if value is None:
+                return Decoded(_tombstone(record), None, clamp_ms(record.timestamp_ms))
+            if len(value) > event_bytes_max:
+                raise Refusal(
+                    "too-large", "", f"is {len(value)} bytes; allowed are {event_bytes_max} (event_bytes_max)"
+                )
+            if record.topic == PODS_TOPIC:
+                pod_event = self._pod_event.decode(value)
+                return self._decoded(record, pod_event, self._pod(record, pod_event))
+            if record.topic == NODES_TOPIC:
+                node_event = self._node_event.decode(value)
+                return self._decoded(record, node_event, _node(record, node_event))
+            if record.topic == CONFIG_TOPIC:
+                config_event = self._config_event.decode(value)
+                return self._decoded(record, config_event, _config(record, config_event))
+            usage_event = self._usage_event.decode(value)
+            return self._decoded(record, usage_event, _usage(record, usage_event))
+        except Refusal as refusal:
+            rejected = refusal.rejected
+        except FieldError as error:
+            rejected = Refusal(error.code, error.path, error.message).rejected
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            rejected = _diagnose(value or b"", record.topic, error)
+        return Decoded(None, rejected, clamp_ms(record.timestamp_ms))
+
+    @property
+    def remembered_count(self) -> int:
+        """How many specs and sets of labels are remembered."""
+        return len(self._specs) + len(self._shapes) + len(self._members) + len(self._labels)
+
+    def _decoded(self, record: Record, envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:
+        at_ms = _moment(record, envelope)
+        event_id = check_printable(envelope.id, "id") if envelope.id else None
+        return Decoded(event, None, at_ms, event_id)
+
+    def _pod(self, record: Record, event: PodEvent) -> Event | None:
+        pod = check_envelope(event.type, event.object, PODS_TOPIC)
+        if event.type == "BOOKMARK":
+            return None
+        meta = pod.metadata or RawMeta()
+        if event.type == "DELETED":
+            name = read_name(meta.name, _META_PATH, strict=True)
+            namespace = read_namespace(meta.namespace, _META_PATH)
+            _check_key(record.key, f"{namespace}/{name}")
+            uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
+            return PodDeleted(namespace, name, uid, version)
+        template, signature, node_name = self._template(pod.spec, given_qos(pod.status, "object.status"))
+        labels = self._labels_of(meta.labels)
+        if CLUSTER_LABEL in labels:
+            template, signature = self._member(template, signature, labels)
+        spec = assemble_pod(
+            meta,
+            labels=labels,
+            status=pod.status,
+            template=template,
+            template_signature=signature,
+            node_name=node_name,
+            path="object",
+            strict=True,
+        )
+        _check_key(record.key, spec.key)
+        return PodUpserted(spec)
+
+    def _template(self, raw: msgspec.Raw, qos: str) -> tuple[PodTemplate, bytes, str]:
+        """Return template, signature and node name of a spec; a spec that was seen before costs a look-up."""
+        key = (bytes(raw), qos)  # a copy: the raw view would keep the whole record alive
+        known = self._specs.get(key)
+        if known is not None:
+            return known
+        try:
+            wire = self._spec.decode(key[0] or b"null")
+        except msgspec.ValidationError as error:
+            if key[0] in (b"", b"null"):
+                raise FieldError("object.spec", "is missing; a pod needs a spec") from None
+            raise field_error(error, "object.spec") from None
+        node_name = read_node_name(wire.node_name, "object.spec.nodeName", strict=True)
+        template, signature = self._shape(wire, qos)
+        found = (template, signature, node_name)
+        return _remember(self._specs, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+
+    def _shape(self, wire: WirePodSpec, qos: str) -> tuple[PodTemplate, bytes]:
+        """Return template and signature; specs that differ only in what placing ignores share them."""
+        wire.node_name = None
+        key = (self._encoder.encode(wire), qos)
+        known = self._shapes.get(key)
+        if known is not None:
+            return known
+        template = template_from_wire(wire, qos, "object.spec", strict=True)
+        signature = signature_of(template)
+        # Forgotten here it may still be what pods refer to: a million of them keep each template once.
+        found = (self._in_use.setdefault(signature, template), signature)
+        return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+
+    def _member(
+        self, template: PodTemplate, signature: bytes, labels: dict[str, str]
+    ) -> tuple[PodTemplate, bytes]:
+        """Return template and signature as of a pod with these labels."""
+        key = (signature, labels[CLUSTER_LABEL], labels.get(ROLE_LABEL, ""))
+        known = self._members.get(key)
+        if known is not None:
+            return known
+        member = with_membership(template, labels)
+        signature = signature_of(member)
+        found = (self._in_use.setdefault(signature, member), signature)
+        return _remember(self._members, key, found, _SPECS_MAX)
+
+    def _labels_of(self, raw: msgspec.Raw) -> dict[str, str]:
+        """Return labels; pods with the same ones share one dict."""
+        key = bytes(raw)
+        known = self._labels.get(key)
+        if known is not None:
+            return known
+        try:
+            wire = self._label_map.decode(key or b"null")
+        except msgspec.ValidationError as error:
+            raise field_error(error, f"{_META_PATH}.labels") from None
+        labels = read_labels(wire, _META_PATH)
+        return _remember(self._labels, key, labels, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else labels
+
+
+def _remember(memory: dict[K, V], key: K, value: V, count_max: int) -> V:
+    """Return what is remembered under the key, else remember ``value``; full: start anew."""
+    if len(memory) >= count_max:
+        memory.clear()
+    return memory.setdefault(key, value)
+
+
+def _node(record: Record, event: NodeEvent) -> Event | None:
+    node = check_envelope(event.type, event.object, NODES_TOPIC)
+    if event.type == "BOOKMARK":
+        return None
+    if event.type == "DELETED":
+        meta = node.metadata or Identity()
+        name = read_name(meta.name, _META_PATH, strict=True)
+        _check_key(record.key, name)
+        uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
+        return NodeDeleted(name, uid, version)
+    spec = node_from_wire(node, "object", strict=True)
+    _check_key(record.key, spec.name)
+    return NodeUpserted(spec)
+
+
+def _moment(record: Record, envelope: Envelope) -> int:
+    return clamp_ms(record.timestamp_ms) if envelope.at is None else to_ms(envelope.at)
+
+
+def _usage(record: Record, event: UsageEvent) -> Event | None:
+    usage = check_envelope(event.type, event.object, record.topic)
+    if event.type in ("BOOKMARK", "DELETED"):  # what was measured stays so
+        return None
+    at_ms = _moment(record, event)
+    ahead_ms = at_ms - record.timestamp_ms
+    if ahead_ms > usage_ahead_seconds_max * 1000 and record.timestamp_ms > 0:
+        raise FieldError(
+            "at",
+            f"is {ahead_ms // 1000} s after its record was written; allowed are at most "
+            f"{usage_ahead_seconds_max} s (usage_ahead_seconds_max)",
+        )
+    found = usage_from_wire(usage, at_ms, "object")
+    _check_key(record.key, found.node)
+    return NodeUsed(found)
+
+
+def _config(record: Record, event: ConfigEvent) -> ProfileEvent | None:
+    thing = check_envelope(event.type, event.object, CONFIG_TOPIC)
+    if event.type == "BOOKMARK" or thing.kind != PROFILE_KIND:
+        return None
+    meta = thing.metadata or Identity()
+    name = read_name(meta.name, _META_PATH, strict=True)
+    if record.key != name.encode():  # a producer that keys by name alone is understood as well
+        _check_key(record.key, f"{PROFILE_KIND}/{name}")
+    version = read_version(meta.resource_version, _META_PATH)
+    if event.type == "DELETED":
+        return ProfileDeleted(name, version)
+    try:
+        spec = msgspec.json.decode(thing.spec) if thing.spec else None
+    except msgspec.ValidationError as error:  # JSON, but with a number that nothing can hold
+        raise FieldError(_SPEC_PATH, field_error(error, "").message) from None
+    profile = profile_from_spec(spec, name=name, path=_SPEC_PATH)
+    try:
+        plan = ProfilePlan(profile)
+    except FieldError as error:
+        raise FieldError(f"{_SPEC_PATH}.{error.path}", error.message) from None
+    if plan.fit is None:
+        message = "NodeResourcesFit is missing; a worker never places a pod where there is no room for it"
+        raise FieldError(f"{_SPEC_PATH}.filters", message)
+    return ProfileUpserted(profile, version)
+
+
+def _check_key(key: bytes | None, expected: str) -> None:
+    if key is not None and key != expected.encode():
+        raise Refusal(
+            "key-mismatch",
+            "key",
+            f"{shown(key.decode(errors='replace'))} is not the object's; allowed is {expected}",
+        )
+
+
+def _tombstone(record: Record) -> Event | ProfileEvent | None:
+    if record.topic == USAGE_TOPIC:
+        return None
+    if record.key is None:
+        raise Refusal(
+            "not-an-event", "key", "is missing; a record without a value deletes what its key names"
+        )
+    key = record.key.decode("utf-8", "backslashreplace")
+    if record.topic == NODES_TOPIC:
+        return NodeDeleted(check_subdomain(key, "key"))
+    if record.topic == CONFIG_TOPIC:
+        return _config_tombstone(key)
+    namespace, slash, name = key.partition("/")
+    if record.topic != PODS_TOPIC or not slash:
+        raise Refusal("not-an-event", "key", f"{shown(key)} is not a pod's; allowed is namespace/name")
+    return PodDeleted(check_dns_label(namespace, "key"), check_subdomain(name, "key"))
+
+
+def _config_tombstone(key: str) -> ProfileEvent | None:
+    kind, _, name = key.partition("/")
+    if kind == PROFILE_KIND:
+        return ProfileDeleted(check_subdomain(name, "key"))
+    if kind not in KINDS:
+        raise Refusal("not-an-event", "key", f"{shown(key)} names no object; allowed is kind/name")
+    return None
+
+
+def _diagnose(value: bytes, topic: str, error: Exception) -> Rejected:
+    """Say why a record could not be read: no JSON, no event, or a field of a wrong type."""
+    try:
+        content = msgspec.json.decode(value)
+        if not isinstance(content, dict):
+            raise Refusal("not-an-event", "", "is not a JSON object; an event is {type, object, at, id}")
+        event_type, thing = content.get("type"), content.get("object")
+        if isinstance(thing, dict) and isinstance(event_type, str):
+            kind, api_version = thing.get("kind"), thing.get("apiVersion")
+            if isinstance(kind, str) and isinstance(api_version, str | None):
+                check_envelope(event_type, AnyObject(kind, api_version), topic)
+        if isinstance(error, msgspec.ValidationError):
+            raise field_error(error, "")
+    except Refusal as refusal:
+        return refusal.rejected
+    except FieldError as wrong:
+        return Refusal(wrong.code, wrong.path, wrong.message).rejected
+    except msgspec.ValidationError as wrong:  # JSON, but with a number that nothing can hold
+        problem = field_error(wrong, "")
+        return Refusal(problem.code, problem.path, problem.message).rejected
+    except RecursionError:
+        return Rejected("not-json", "", "is nested too deep to be read")
+    except (msgspec.DecodeError, UnicodeError) as wrong:
+        return Refusal("not-json", "", f"is not JSON: {wrong}").rejected
+    return Refusal("not-json", "", f"cannot be read: {error}").rejected

@@ -1,0 +1,159 @@
+"""From values to the bytes of records: decisions for ``berth.decisions``, events for the state topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import orjson
+
+from domain.manifests.metadata import Identity, read_name, read_namespace
+from domain.manifests.objects import convert_manifest
+from domain.model.decisions import Decision
+from domain.model.errors import FieldError
+from domain.model.pods import PodTemplate
+from domain.model.timestamps import format_ms
+from domain.model.validation import shown
+from services.codec.envelope import EVENT_TYPES, KINDS, NAMESPACED_KINDS, AnyObject
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+
+
+def template_fragment(template: PodTemplate, signature: bytes) -> bytes:
+    """Return the part of a decision record that all decisions of a template share; made once per template."""
+    requests = dict(sorted(template.requests.items()))
+    return orjson.dumps({"signature": signature.hex(), "requests": requests})
+
+
+class _DecidedPod(msgspec.Struct, gc=False):
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str | None
+
+
+class _DecisionRecord(msgspec.Struct, gc=False):
+    """A record of ``berth.decisions``, in the order of its keys."""
+
+    id: str
+    shard: int
+    epoch: int
+    seq: int
+    pod: _DecidedPod
+    outcome: str
+    node: str | None
+    decided_at: str
+    profile: str
+    profile_revision: int | None
+    reason: str
+    reasons: Mapping[str, int] | msgspec.UnsetType
+    score: float | None
+    template: msgspec.Raw
+    labels: Mapping[str, str]
+    node_version: int | None
+
+
+_encode_record = msgspec.json.Encoder().encode
+
+
+def encode_decision(
+    decision: Decision,
+    fragment: bytes,
+    labels: Mapping[str, str],
+    node_version: int | None,
+    reasons: Mapping[str, int] | None = None,
+) -> bytes:
+    """Return the record of a decision for ``berth.decisions``; equal arguments give equal bytes.
+
+    Parameters
+    ----------
+    decision : Decision
+        The decision.
+    fragment : bytes
+        What ``template_fragment`` made of the pod's template.
+    labels : mapping
+        The pod's labels.
+    node_version : int or None
+        The node's version in the ledger after this decision; None where no node is concerned.
+    reasons : mapping, optional
+        Nodes per reason code; the key is left out when it is not given.
+    """
+    version = decision.resource_version
+    return _encode_record(
+        _DecisionRecord(
+            f"{decision.shard}-{decision.seq}",
+            decision.shard,
+            decision.epoch,
+            decision.seq,
+            _DecidedPod(
+                decision.namespace,
+                decision.name,
+                decision.pod_uid,
+                None if version is None else str(version),
+            ),
+            decision.outcome,
+            decision.node,
+            format_ms(decision.decided_at_ms),
+            decision.profile,
+            decision.profile_revision,
+            decision.reason,
+            msgspec.UNSET if reasons is None else reasons,
+            decision.score,
+            msgspec.Raw(fragment),
+            labels,
+            node_version,
+        )
+    )
+
+
+def decision_key(decision: Decision) -> bytes:
+    """Return the key of a decision's record: ``namespace/name``."""
+    return f"{decision.namespace}/{decision.name}".encode()
+
+
+def encode_event(
+    event_type: str, thing: Mapping[str, Any], at: str | None = None, event_id: str | None = None
+) -> bytes:
+    """Return the record of an event.
+
+    Raises
+    ------
+    FieldError
+        If the type is unknown or the object holds what JSON cannot.
+    """
+    if event_type not in EVENT_TYPES:
+        raise FieldError("type", f"{shown(event_type)} is not allowed; allowed are {', '.join(EVENT_TYPES)}")
+    event: dict[str, Any] = {"type": event_type, "object": thing}
+    if at is not None:
+        event["at"] = at
+    if event_id is not None:
+        event["id"] = event_id
+    try:
+        return msgspec.json.encode(event)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise FieldError("object", f"cannot be written as JSON: {error}") from None
+
+
+def event_topic_and_key(thing: Mapping[str, Any], path: str = "object") -> tuple[str, bytes]:
+    """Return the topic and the key of an object's events.
+
+    Raises
+    ------
+    FieldError
+        If the kind has no topic, or the object has no valid name.
+    """
+    wire = convert_manifest(thing, AnyObject, path)
+    kind = wire.kind or ""
+    if kind not in KINDS:
+        raise FieldError(f"{path}.kind", f"{shown(kind)} is unknown; allowed are {', '.join(KINDS)}")
+    api_version, topic = KINDS[kind]
+    if wire.api_version and wire.api_version != api_version:
+        message = f"{shown(wire.api_version)} is unknown; allowed for a {kind} is {api_version}"
+        raise FieldError(f"{path}.apiVersion", message)
+    meta, meta_path = wire.metadata or Identity(), f"{path}.metadata"
+    key = read_name(meta.name, meta_path, strict=True)
+    if kind in NAMESPACED_KINDS:
+        key = f"{read_namespace(meta.namespace, meta_path)}/{key}"
+    if topic not in (PODS_TOPIC, NODES_TOPIC, USAGE_TOPIC):
+        key = f"{kind}/{key}"  # the topic holds several kinds, and compaction goes by key
+    return topic, key.encode()

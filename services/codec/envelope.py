@@ -1,0 +1,130 @@
+"""The frame of every event: its type, its kind, the topic it belongs on, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from domain.manifests.metadata import Identity
+from domain.manifests.node import WireNode
+from domain.manifests.pod import WirePodStatus
+from domain.manifests.usage import WireNodeUsage
+from domain.model.timestamps import Moment
+from domain.model.validation import shown
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+
+EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+KINDS: Mapping[str, tuple[str, str]] = {
+    "Node": ("v1", NODES_TOPIC),
+    "Pod": ("v1", PODS_TOPIC),
+    "NodeUsage": ("berth/v1", USAGE_TOPIC),
+    "PodDisruptionBudget": ("policy/v1", CONFIG_TOPIC),
+    "PriorityClass": ("scheduling.k8s.io/v1", CONFIG_TOPIC),
+    "SchedulingProfile": ("berth/v1", CONFIG_TOPIC),
+}
+"""Every kind that berth knows: its apiVersion and the topic of its events."""
+
+NAMESPACED_KINDS = ("Pod", "PodDisruptionBudget")
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """Why a record is not accepted: a stable code, the field, what is wrong, what is allowed."""
+
+    code: str
+    path: str
+    message: str
+
+
+class Refusal(Exception):
+    """Carries a ``Rejected`` out of the depth of the decoder."""
+
+    def __init__(self, code: str, path: str, message: str) -> None:
+        super().__init__(code)
+        self.rejected = Rejected(code, _clean(path, 512), _clean(message, 1024))
+
+
+class Envelope(msgspec.Struct, gc=False):
+    type: str | None = None
+    at: Moment | None = None
+    id: str | None = None
+
+
+class RawMeta(Identity, gc=False):
+    labels: msgspec.Raw = msgspec.Raw()
+
+
+class RawPod(msgspec.Struct, gc=False, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: RawMeta | None = None
+    spec: msgspec.Raw = msgspec.Raw()
+    status: WirePodStatus | None = None
+
+
+class PodEvent(Envelope, gc=False):
+    object: RawPod | None = None
+
+
+class NodeEvent(Envelope):
+    object: WireNode | None = None
+
+
+class AnyObject(msgspec.Struct, gc=False, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: Identity | None = None
+
+
+class ConfigObject(AnyObject, gc=False):
+    spec: msgspec.Raw = msgspec.Raw()
+
+
+class ConfigEvent(Envelope, gc=False):
+    object: ConfigObject | None = None
+
+
+class UsageEvent(Envelope):
+    object: WireNodeUsage | None = None
+
+
+O = TypeVar("O", RawPod, WireNode, WireNodeUsage, ConfigObject, AnyObject)  # noqa: E741
+
+
+def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:
+    """Return the object of an event whose type and kind belong on the topic."""
+    if (
+        thing is not None
+        and event_type in EVENT_TYPES
+        and KINDS.get(thing.kind or "") == (thing.api_version, topic)
+    ):
+        return thing  # as nearly all are
+    if event_type is None:
+        raise Refusal("not-an-event", "type", f"is missing; allowed are {', '.join(EVENT_TYPES)}")
+    if thing is None:
+        raise Refusal("not-an-event", "object", "is missing; an event carries the object that it is about")
+    if event_type not in EVENT_TYPES:
+        allowed = ", ".join(EVENT_TYPES)
+        raise Refusal("unknown-type", "type", f"{shown(event_type)} is not allowed; allowed are {allowed}")
+    kind, api_version = thing.kind or "", thing.api_version
+    if kind not in KINDS:
+        raise Refusal(
+            "unknown-kind", "object.kind", f"{shown(kind)} is unknown; allowed are {', '.join(KINDS)}"
+        )
+    expected_version, expected_topic = KINDS[kind]
+    if api_version and api_version != expected_version:
+        message = f"{shown(api_version)} is unknown; allowed for a {kind} is {expected_version}"
+        raise Refusal("unknown-kind", "object.apiVersion", message)
+    if topic != expected_topic:
+        message = f"a {kind} does not belong on {topic}; its topic is {expected_topic}"
+        raise Refusal("wrong-topic", "object.kind", message)
+    return thing
+
+
+def _clean(text: str, length_max: int) -> str:
+    """Return text that every store can hold: no control characters, no lone surrogates, not too long."""
+    safe = "".join(
+        char if char.isprintable() and not "\ud800" <= char <= "\udfff" else repr(char)[1:-1] for char in text
+    )
+    return safe if len(safe) <= length_max else safe[: length_max - 1] + "…"

@@ -1,0 +1,59 @@
+"""Events on their way into the log: checked exactly as a worker will read them, then appended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from domain.model.errors import FieldError
+from services.codec.decode import Decoder
+from services.codec.encode import encode_event, event_topic_and_key
+from services.ports.log import Entry, LogWriter, Record
+
+
+class Outgoing(NamedTuple):
+    """A checked event: its topic, its record, and its id if it has one."""
+
+    topic: str
+    entry: Entry
+    id: str | None
+
+
+class Gateway:
+    """Turns what users send into records."""
+
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+
+    def prepare(self, event: Any) -> Outgoing:
+        """Check an event and encode it.
+
+        Raises
+        ------
+        FieldError
+            A worker would refuse it; with the field's path inside the event.
+        """
+        if not isinstance(event, dict):
+            raise FieldError("", "an event is an object {type, object, at, id}")
+        thing = event.get("object")
+        if not isinstance(thing, dict):
+            bare = "; a manifest by itself is no event, it goes here" if "kind" in event else ""
+            raise FieldError("object", f"is missing; an event carries the object that it is about{bare}")
+        topic, key = event_topic_and_key(thing)
+        raw = encode_event(event.get("type") or "", thing, event.get("at"), event.get("id"))
+        decoded = self._decoder.decode(Record(topic, 0, 0, key, raw, 0))
+        if decoded.rejected is not None:
+            raise FieldError(decoded.rejected.path, decoded.rejected.message)
+        return Outgoing(topic, Entry(key, raw), decoded.id)
+
+
+async def append(writer: LogWriter, events: Sequence[Outgoing]) -> None:
+    """Append events, those of a topic in order.
+
+    Topics follow each other in the order in which they first occur; between topics the log has no order.
+    """
+    by_topic: dict[str, list[Entry]] = {}
+    for event in events:
+        by_topic.setdefault(event.topic, []).append(event.entry)
+    for topic, entries in by_topic.items():
+        await writer.append(topic, entries)

@@ -1,0 +1,83 @@
+"""Finds slips in the names of a manifest's fields: what is unknown is ignored, so nothing else would tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from domain.model.validation import key_path
+
+NEAR = 0.8
+"""How much of two names must be the same for one to be taken for a slip of the other."""
+
+OF_KUBERNETES = frozenset(
+    (
+        "creationTimestamp",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        "restartPolicyRules",
+    )
+)
+"""Fields of Kubernetes that berth does not read, and whose names are near to one that it reads."""
+
+
+def slips(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield unknown fields of a Node, Pod or NodeUsage that are near to a known one: each path, and that one.
+
+    Cost: one pass over the manifest; what is compared once is remembered.
+    """
+    kind = manifest.get("kind") if isinstance(manifest, dict) else None
+    if isinstance(kind, str) and (shape := _shapes().get(kind)) is not None:
+        yield from _slips(manifest, shape, path)
+
+
+def ignored(path: str, near: str) -> str:
+    """Say that a field is unknown, and what was probably meant."""
+    return f"{path}: is not known, so it is ignored; did you mean {near}?"
+
+
+def meant(key: str, known: tuple[str, ...]) -> str | None:
+    """Return the known name that ``key`` looks like a slip of, or None."""
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(key.lower(), by_lower, 1, NEAR)
+    return by_lower[near[0]] if near and key not in known else None
+
+
+@lru_cache(maxsize=1)
+def _shapes() -> dict[str, Any]:
+    from msgspec import inspect
+
+    from domain.manifests.node import WireNode
+    from domain.manifests.pod import WirePod
+    from domain.manifests.usage import WireNodeUsage
+
+    return {
+        "Node": inspect.type_info(WireNode),
+        "NodeUsage": inspect.type_info(WireNodeUsage),
+        "Pod": inspect.type_info(WirePod),
+    }
+
+
+@lru_cache(maxsize=4096)
+def _meant(key: str, known: tuple[str, ...]) -> str | None:
+    return None if key in OF_KUBERNETES else meant(key, known)
+
+
+def _slips(value: Any, shape: Any, path: str) -> Iterator[tuple[str, str]]:
+    from msgspec import inspect
+
+    if isinstance(shape, inspect.UnionType):
+        for each in shape.types:
+            yield from _slips(value, each, path)
+    elif isinstance(shape, inspect.ListType) and isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from _slips(item, shape.item_type, f"{path}[{at}]")
+    elif isinstance(shape, inspect.StructType) and isinstance(value, dict):
+        fields = {field.encode_name: field.type for field in shape.fields}
+        for key, inner in value.items():
+            below = key_path(path, key).removeprefix(".")
+            if key in fields:
+                yield from _slips(inner, fields[key], below)
+            elif near := _meant(key, tuple(fields)):
+                yield below, near

@@ -1,0 +1,261 @@
+"""The worker's side of the ledger: leases, what to start from, and one transaction per batch."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from domain.model.decisions import Cycle, Decision
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
+from services.ports.log import TopicPartition
+
+
+class Lease(NamedTuple):
+    """Ownership of a shard; whatever carries a lower epoch than the shard's is refused."""
+
+    shard: int
+    epoch: int
+
+
+class OffsetAdvance(NamedTuple):
+    """``next_offset`` of a shard's partition moves from ``lo`` to ``hi``, if it is ``lo`` now."""
+
+    shard: int
+    topic: str
+    partition: int
+    epoch: int
+    lo: int
+    hi: int
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node in the ledger: ``id`` is its order of arrival, kept for ever.
+
+    A deleted node keeps its row: ``spec`` is then the last one, with the resource version of the deletion.
+    """
+
+    id: int
+    name: str
+    version: int
+    spec: NodeSpec | None
+    requested: dict[str, int]
+    deleted: bool = False
+
+
+class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a node: compare ``version_expected`` (0: the row is new), then set all, also ``version``.
+
+    The version counts changes (of the spec, and pods that come and go), so that each decision of a batch can
+    name the version that it led to.
+
+    ``spec`` is None when only ``requested`` changes; ``deleted`` says whether the node is gone after this
+    write (its row keeps the version chain, and a spec that comes with the deletion is kept for its resource
+    version). ``requested`` is the absolute new sum per resource, ``pods`` included.
+    """
+
+    id: int
+    name: str
+    version_expected: int
+    version: int
+    requested: dict[str, int]
+    spec: NodeSpec | None = None
+    deleted: bool = False
+
+
+class PlacementOpened(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it)."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    signature: bytes
+    labels: dict[str, str]
+    node: str
+    adopted: bool
+    shard: int
+    seq: int
+    at_ms: int
+
+
+class PlacementClosed(NamedTuple):
+    """The open placement of a pod ends."""
+
+    pod_uid: str
+    at_ms: int
+
+
+class PlacementRefreshed(NamedTuple):
+    """What does not matter for placing changed of a placed pod."""
+
+    pod_uid: str
+    resource_version: int | None
+    labels: dict[str, str]
+
+
+class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    signature: bytes
+    labels: dict[str, str]
+    shard: int
+    arrival: int
+    since_ms: int
+
+
+class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the pending pods of one signature wait: nodes per reason code at the last attempt."""
+
+    shard: int
+    signature: bytes
+    reasons: dict[str, int]
+    unresolvable: bool
+    cycle_seq: int
+    at_ms: int
+
+
+class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    shard: int
+    at_ms: int
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that could not be accepted, with the reason and the raw bytes."""
+
+    shard: int
+    seq: int
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    raw: bytes
+    code: str
+    path: str
+    message: str
+    at_ms: int
+
+
+class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A revision of a profile as ``spec`` writes it; None: from then on there is no such profile."""
+
+    name: str
+    revision: int
+    spec: dict[str, Any] | None
+    resource_version: int | None
+    at_ms: int
+
+
+class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one batch of events changes, written in one transaction or not at all.
+
+    ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
+    ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
+    ``templates`` are those that the ledger may not have yet. ``pending_removed``
+    holds pod uids and is applied before ``pending_added``; ``placements_closed`` before
+    ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
+    A pending group without pods left disappears by itself. A revision of a profile that is there already
+    gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
+    """
+
+    offsets: Sequence[OffsetAdvance]
+    nodes: Sequence[NodeWrite] = ()
+    templates: Mapping[bytes, PodTemplate] = {}
+    placements_closed: Sequence[PlacementClosed] = ()
+    placements_opened: Sequence[PlacementOpened] = ()
+    placements_refreshed: Sequence[PlacementRefreshed] = ()
+    decisions: Sequence[tuple[Decision, bytes]] = ()
+    cycles: Sequence[Cycle] = ()
+    pending_removed: Sequence[str] = ()
+    pending_added: Sequence[PendingPod] = ()
+    pending_groups: Sequence[PendingGroup] = ()
+    tombstones: Sequence[PodTombstone] = ()
+    dead_letters: Sequence[DeadLetter] = ()
+    profiles: Sequence[ProfileRow] = ()
+    usage: Sequence[UsageRecord] = ()
+    seq_next: Mapping[int, int] = {}
+    dead_seq_next: Mapping[int, int] = {}
+    log_time_ms: int = 0
+
+
+class CommitOutcome(enum.Enum):
+    """What became of a batch."""
+
+    COMMITTED = "committed"
+    FENCED = "fenced"  # an offset row was not as expected: another owner, or this batch is already in
+    MOVED = "moved"  # a node's version was not as expected: nothing was written
+
+
+class Resolution(enum.Enum):
+    """What the offset rows say of a batch whose outcome was unknown."""
+
+    COMMITTED = "committed"
+    NOT_COMMITTED = "not-committed"
+    FENCED = "fenced"
+
+
+class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to start from, read in one snapshot; of each profile, its last revision."""
+
+    offsets: Mapping[tuple[int, str, int], int]
+    nodes: Sequence[NodeRow]
+    templates: Mapping[bytes, PodTemplate]
+    placements: list[PlacementOpened]
+    pending: Sequence[PendingPod]
+    tombstones: Sequence[PodTombstone]
+    profiles: Sequence[ProfileRow]
+    usage: Sequence[UsageRecord]
+    seq_next: Mapping[int, int]
+    dead_seq_next: Mapping[int, int]
+    log_time_ms: int
+
+
+class Ledger(Protocol):
+    """The worker's side of the ledger."""
+
+    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
+        """Take over all shards whose owner is gone, each with the next epoch; all of them or none.
+
+        An owner is gone when its lease ran out, when it released, or when its connection to the ledger is
+        no longer there (so a killed worker is replaced at once). Raising the epoch also sets it on the
+        shard's offset rows, in the same transaction. Returns nothing when any other owner is alive, and
+        also when ``owner`` itself holds a live lease through another connection.
+        """
+
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+        """Prolong the leases; False when any epoch is no longer the shard's."""
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """Give the shards back, if they are still held with these epochs."""
+
+    async def load(self, leases: Sequence[Lease]) -> LedgerState:
+        """Read the state; raise ``Fenced`` when an epoch is no longer the shard's."""
+
+    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
+        """Create the shard's offset rows that do not exist, at the given offsets."""
+
+    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+        """Write the batch in one transaction, in the lock order: offsets, nodes by id, the rest.
+
+        After an exception the outcome is unknown: ask ``resolve``.
+        """
+
+    async def resolve(self, batch: CommitBatch) -> Resolution:
+        """Read the offset rows on a fresh connection, waiting for a transaction still in flight."""
+
+    async def aclose(self) -> None:
+        """Release what the ledger holds."""

@@ -1,0 +1,128 @@
+"""The log: ordered records in topics and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+NODES_TOPIC = "berth.nodes"
+PODS_TOPIC = "berth.pods"
+USAGE_TOPIC = "berth.usage"
+CONFIG_TOPIC = "berth.config"
+DECISIONS_TOPIC = "berth.decisions"
+DEAD_LETTER_TOPIC = "berth.deadletter"
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create: compacted ones keep the latest record per key, the others everything."""
+
+    name: str
+    partitions: int
+    compacted: bool
+
+
+def topic_specs(shards: int) -> tuple[TopicSpec, ...]:
+    """Return the topics of a deployment with ``shards`` shards."""
+    return (
+        TopicSpec(NODES_TOPIC, shards, True),
+        TopicSpec(PODS_TOPIC, shards, True),
+        TopicSpec(USAGE_TOPIC, 1, False),
+        TopicSpec(CONFIG_TOPIC, 1, True),
+        TopicSpec(DECISIONS_TOPIC, shards, False),
+        TopicSpec(DEAD_LETTER_TOPIC, 1, False),
+    )
+
+
+class TopicPartition(NamedTuple):
+    """One ordered sequence of records."""
+
+    topic: str
+    partition: int
+
+
+class Record(NamedTuple):
+    """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is the producer's or the log's."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+class Entry(NamedTuple):
+    """A record to append; its partition follows from the key as Kafka's default partitioner has it."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+class LogReader(Protocol):
+    """Reads assigned partitions in offset order. One reader, one task."""
+
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read exactly these partitions from exactly these offsets on; replaces what was assigned.
+
+        A position below the first retained offset is an error at the next ``poll`` (``LogTruncated``),
+        never a silent jump.
+        """
+
+    async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+        """Return up to ``records_max`` next records, in offset order per partition.
+
+        Returns as soon as there is any record, and an empty sequence after ``timeout_seconds``.
+        """
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Return nothing from these partitions at ``poll`` until they are resumed."""
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Undo ``pause``."""
+
+    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return for each assigned partition the offset after the last record appended before the call."""
+
+    async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the first retained offset of each partition."""
+
+    async def position(self, at: TopicPartition) -> int:
+        """Return the offset that an assigned partition is read on from, past holes that hold no record."""
+
+    async def aclose(self) -> None:
+        """Release what the reader holds."""
+
+
+class LogWriter(Protocol):
+    """Appends records durably."""
+
+    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
+        """Append in order; return when all are durable. With ``partition``, all go there.
+
+        After an error, any prefix per partition may have been appended.
+        """
+
+    async def aclose(self) -> None:
+        """Flush and release what the writer holds."""
+
+
+class Log(Protocol):
+    """The event log: opens readers and writers, creates topics."""
+
+    async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """Create the topics that do not exist; raise ``TopicMismatch`` where partitions differ."""
+
+    async def partitions(self, topic: str) -> int:
+        """Return the number of partitions, 0 when the topic does not exist."""
+
+    async def reader(self) -> LogReader:
+        """Open a reader with nothing assigned."""
+
+    async def writer(self) -> LogWriter:
+        """Open a writer."""
+
+    async def last_record(self, at: TopicPartition) -> Record | None:
+        """Return the last record of a partition, or None when it is empty."""
+
+    async def aclose(self) -> None:
+        """Release what the log holds."""

@@ -1,0 +1,55 @@
+"""The relay's side of the ledger: what is committed and not yet published."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Stream(enum.StrEnum):
+    """What the relay publishes, each with its own cursor per shard."""
+
+    DECISIONS = "decisions"
+    DEAD_LETTERS = "dead-letters"
+
+
+class OutboxItem(NamedTuple):
+    """A row to publish."""
+
+    seq: int
+    key: bytes | None
+    value: bytes
+
+
+class Outbox(Protocol):
+    """The relay's side of the ledger."""
+
+    async def shards(self) -> int:
+        """Return the number of shards that ``berth init`` laid down (0: not initialised)."""
+
+    async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
+        """Return the relay epoch of the shard, or 0 while another relay is alive (as ``Ledger.acquire``)."""
+
+    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+        """Prolong; False when the epoch is no longer the shard's."""
+
+    async def release(self, shard: int, epoch: int) -> None:
+        """Give the shard back, if still held with this epoch."""
+
+    async def published(self, shard: int, stream: Stream) -> int:
+        """Return the cursor: the last seq known as published, 0 at first."""
+
+    async def unpublished(
+        self, shard: int, stream: Stream, after_seq: int, rows_max: int
+    ) -> Sequence[OutboxItem]:
+        """Return committed rows with ``seq > after_seq``, in order, without a hole."""
+
+    async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
+        """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Return when something may have been committed, or after the time."""
+
+    async def aclose(self) -> None:
+        """Release what the outbox holds."""

@@ -1,0 +1,68 @@
+"""What the domain found, as rows of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from domain.cycle.explanation import Attempt
+from domain.manifests.profile import profile_to_spec
+from domain.model.decisions import Cycle
+from domain.model.profiles import ProfileRevision
+from domain.model.usage import UsageRecord
+from domain.state.usage import NodeWindow
+from services.ports.ledger import ProfileRow
+
+
+def cycle_row(attempt: Attempt, shard: int, seq: int, seed: int, duration_us: int) -> Cycle:
+    """Return the row of an attempt; ``seq`` is that of its first decision on the shard."""
+    return Cycle(
+        shard=shard,
+        seq=seq,
+        signature=attempt.signature,
+        profile=attempt.profile,
+        profile_revision=attempt.profile_revision,
+        seed=seed,
+        generation=attempt.generation,
+        nodes_count=attempt.nodes_count,
+        feasible_count=attempt.feasible_count,
+        unresolvable_count=attempt.unresolvable_count,
+        reasons=attempt.reasons,
+        candidates=attempt.candidates,
+        pods_count=attempt.pods_count,
+        bound_count=attempt.bound_count,
+        moved_count=attempt.moved_count,
+        conflict_count=attempt.conflict_count,
+        duration_us=duration_us,
+        looked_at_ms=attempt.looked_at_ms,
+        repeated_at=attempt.repeated_at,
+        basis=attempt.basis,
+    )
+
+
+def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:
+    """Return the row of a profile's revision."""
+    return ProfileRow(
+        name=revision.name,
+        revision=revision.revision,
+        spec=None if revision.profile is None else profile_to_spec(revision.profile),
+        resource_version=revision.resource_version,
+        at_ms=at_ms,
+    )
+
+
+def usage_rows(nodes: Iterable[str], windows: Mapping[str, NodeWindow]) -> list[UsageRecord]:
+    """Return what is remembered of the usage of nodes; of those without a window, that nothing is."""
+    return [
+        windows[node].record(node)
+        if node in windows
+        else UsageRecord(node=node, at_ms=0, series={}, marks={})
+        for node in sorted(nodes)
+    ]
+
+
+def in_words(attempt: Attempt) -> str:
+    """Say in one line why no node would do, the most frequent reason first."""
+    if not attempt.nodes_count:
+        return "there are no nodes"
+    ranked = sorted(attempt.reasons_at_failure.items(), key=lambda item: (-item[1], item[0]))
+    return f"0/{attempt.nodes_count} nodes: " + "; ".join(f"{count} {code}" for code, count in ranked)
