@@ -103,6 +103,19 @@ def test_every_module_opens_with_a_sentence() -> None:
     assert wrong == []
 
 
+def test_what_tests_share_is_in_no_test_module() -> None:
+    """An import of a test module runs it, and makes it hard to move."""
+    shared = {path: [each for each in imports(path) if ".test_" in each] for path in sources("tests")}
+    assert {path: each for path, each in shared.items() if each} == {}
+
+
+def test_files_that_are_named_in_scripts_exist() -> None:
+    scripts = (".ci/run", "Makefile", "Dockerfile", "docker-compose.yml", "pyproject.toml")
+    texts = " ".join(text_of(Path(name)) for name in scripts)
+    named = set(re.findall(r"\b[\w/.-]+\.(?:py|lock)\b", texts))
+    assert {each for each in named if not (ROOT / each).exists()} == set()
+
+
 def test_files_are_short_enough_to_read() -> None:
     wrong = []
     for path in sources(*ALL):

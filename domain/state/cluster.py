@@ -34,7 +34,6 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
-from domain.state.digest import digest_of
 from domain.state.holdings import Holdings
 from domain.state.nodes import NodeEntry
 from domain.state.pods import PodEntry, Tombstone
@@ -394,7 +393,3 @@ class ClusterState:
     def requested_of_each(self, names: Sequence[str]) -> list[dict[str, int]]:
         """Return ``requested_of`` of each node; those that exist are read from the columns all at once."""
         return self.sums.of_each(names, self.nodes)
-
-    def digest(self) -> str:
-        """Return a hash of everything that decides what happens next; equal states have equal digests."""
-        return digest_of(self)

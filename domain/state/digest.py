@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from domain.state.cluster import ClusterState
 from domain.state.versions import digest
-
-if TYPE_CHECKING:
-    from domain.state.cluster import ClusterState
 
 
 def digest_of(state: ClusterState) -> str:
-    """Return a hash of a state; equal states have equal digests."""
+    """Return a hash of everything that decides what happens next; equal states have equal digests."""
     nodes = {name: entry for name, entry in sorted(state.nodes.items()) if entry.spec is not None}
     return digest(
         nodes={name: (e.ordinal, e.deleted, e.spec, state.requested_of(name)) for name, e in nodes.items()},

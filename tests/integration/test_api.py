@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
-import uuid
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import AsyncMock
 
-import asyncpg
 import httpx
 import pytest
 import pytest_asyncio
@@ -25,73 +21,21 @@ from services.api.auth import Gate
 from services.api.deps import Deps
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
-from services.cli.demo import log_ends, settled
 from services.codec.gateway import Gateway
-from services.config import Settings
 from services.metrics import ApiMetrics, process_registry
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry
 from tests.builders import event, node_manifest, pod_manifest
-from tests.servers import with_database
-
-Client = httpx.AsyncClient
-AT = "2024-05-01T10:00:00Z"
-LATER = "2024-05-01T11:00:00Z"
-
-
-class World(NamedTuple):
-    """A ledger, and clients of the API on it."""
-
-    place: Place
-    client: Client
-
-
-@contextlib.asynccontextmanager
-async def fresh_database(server: str) -> AsyncIterator[Place]:
-    """Make a database of its own on a server."""
-    name = f"api_{uuid.uuid4().hex[:12]}"
-    connection = await asyncpg.connect(server)
-    await connection.execute(f"CREATE DATABASE {name}")
-    try:
-        yield Place(with_database(server, name), None)
-    finally:
-        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        await connection.close()
-
-
-@contextlib.asynccontextmanager
-async def client_of(place: Place, **how: bool) -> AsyncIterator[Client]:
-    """Open a client of the API; ``how`` as ``bootstrap.open_app``."""
-    told = {"keys_required": False, **how}
-    async with bootstrap.open_app(place, **told) as app:  # type: ignore[arg-type]
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with Client(transport=transport, base_url="http://berth") as client:
-            yield client
-
-
-async def work_off(place: Place) -> None:
-    """Run a worker and a relay until all of the log took effect and is published."""
-    settings = Settings(worker_name="test", seed=7)
-    running = [
-        asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),
-        asyncio.create_task(bootstrap.run_relay(place, settings, process_registry())),
-    ]
-    store = bootstrap.open_store(place)
-    ends = await ends_of(place)
-
-    async def published() -> bool:
-        return all(row["decisions_seq"] == row["seq_next"] - 1 for row in await store.shards())
-
-    try:
-        async with asyncio.timeout(120):
-            while not (await settled(store, ends) and await published()):
-                for task in running:
-                    assert not task.done(), task.result()
-                await asyncio.sleep(0.05)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await store.aclose()
+from tests.integration.api_world import (
+    AT,
+    LATER,
+    Client,
+    World,
+    all_items,
+    answer_of,
+    client_of,
+    fresh_database,
+    work_off,
+)
 
 
 def trace() -> list[dict[str, Any]]:
@@ -134,28 +78,6 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             await log.aclose()
             await work_off(place)
             yield World(place, client)
-
-
-async def answer_of(world: World, target: str, model: type[BaseModel], **params: Any) -> Any:
-    """Return an answer after checking it against its documented shape."""
-    answer = await world.client.get(target, params=params)
-    assert answer.status_code == 200, answer.text
-    model.model_validate(answer.json())
-    return answer.json()
-
-
-async def all_items(world: World, target: str, model: type[BaseModel], **params: Any) -> list[Any]:
-    """Walk all pages of a list."""
-    items: list[Any] = []
-    cursor: str | None = None
-    for _ in range(100):
-        page = {**params, "cursor": cursor} if cursor else params
-        found = await answer_of(world, target, model, **page)
-        items += found["items"]
-        cursor = found["next"]
-        if cursor is None:
-            return items
-    raise AssertionError("the pages do not end")
 
 
 # ------------------------------------------------------------------------------------------ nodes and pods
@@ -351,15 +273,6 @@ async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- ingest
-
-
-async def ends_of(place: Place) -> dict[TopicPartition, int]:
-    """Return how many records each state partition holds."""
-    log = bootstrap.open_log(place)
-    try:
-        return await log_ends(log)
-    finally:
-        await log.aclose()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from services.api import models
 from services.bootstrap import Place
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
 from tests.builders import event, node_manifest, pod_manifest
-from tests.integration.test_api import Client, client_of, ends_of, fresh_database
+from tests.integration.api_world import Client, client_of, ends_of, fresh_database
 
 
 @pytest_asyncio.fixture

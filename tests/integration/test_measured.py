@@ -11,8 +11,8 @@ from services.api import models, models_explanation
 from services.config import Settings
 from services.metrics import process_registry
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest, usage_manifest
-from tests.integration.test_api import World, answer_of, client_of
-from tests.integration.test_profiles import send, servers
+from tests.integration.api_world import World, answer_of, client_of
+from tests.integration.live import send, servers
 
 PROFILE = profile_manifest("packing", scores=["TargetLoadPacking"])
 

@@ -15,31 +15,15 @@ import pytest_asyncio
 import yaml
 
 from domain.model.profiles import BUILT_IN_PROFILES
-from ops.kafka import KafkaServer
 from services import bootstrap
 from services.api import models, models_explanation
-from services.bootstrap import Place
-from services.cli.demo import log_ends, settled
 from services.config import Settings
 from services.metrics import process_registry
-from services.ports.log import CONFIG_TOPIC, USAGE_TOPIC, Entry, TopicPartition
+from services.ports.log import CONFIG_TOPIC, Entry
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest
-from tests.integration.test_api import World, all_items, answer_of, client_of, fresh_database
-from tests.integration.test_up import BERTH, berth, environment, eventually, listed, up
-from tests.servers import scratch_dir
-
-CONFIG, USAGE = TopicPartition(CONFIG_TOPIC, 0), TopicPartition(USAGE_TOPIC, 0)
-
-
-@contextlib.asynccontextmanager
-async def servers(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    """Make a ledger and a log that nobody else uses."""
-    async with fresh_database(request.getfixturevalue(f"{kind}_dsn")) as place:
-        if kind == "embedded":
-            yield place
-            return
-        with scratch_dir() as path, KafkaServer(path) as bootstrap_servers:
-            yield place._replace(kafka_bootstrap=bootstrap_servers)
+from tests.integration.api_world import World, all_items, answer_of, client_of
+from tests.integration.commands import BERTH, berth, environment, eventually, listed, up
+from tests.integration.live import send, servers, work_off
 
 
 @pytest_asyncio.fixture
@@ -57,25 +41,6 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             yield world
             worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
-
-
-async def send(world: World, *events: Json) -> None:
-    """Send events one after another, and wait until all of the log took effect."""
-    for each in events:
-        answer = await world.client.post("/v1/events", json=[each])
-        assert answer.status_code == 202, answer.text
-        await work_off(world)
-
-
-async def work_off(world: World) -> None:
-    log, store = bootstrap.open_log(world.place), bootstrap.open_store(world.place)
-    lasts = {at: await log.last_record(at) for at in (CONFIG, USAGE)}
-    ends = await log_ends(log) | {at: 0 if last is None else last.offset + 1 for at, last in lasts.items()}
-    async with asyncio.timeout(60):
-        while not await settled(store, ends):
-            await asyncio.sleep(0.02)
-    await log.aclose()
-    await store.aclose()
 
 
 async def decided(world: World, pod: str) -> tuple[str, str | None, int | None]:

@@ -15,9 +15,9 @@ import time
 import traceback
 from random import Random
 
+from tests.oracle.pair import Pair
 from tests.oracle.scenarios import Scenario, World
 from tests.oracle.seeded import run_seeded
-from tests.oracle.test_placing_oracle import Pair
 
 CASES = 10_000
 _WORK_MAX = 60_000  # nodes times pods: the oracle looks at every node for every pod

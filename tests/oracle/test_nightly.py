@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.oracle import nightly
-from tests.oracle.test_placing_oracle import Pair
+from tests.oracle.pair import Pair
 
 
 @pytest.mark.parametrize("seed", range(8))

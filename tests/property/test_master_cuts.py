@@ -9,8 +9,8 @@ import pytest
 
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record
 from tests.builders import event, node_manifest, pod_manifest, profile_manifest
-from tests.property.test_planner import Site, audit, batches
-from tests.property.test_profile_cuts import Producer, written
+from tests.property.profile_log import Producer, written
+from tests.property.site import Site, audit, batches
 
 SEEDS = range(30)
 NODES_COUNT, PODS_COUNT = 3, 60

@@ -2,172 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-from collections import Counter
 from random import Random
-from typing import Any
 
-import orjson
 import pytest
 
-from domain.model.profiles import BUILT_IN_PROFILES
-from services.adapters.memory.database import MemoryDatabase, OffsetRow
-from services.adapters.memory.ledger import MemoryLedger
-from services.codec.partition import partition_for
-from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpened
-from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
-from services.worker.planner import BATCHES, Planner
-from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, record
-from tests.contract.ledgers import ManualClock
+from services.ports.log import NODES_TOPIC, PODS_TOPIC
+from tests.builders import event_bytes, node_manifest, pod_manifest, record
+from tests.property.site import Producer, Site, audit, batches, kept, payloads
 
-SHARDS = 2
 SEEDS = range(40)
 RECORDS = 120
-
-
-@dataclasses.dataclass
-class Producer:
-    """Writes what producers write, also the rare and the wrong."""
-
-    random: Random
-    version: int = 0
-    at_ms: int = 1_700_000_000_000
-    ends: Counter[TopicPartition] = dataclasses.field(default_factory=Counter)
-
-    def records(self, count: int) -> list[Record]:
-        return [self._record() for _ in range(count)]
-
-    def _record(self) -> Record:
-        self.at_ms += self.random.randrange(3)
-        if self.random.random() < 0.2:
-            name = f"n{self.random.randrange(4)}"
-            return self._append(NODES_TOPIC, name.encode(), self._node_event(name))
-        namespace, name = self.random.choice(("a", "b")), f"p{self.random.randrange(6)}"
-        return self._append(PODS_TOPIC, f"{namespace}/{name}".encode(), self._pod_event(namespace, name))
-
-    def _append(self, topic: str, key: bytes, value: Json | None) -> Record:
-        at = TopicPartition(topic, partition_for(key, None, SHARDS))
-        self.ends[at] += 1
-        raw = None if value is None else orjson.dumps(value)
-        return Record(*at, self.ends[at] - 1, key, raw, self.at_ms)
-
-    def _next_version(self) -> int | None:
-        draw = self.random.random()
-        if draw < 0.1:
-            return None
-        if draw < 0.2:
-            return self.random.randrange(1, self.version + 2)
-        self.version += 1
-        return self.version
-
-    def _node_event(self, name: str) -> Json | None:
-        kind = self.random.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED", ""))
-        if not kind:
-            return None
-        labels = {"zone": self.random.choice("xy")}
-        cpu, version = self.random.choice((1, 2, 4)), self._next_version()
-        return event(kind, node_manifest(name, cpu=cpu, pods=8, labels=labels, resource_version=version))
-
-    def _pod_event(self, namespace: str, name: str) -> Json | None:
-        random = self.random
-        kind = random.choice(("ADDED", "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED", ""))
-        if not kind:
-            return None
-        uid = random.choice((f"{name}.{namespace}", f"{name}.{namespace}", f"{name}.{namespace}.2", None))
-        if random.random() < 0.05:
-            uid = f"p{random.randrange(6)}.a"
-        pod = pod_manifest(
-            name,
-            namespace,
-            cpu=random.choice(("500m", "500m", "1", "3", "-1" if random.random() < 0.1 else "1")),
-            labels=random.choice((None, {"app": random.choice("xyz")})),
-            node_name=random.choice((None, None, None, f"n{random.randrange(5)}")),
-            node_selector=random.choice((None, None, {"zone": "x"})),
-            priority=random.choice((None, 5)),
-            host_port=random.choice((None, None, None, 80)),
-            phase=random.choice((None, None, None, "Running", "Succeeded")),
-            uid=uid,
-            resource_version=self._next_version(),
-        )
-        return event(kind, pod)
-
-
-class Site:
-    """A planner and the database that it writes."""
-
-    def __init__(self) -> None:
-        self.database = MemoryDatabase(SHARDS)
-        self.leases = [Lease(shard, 0) for shard in range(SHARDS)]
-        for topic in (CONFIG_TOPIC, USAGE_TOPIC):
-            self.database.offsets[0, topic, 0] = OffsetRow(0, 0)
-        for shard in range(SHARDS):
-            for topic, partition in ((NODES_TOPIC, shard), (PODS_TOPIC, shard), (BATCHES, 0)):
-                self.database.offsets[shard, topic, partition] = OffsetRow(0, 0)
-        self.planner = self.restarted()
-
-    def restarted(self) -> Planner:
-        """Return a planner that knows only what the database holds."""
-        state = asyncio.run(MemoryLedger(self.database, ManualClock()).load(self.leases))
-        return Planner(self.leases, state, BUILT_IN_PROFILES, seed=3)
-
-    def take(self, records: list[Record]) -> None:
-        """Plan and commit, and work off what was woken."""
-        assert self.database.apply(self.planner.plan(records)) is CommitOutcome.COMMITTED
-        for _ in range(100):
-            if not self.planner.has_work:
-                return
-            assert self.database.apply(self.planner.plan([])) is CommitOutcome.COMMITTED
-        pytest.fail("the planner never comes to rest")
-
-    def accepted(self) -> dict[str, Any]:
-        """Return what does not depend on where batches end: what was accepted, not where it went."""
-        db = self.database
-        accepted: list[PlacementOpened | PendingPod] = [row.opened for row in db.open_placements.values()]
-        accepted += db.pending.values()
-        return {
-            "pods": {
-                (p.pod_uid, p.namespace, p.name, p.resource_version, p.signature, tuple(p.labels.items()))
-                for p in accepted
-            },
-            "nodes": {
-                (row.name, row.id, row.deleted, row.spec and orjson.dumps(row.spec.allocatable))
-                for row in db.nodes.values()
-            },
-            "tombstones": {(key, stone.resource_version) for key, stone in db.tombstones.items()},
-            "dead": {
-                (x.topic, x.partition, x.offset): x.code for rows in db.dead_letters.values() for x in rows
-            },
-        }
-
-
-def batches(records: list[Record], random: Random) -> list[list[Record]]:
-    """Cut records at random."""
-    cuts, start = [], 0
-    while start < len(records):
-        length = random.choice((1, 1, 2, 5, 20))
-        cuts.append(records[start : start + length])
-        start += length
-    return cuts
-
-
-def audit(site: Site) -> None:
-    """Compare the database with the state, and with itself."""
-    db, state = site.database, site.planner.scheduler.state
-    placed = {row.opened.pod_uid: row.opened.node for row in db.open_placements.values()}
-    assert placed == {p.spec.uid: p.node for p in state.pods.values() if p.node}
-    assert db.pending.keys() == {p.spec.uid for p in state.pods.values() if not p.node}
-    sums: dict[str, Counter[str]] = {}
-    for row in db.open_placements.values():
-        total = sums.setdefault(row.opened.node, Counter())
-        total.update(db.templates[row.opened.signature].requests)
-        total["pods"] += 1
-    for node in db.nodes.values():
-        assert node.requested == {k: v for k, v in sums.get(node.name, {}).items() if v}
-    waiting = {(pod.shard, pod.signature) for pod in db.pending.values()}
-    assert waiting == db.pending_groups.keys(), "each waiting pod's group says why"
-    for writes in db.node_versions.values():
-        assert [w.version_expected for w in writes] == [0, *(w.version for w in writes)][:-1]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -194,24 +38,6 @@ def test_a_restart_at_any_point_changes_nothing(seed: int) -> None:
         if random.random() < 0.3:
             shaken.planner = again
     assert payloads(shaken) == payloads(steady)
-
-
-def kept(planner: Planner) -> dict[str, Any]:
-    """Return what a worker must know again after a restart."""
-    state = planner.scheduler.state
-    waiting = sorted((p.arrival, p.shard, p.since_ms, key) for key, p in state.pods.items() if not p.node)
-    return {
-        "digest": state.digest(),
-        "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
-        "queue": waiting,
-        "profiles": {name: plan.profile for name, plan in planner.scheduler.profiles.plans.items()},
-    }
-
-
-def payloads(site: Site) -> list[dict[str, Any]]:
-    """Return the decision records, but for the numbers in the reasons: those are of when a group parked."""
-    records = [orjson.loads(payload) for rows in site.database.decisions.values() for _, payload in rows]
-    return [{**record, "reason": "", "reasons": bool(record.get("reasons"))} for record in records]
 
 
 def test_a_pod_that_was_woken_is_decided_when_there_was_room() -> None:

@@ -18,7 +18,7 @@ from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPart
 from services.worker.intake import Intake
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
 from tests.contract.ledgers import ManualClock
-from tests.property.test_planner import Site, audit
+from tests.property.site import Site, audit
 
 INT64_MAX = 2**63 - 1
 

@@ -16,7 +16,7 @@ from services.codec.partition import partition_for
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
 from services.worker.planner import Planner
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest, usage_manifest
-from tests.property.test_planner import SHARDS, Site, audit, batches, kept, payloads
+from tests.property.site import SHARDS, Site, audit, batches, kept, payloads
 
 SEEDS = range(30)
 RECORDS_COUNT = 100

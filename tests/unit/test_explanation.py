@@ -13,7 +13,7 @@ from services.api.explanation import cycle_view, summary
 from services.cli.story import print_story
 from services.ports.log import NODES_TOPIC, PODS_TOPIC
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
-from tests.property.test_planner import Site
+from tests.property.site import Site
 from tests.values import GIB, node, pod, template
 
 MEASURED = Profile(

@@ -34,12 +34,13 @@ from domain.plugins.base import (
 )
 from domain.plugins.declaring import declared, registered
 from domain.plugins.filters.node_name import NodeName
+from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
 from domain.plugins.template_filter import TemplateFilter
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
-from tests.unit.test_plugins import PLUGINS
 from tests.values import GIB, node, pod, template
 
+PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), TemplateFilter)
 TEMPLATES_COUNT = 60
 
 _SSD = NodeSelectorTerm((Requirement("disk", "In", ("ssd",)),))
@@ -174,7 +175,7 @@ def test_every_field_of_a_template_is_tried() -> None:
     assert set(VALUES) == {field.name for field in msgspec.structs.fields(PodTemplate)}
 
 
-@pytest.mark.parametrize("plugin", [*PLUGINS, TemplateFilter], ids=lambda p: f"{p.__module__}.{p.__name__}")
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda p: f"{p.__module__}.{p.__name__}")
 def test_answers_change_with_the_declared_fields_and_with_no_others(plugin: type[Plugin]) -> None:
     made = plugin(ARGS.get(plugin.__name__, {}), "args")
     assert fields_that_matter(made) == plugin.reads

@@ -27,7 +27,12 @@ nodes = sa.Table(
     metadata,
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False, comment="order of arrival"),
     sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("version", sa.BigInteger, nullable=False, comment="commit counter; what the CAS compares"),
+    sa.Column(
+        "version",
+        sa.BigInteger,
+        nullable=False,
+        comment="counts changes of the node and of the pods on it; what the compare-and-swap compares",
+    ),
     sa.Column("spec_version", sa.BigInteger, nullable=False, comment="version that last changed the spec"),
     sa.Column("deleted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("allocatable", ARRAY(sa.BigInteger), nullable=False),
