@@ -30,8 +30,8 @@ test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and 
 	$(VENV)/bin/python -m pytest $(ARGS)
 
 check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency rule, tests without servers
-	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m pytest tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
+	$(VENV)/bin/python -m pytest -n auto --dist loadfile \
+		tests/test_tidy.py tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
 
 bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)
 	$(VENV)/bin/berth bench e2e $(ARGS)

@@ -43,11 +43,11 @@ def run(commands: str, folder: Path) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of what a plugin needs."""
+    """Return a copy of what a plugin needs, compiled kernels included: a cache is valid beside its source."""
     for name in COPIED:
         source, target = ROOT / name, tmp_path / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc"))
         else:
             shutil.copy(source, target)
     return tmp_path
