@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from alembic import context
 
-from services.adapters.postgres.schema import metadata
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.configure(connection=context.config.attributes["connection"])
 with context.begin_transaction():
     context.run_migrations()
