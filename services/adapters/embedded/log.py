@@ -9,7 +9,7 @@ import asyncpg
 
 from domain.model.errors import BerthError, LogTruncated, TopicMismatch, Unavailable
 from services.adapters.embedded import statements as sql
-from services.adapters.embedded.session import Session
+from services.adapters.postgres.connections import PLAIN, Session
 from services.codec.partition import split
 from services.ports.log import Entry, Record, TopicPartition, TopicSpec
 
@@ -27,7 +27,7 @@ class EmbeddedLog:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._session = Session(dsn)
+        self._session = Session(dsn, "berth-log", PLAIN)
 
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
         """See ``ports.Log``."""
@@ -67,7 +67,7 @@ class EmbeddedWriter:
     """See ``ports.LogWriter``. An append is one transaction: all of it is in the log or nothing."""
 
     def __init__(self, dsn: str) -> None:
-        self._session = Session(dsn)
+        self._session = Session(dsn, "berth-log-writer", PLAIN)
         self._counts: dict[str, int] = {}
 
     async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
@@ -111,7 +111,7 @@ class EmbeddedReader:
     """See ``ports.LogReader``. Waits for the writers' notifications; a lost one costs one time-out."""
 
     def __init__(self, dsn: str) -> None:
-        self._session = Session(dsn, self._listen)
+        self._session = Session(dsn, "berth-log-reader", PLAIN, self._listen)
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._news = asyncio.Event()

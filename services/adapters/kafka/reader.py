@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError
 
 from domain.model.errors import BerthError, LogTruncated, Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
+from services.adapters.kafka.internals import close_client, set_fetch_wait, unpack_into_records
 from services.ports.log import Record, TopicPartition
 
 _PARTITION_FETCH_BYTES = 4 << 20
@@ -27,14 +26,7 @@ broker and us about half a millisecond each."""
 _SILENCE_SECONDS_MAX = 5.0
 
 
-class _Unpacked(fetcher.PartitionRecords):  # type: ignore[misc]
-    """Makes our records from the start: making the client's own first cost more than all the rest."""
-
-    def _consumer_record(self, tp: KafkaPartition, record: Any) -> Record:
-        return Record(tp.topic, tp.partition, record.offset, record.key, record.value, record.timestamp)
-
-
-fetcher.PartitionRecords = _Unpacked  # it has no other way in; all consumers of this process are ours
+unpack_into_records()
 
 
 class KafkaReader:
@@ -115,7 +107,7 @@ class KafkaReader:
             for batch in found.values():
                 taken += self._read(batch)
         behind = len(taken) == records_max
-        consumer._fetcher._fetch_max_wait_ms = _FETCH_WAIT_BEHIND_MS if behind else _FETCH_WAIT_MS
+        set_fetch_wait(consumer, _FETCH_WAIT_BEHIND_MS if behind else _FETCH_WAIT_MS)
         return taken
 
     def _read(self, records: list[Record]) -> list[Record]:
@@ -198,6 +190,4 @@ class KafkaReader:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await finish(self._cluster, consumer.stop())
-            await finish(
-                self._cluster, consumer._client.close()
-            )  # which a stop that failed half-way leaves open
+            await finish(self._cluster, close_client(consumer))

@@ -10,6 +10,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
+from services.adapters.kafka.internals import drop_undelivered
 from services.codec.partition import split
 from services.ports.log import Entry
 
@@ -103,23 +104,9 @@ class KafkaWriter:
         producer, self._producer = self._producer, None
         self._counts = {}
         if producer is not None:
-            await _drop_undelivered(producer)
+            await drop_undelivered(producer)
             await self._stop(producer)
 
     async def _stop(self, producer: AIOKafkaProducer) -> None:
         await finish(self._cluster, producer.stop())
         await finish(self._cluster, producer.client.close())  # which a stop that failed leaves open
-
-
-async def _drop_undelivered(producer: AIOKafkaProducer) -> None:
-    """End the sending task and forget its batches, for which aiokafka itself has no way."""
-    sending = producer._sender.sender_task
-    while sending is not None and not sending.done():
-        sending.cancel()
-        await asyncio.wait([sending], timeout=0.05)
-    accumulator = producer._message_accumulator
-    for batches in accumulator._batches.values():
-        accumulator._pending_batches.update(batches)
-    accumulator._batches.clear()
-    for batch in tuple(accumulator._pending_batches):
-        batch.future.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -58,6 +58,9 @@ BULK = Limits(
 )
 """For reading whole tables."""
 
+PLAIN = Limits({}, answer_seconds=30)
+"""For the embedded log, whose writers wait for each other."""
+
 UNANSWERED: tuple[type[BaseException], ...] = (
     OSError,
     TimeoutError,
@@ -92,6 +95,8 @@ def answering(connection: Connection | None = None) -> Iterator[None]:
         yield
     except UNANSWERED as error:
         raise Unavailable(f"the ledger does not answer: {error or type(error).__name__}") from error
+    except asyncpg.UndefinedTableError as error:
+        raise Unavailable("the database is not initialised; run `berth init`") from error
     except asyncpg.InterfaceError as error:
         if connection is None or not connection.is_closed():
             raise
@@ -145,10 +150,17 @@ class Session:
     """One connection, used by one task at a time and opened when needed.
 
     After any error or cancellation it is cut: what the server made of the statement is unknown, and so is
-    everything that would follow on the same connection.
+    everything that would follow on the same connection. ``prepare`` is called with each new connection.
     """
 
-    def __init__(self, dsn: str, name: str, limits: Limits = COMMON) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        limits: Limits = COMMON,
+        prepare: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:
+        self._prepare = prepare
         self._dsn = dsn
         self._name = name
         self._limits = limits
@@ -159,12 +171,14 @@ class Session:
     async def use(self) -> AsyncIterator[Connection]:
         """Give the connection to the caller; raise ``Unavailable`` when the server does not answer."""
         async with self._turn:
-            if self._connection is None or self._connection.is_closed():
-                self._connection = await connect(self._dsn, self._name, self._limits)
-            connection = self._connection
             try:
-                with answering(connection):
-                    yield connection
+                is_new = self._connection is None or self._connection.is_closed()
+                if is_new:
+                    self._connection = await connect(self._dsn, self._name, self._limits)
+                with answering(self._connection):
+                    if is_new and self._prepare is not None:
+                        await self._prepare(self._connection)
+                    yield self._connection
             except BaseException:
                 self.cut()
                 raise
