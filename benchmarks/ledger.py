@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 
-from domain.model.decisions import Candidate, Cycle, Decision, Outcome
+from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.postgres import migrate
@@ -114,8 +114,8 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
             )
             for seq, name, uid in ids
         ],
-        cycles=[
-            Cycle(
+        attempts=[
+            Attempt(
                 shard=lease.shard,
                 seq=first + i,
                 signature=signature,

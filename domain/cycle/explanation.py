@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from domain.cycle.program import Program
+from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
-from domain.model.decisions import Basis, Candidate, Extremes
+from domain.model.decisions import Attempt, Basis, Candidate, Extremes
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -19,84 +19,31 @@ _EXPLAINED = 2
 """Of so many best nodes sums are kept where no usage is asked for: the chosen one and the next."""
 
 
-class Attempt:
-    """One scheduling attempt of one group.
+def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int, nodes_count: int) -> Attempt:
+    """Return the attempt of a group that must not be tried: every node refuses it for what holds it.
 
-    ``reasons`` counts nodes per reason code as the attempt's first pod saw them; ``reasons_at_failure`` as
-    its first pod without a node did (empty when all were placed). ``unresolvable`` says that at failure no
-    node could have been made free by evicting. ``generation`` and ``looked_at_ms`` say when the nodes were
-    looked at, ``repeated_at`` at which later generation the verdict was repeated for further pods, or 0. The
-    log time is known to whoever commits, who sets it.
+    Revision 0: there is no such profile.
     """
-
-    __slots__ = (
-        "basis",
-        "bound_count",
-        "candidates",
-        "conflict_count",
-        "feasible_count",
-        "generation",
-        "looked_at_ms",
-        "moved_count",
-        "nodes_count",
-        "pods_count",
-        "profile",
-        "profile_revision",
-        "reasons",
-        "reasons_at_failure",
-        "repeated_at",
-        "signature",
-        "unresolvable",
-        "unresolvable_count",
+    return Attempt(
+        signature=group.signature,
+        profile=group.template.profile,
+        profile_revision=0 if group.plan is None else group.plan.profile.revision,
+        seed=seed,
+        generation=generation,
+        looked_at_ms=at_ms,
+        nodes_count=nodes_count,
+        unresolvable_count=nodes_count,
+        reasons=dict.fromkeys(group.held_by, nodes_count),
+        reasons_at_failure=dict.fromkeys(group.held_by, nodes_count),
+        unresolvable=True,
     )
 
-    def __init__(self, signature: bytes, profile: str, profile_revision: int, nodes_count: int) -> None:
-        self.signature = signature
-        self.profile = profile
-        self.profile_revision = profile_revision
-        self.generation = 0
-        self.looked_at_ms = 0
-        self.repeated_at = 0
-        self.nodes_count = nodes_count
-        self.feasible_count = 0
-        self.unresolvable_count = 0
-        self.reasons: dict[str, int] = {}
-        self.reasons_at_failure: dict[str, int] = {}
-        self.unresolvable = False
-        self.candidates: tuple[Candidate, ...] = ()
-        self.basis: Basis | None = None
-        self.pods_count = 0
-        self.bound_count = 0
-        self.moved_count = 0
-        self.conflict_count = 0
 
-    @classmethod
-    def held(
-        cls, signature: bytes, profile: str, revision: int, held_by: tuple[str, ...], nodes_count: int
-    ) -> Attempt:
-        """Make the attempt of a group that must not be tried: every node refuses it for that reason.
-
-        Revision 0: there is no such profile.
-        """
-        attempt = cls(signature, profile, revision, nodes_count)
-        attempt.reasons = attempt.reasons_at_failure = dict.fromkeys(held_by, nodes_count)
-        attempt.unresolvable = True
-        attempt.unresolvable_count = nodes_count
-        return attempt
-
-    def note_versions(self, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
-        """Note the candidates' versions; ``placed`` has those of nodes that got a pod before in the cycle."""
-        assert self.basis is not None
-        names = [candidate.node for candidate in self.candidates]
-        self.basis.node_versions = [placed.get(name) or nodes[name].version for name in names]
-
-    def again(self, pods_count: int, generation: int) -> Attempt:
-        """Return the same verdict for further pods: they are told what was found when it was found."""
-        attempt = copy.copy(self)
-        attempt.repeated_at = generation if generation != self.generation else 0
-        attempt.pods_count, attempt.bound_count = pods_count, 0
-        attempt.moved_count = attempt.conflict_count = 0
-        return attempt
+def note_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
+    """Note the candidates' versions; ``placed`` has those of nodes that got a pod before in the cycle."""
+    assert attempt.basis is not None
+    names = [candidate.node for candidate in attempt.candidates]
+    attempt.basis.node_versions = [placed.get(name) or nodes[name].version for name in names]
 
 
 def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
@@ -190,26 +137,45 @@ def _kernels_count(plan: ProfilePlan) -> int:
     return len(plan.normalised_scores) + len(plan.resource_scores) + len(plan.variance_scores)
 
 
-def explain(program: Program, noted: Noted, view: NodeView, *, signature: bytes, generation: int) -> Attempt:
+def explain(
+    program: Program,
+    noted: Noted,
+    view: NodeView,
+    *,
+    signature: bytes,
+    seed: int,
+    generation: int,
+    at_ms: int,
+) -> Attempt:
     """Put into words what the kernel noted at a group's attempt.
 
     Must be called before rows are renumbered. Cost: O(candidates + reasons).
     """
     profile, table = program.plan.profile, view.table
     a = noted.attempt_of[program.slot]
-    attempt = Attempt(signature, profile.name, profile.revision, table.count)
-    attempt.generation = generation
-    attempt.moved_count, attempt.conflict_count = noted.moved[a], noted.conflicts[a]
-    attempt.reasons, attempt.unresolvable_count = _reasons(program, noted, a, 0)
-    attempt.feasible_count = table.count - sum(attempt.reasons.values())
+    reasons, unresolvable_count = _reasons(program, noted, a, 0)
+    candidates = _candidates(program, noted, view, a)
+    attempt = Attempt(
+        signature=signature,
+        profile=profile.name,
+        profile_revision=profile.revision,
+        seed=seed,
+        generation=generation,
+        looked_at_ms=at_ms,
+        nodes_count=table.count,
+        feasible_count=table.count - sum(reasons.values()),
+        unresolvable_count=unresolvable_count,
+        reasons=reasons,
+        candidates=candidates,
+        moved_count=noted.moved[a],
+        conflict_count=noted.conflicts[a],
+        basis=_basis(program, noted, view, a) if candidates else None,
+    )
     if noted.exhausted[a]:
         attempt.reasons_at_failure, unresolvable_count = _reasons(program, noted, a, 1)
         attempt.unresolvable = table.count > 0 and unresolvable_count == table.count
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}
-    attempt.candidates = _candidates(program, noted, view, a)
-    if attempt.candidates:
-        attempt.basis = _basis(program, noted, view, a)
     return attempt
 
 

@@ -12,9 +12,9 @@ from itertools import islice
 
 import numpy as np
 
-from domain.cycle.explanation import Attempt
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
+from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.plugins.base import Demand
 from domain.plugins.registry import ProfilePlan

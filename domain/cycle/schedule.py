@@ -15,13 +15,14 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import Attempt, Noted, explain, room_for
+from domain.cycle.explanation import Noted, explain, explain_held, note_versions, room_for
 from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
 from domain.cycle.slots import GroupSlots
 from domain.cycle.windows import IN_LINE, Call, Threads, Windows
 from domain.kernels import arrays as kernel
+from domain.model.decisions import Attempt
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
     candidates_explained_max,
@@ -113,6 +114,7 @@ class Scheduler:
         self._snapshot = Snapshot(self.state.table)
         self._slots = GroupSlots(self.state, self._snapshot)
         self._view = NodeView(self.state)
+        self._now_ms = 0
         self._grown: set[str] = set()  # clusters of which a node may take more masters than before
 
     def fold(self, event: Event | ProfileEvent) -> tuple[Change, ...]:
@@ -179,8 +181,12 @@ class Scheduler:
         """Whether a cycle would try any pod."""
         return bool(self.queue.has_work or self.state.improved_rows or self._grown or self.queue.has_measured)
 
-    def cycle(self) -> CycleResult:
-        """Try every fresh pod, and the woken ones up to a bound; count what was placed."""
+    def cycle(self, now_ms: int = 0) -> CycleResult:
+        """Try every fresh pod, and the woken ones up to a bound; count what was placed.
+
+        ``now_ms`` is log time; attempts are stamped with it.
+        """
+        self._now_ms = now_ms
         result = CycleResult([], [])
         self.sync()
         self.queue.wake(self._snapshot, self.state.improved_rows)
@@ -315,11 +321,9 @@ class Scheduler:
         candidates, programs, placed = batch.candidates, batch.programs, batch.placed
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
-        generation = self._snapshot.generation
+        looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
         noted = Noted(placed, programs.values(), self.state)
-        attempts = [
-            explain(p, noted, self._view, signature=s, generation=generation) for s, p in programs.items()
-        ]
+        attempts = [explain(p, noted, self._view, signature=s, **looked) for s, p in programs.items()]
         attempt_of = {signature: base + i for i, signature in enumerate(programs)}
         result.attempts.extend(attempts)
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
@@ -330,7 +334,7 @@ class Scheduler:
         ):
             attempt = attempt_of[group.signature]
             if attempt in measured:
-                measured.pop(attempt).note_versions(versions, self.state.nodes)
+                note_versions(measured.pop(attempt), versions, self.state.nodes)
             result.attempts[attempt].pods_count += 1
             pod, arrival = pods[key].spec, pods[key].arrival
             if row >= 0:
@@ -354,10 +358,13 @@ class Scheduler:
     def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
         """Let fresh pods wait without an attempt of their own."""
         if group.held_by:
-            nodes_count = self.state.table.count
-            revision = 0 if group.plan is None else group.plan.profile.revision
-            held = Attempt.held(group.signature, group.template.profile, revision, group.held_by, nodes_count)
-            held.generation = self._snapshot.generation
+            held = explain_held(
+                group,
+                seed=self.seed,
+                generation=self._snapshot.generation,
+                at_ms=self._now_ms,
+                nodes_count=self.state.table.count,
+            )
             self.queue.park(group.signature, held)
         assert group.attempt is not None
         result.attempts.append(group.attempt.again(len(keys), self._snapshot.generation))

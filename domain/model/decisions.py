@@ -107,33 +107,50 @@ class Basis(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     extremes: dict[str, Extremes] = {}
 
 
-class Cycle(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, kw_only=True):
     """One scheduling attempt of one group: what all decisions of the attempt share.
 
-    ``reasons`` counts nodes per reason code of the first failing filter. ``candidates`` are the best
-    nodes, best first, as the group's first pod of the attempt saw them, and ``basis`` what they were scored
-    from. ``generation`` and ``looked_at_ms`` (log time) say when the nodes were looked at. Where an earlier
-    verdict was repeated for pods of a parked group, ``repeated_at`` is the generation then, else 0.
-    ``duration_us`` is that of the worker's whole cycle, of which the attempt is a part.
+    ``reasons`` counts nodes per reason code of the first failing filter as the attempt's first pod saw them;
+    ``reasons_at_failure`` as its first pod without a node did (empty when all were placed). ``unresolvable``
+    says that at failure no node could have been made free by evicting. ``candidates`` are the best nodes,
+    best first, as the first pod saw them, and ``basis`` what they were scored from. ``generation`` and
+    ``looked_at_ms`` (log time) say when the nodes were looked at. Where an earlier verdict was repeated for
+    pods of a parked group, ``repeated_at`` is the generation then, else 0.
+
+    The ledger keeps one row of it per shard: ``seq`` is that of the attempt's first decision there, and
+    ``duration_us`` that of the worker's whole cycle, of which the attempt is a part.
     """
 
-    shard: int
-    seq: int
+    shard: int = 0
+    seq: int = 0
     signature: bytes
     profile: str
     profile_revision: int
     seed: int
     generation: int
     nodes_count: int
-    feasible_count: int
-    unresolvable_count: int
-    reasons: dict[str, int]
-    candidates: tuple[Candidate, ...]
-    pods_count: int
-    bound_count: int
+    feasible_count: int = 0
+    unresolvable_count: int = 0
+    reasons: dict[str, int] = {}
+    reasons_at_failure: dict[str, int] = {}
+    unresolvable: bool = False
+    candidates: tuple[Candidate, ...] = ()
+    pods_count: int = 0
+    bound_count: int = 0
     moved_count: int = 0
     conflict_count: int = 0
     duration_us: int = 0
     looked_at_ms: int = 0
     repeated_at: int = 0
     basis: Basis | None = None
+
+    def again(self, pods_count: int, generation: int) -> Attempt:
+        """Return the same verdict for further pods: they are told what was found when it was found."""
+        return msgspec.structs.replace(
+            self,
+            repeated_at=generation if generation != self.generation else 0,
+            pods_count=pods_count,
+            bound_count=0,
+            moved_count=0,
+            conflict_count=0,
+        )

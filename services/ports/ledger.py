@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from domain.model.decisions import Cycle, Decision
+from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
@@ -179,7 +179,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     placements_opened: Sequence[PlacementOpened] = ()
     placements_refreshed: Sequence[PlacementRefreshed] = ()
     decisions: Sequence[tuple[Decision, bytes]] = ()
-    cycles: Sequence[Cycle] = ()
+    attempts: Sequence[Attempt] = ()
     pending_removed: Sequence[str] = ()
     pending_added: Sequence[PendingPod] = ()
     pending_groups: Sequence[PendingGroup] = ()

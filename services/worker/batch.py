@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
-from domain.model.decisions import Cycle, Decision, Outcome
+from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.state.changes import (
@@ -38,7 +37,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import Record
 from services.worker.counters import Counters
-from services.worker.ledger_rows import cycle_row, in_words, profile_row, usage_rows
+from services.worker.ledger_rows import in_words, profile_row, usage_rows
 
 
 class BatchBuilder:
@@ -59,7 +58,7 @@ class BatchBuilder:
         self._dead_letters: list[DeadLetter] = []
         self._profiles: list[ProfileRow] = []
         self._measured: dict[str, None] = {}  # nodes whose usage is to be written
-        self._cycles: list[Cycle] = []
+        self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
         self.now_ms = 0
@@ -183,8 +182,6 @@ class BatchBuilder:
 
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Note what a cycle decided, and how long it took as a whole."""
-        for attempt in result.attempts:
-            attempt.looked_at_ms = attempt.looked_at_ms or self.now_ms
         cycle_seqs: dict[tuple[int, int], int] = {}
         pods = self._scheduler.state.pods
         for verdict in result.verdicts:
@@ -195,8 +192,10 @@ class BatchBuilder:
             else:
                 self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
         for (index, shard), seq in cycle_seqs.items():
-            row = cycle_row(result.attempts[index], shard, seq, self._scheduler.seed, duration_us)
-            self._cycles.append(row)
+            attempt = result.attempts[index]
+            self._attempts.append(
+                msgspec.structs.replace(attempt, shard=shard, seq=seq, duration_us=duration_us)
+            )
         self._note_pending(result, cycle_seqs)
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
@@ -344,7 +343,7 @@ class BatchBuilder:
             placements_opened=list(self._opened.values()),
             placements_refreshed=list(self._refreshed.values()),
             decisions=self._decisions,
-            cycles=self._cycles,
+            attempts=self._attempts,
             pending_removed=self._pending_removed,
             pending_added=pending,
             pending_groups=list(self._pending_groups.values()),

@@ -4,39 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from domain.cycle.explanation import Attempt
 from domain.manifests.profile import profile_to_spec
-from domain.model.decisions import Cycle
+from domain.model.decisions import Attempt
 from domain.model.profiles import ProfileRevision
 from domain.model.usage import UsageRecord
 from domain.state.usage import NodeWindow
 from services.ports.ledger import ProfileRow
-
-
-def cycle_row(attempt: Attempt, shard: int, seq: int, seed: int, duration_us: int) -> Cycle:
-    """Return the row of an attempt; ``seq`` is that of its first decision on the shard."""
-    return Cycle(
-        shard=shard,
-        seq=seq,
-        signature=attempt.signature,
-        profile=attempt.profile,
-        profile_revision=attempt.profile_revision,
-        seed=seed,
-        generation=attempt.generation,
-        nodes_count=attempt.nodes_count,
-        feasible_count=attempt.feasible_count,
-        unresolvable_count=attempt.unresolvable_count,
-        reasons=attempt.reasons,
-        candidates=attempt.candidates,
-        pods_count=attempt.pods_count,
-        bound_count=attempt.bound_count,
-        moved_count=attempt.moved_count,
-        conflict_count=attempt.conflict_count,
-        duration_us=duration_us,
-        looked_at_ms=attempt.looked_at_ms,
-        repeated_at=attempt.repeated_at,
-        basis=attempt.basis,
-    )
 
 
 def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:

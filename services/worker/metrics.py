@@ -50,7 +50,7 @@ class WorkerMetrics:
         for outcome, count in outcomes.items():
             self.decisions.labels(outcome.value).inc(count)
         self.measured.inc(len(batch.usage))
-        self.moved.inc(sum(cycle.moved_count for cycle in batch.cycles))
-        self.conflicts.inc(sum(cycle.conflict_count for cycle in batch.cycles))
+        self.moved.inc(sum(attempt.moved_count for attempt in batch.attempts))
+        self.conflicts.inc(sum(attempt.conflict_count for attempt in batch.attempts))
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()

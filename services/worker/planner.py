@@ -181,7 +181,7 @@ class Planner:
         self._rest = records[end:]
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
-        result = self.scheduler.cycle()
+        result = self.scheduler.cycle(self._now_ms)
         builder.decide(result, duration_us=self._stopwatch() - began_us)
         return builder.build(self._advance(ends))
 

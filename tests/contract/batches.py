@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from domain.model.decisions import Candidate, Cycle, Decision, Outcome
+from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.usage import Measured, SeriesRecord, UsageRecord
@@ -187,7 +187,7 @@ def everything(lease: Lease) -> CommitBatch:
     adopted = decision(lease, 2, "adopted", "n2", outcome=Outcome.ADOPTED)
     waits = decision(lease, 3, "waits", cycle_seq=3, signature=b"another-16-bytes")
     spec = node_spec("n1", labels={"zone": "ä"}, taints=(Taint(key="gpu"),), resource_version=None)
-    cycle = Cycle(
+    attempt = Attempt(
         shard=lease.shard,
         seq=1,
         signature=SIGNATURE,
@@ -218,7 +218,7 @@ def everything(lease: Lease) -> CommitBatch:
             opened(adopted, adopted=True, resource_version=None),
         ],
         decisions=[record(bound), record(adopted), record(waits)],
-        cycles=[cycle],
+        attempts=[attempt],
         pending_added=[waiting(lease, "waits", 4, signature=b"another-16-bytes", labels={"app": "batch"})],
         pending_groups=[
             PendingGroup(

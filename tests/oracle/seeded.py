@@ -9,8 +9,8 @@ from random import Random
 import numpy as np
 
 from domain.cycle.evaluate import evaluate
-from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import Placement, Scheduler
+from domain.model.decisions import Attempt
 from domain.model.events import Event
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import Assumed, ClusterState

@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 
 from domain.cycle.evaluate import evaluate
-from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import Failure, Placement, Scheduler
-from domain.model.decisions import Outcome
+from domain.model.decisions import Attempt, Outcome
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import Assumed, ClusterState
 from tests.oracle.scenarios import Scenario, World, scenarios

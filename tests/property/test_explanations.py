@@ -25,7 +25,6 @@ from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from services.adapters.postgres.rows import json_text
-from services.worker.ledger_rows import cycle_row
 from tests.oracle.scenarios import Scenario, World
 
 SEEDS = range(100)
@@ -116,7 +115,7 @@ def records(world: World) -> list[Record]:
             scheduler.fold(each)
         templates = {pod.signature: pod.template for pod in world.pods.values()}
         for attempt in scheduler.cycle().attempts:
-            doc = msgspec.json.decode(json_text(cycle_row(attempt, 0, 1, scheduler.seed, 0)))
+            doc = msgspec.json.decode(json_text(attempt))
             assert bool(doc["basis"]) is bool(doc["candidates"])
             if doc["candidates"]:
                 plan = scheduler.profiles.plans[attempt.profile]

@@ -135,7 +135,7 @@ def test_a_restart_at_any_point_changes_no_decision(seed: int) -> None:
 def explained(site: Site) -> dict[tuple[int, int], list[Any]]:
     """Return what is stored of each cycle but generations and times: a new process looks at nodes anew."""
     fields = ("reasons", "candidates", "basis", "nodes_count", "feasible_count")
-    return {key: [getattr(cycle, f) for f in fields] for key, cycle in site.database.cycles.items()}
+    return {key: [getattr(cycle, f) for f in fields] for key, cycle in site.database.attempts.items()}
 
 
 def test_the_producer_of_these_tests_brings_about_what_matters() -> None:
@@ -150,7 +150,7 @@ def test_the_producer_of_these_tests_brings_about_what_matters() -> None:
             recent += int(state.table.requested[RECENT, : state.table.count].any())
         for payload in payloads(site):
             reasons[payload["outcome"]] += 1
-        for group in site.database.cycles.values():
+        for group in site.database.attempts.values():
             reasons.update(code.partition(":")[0] for code in group.reasons)
         codes.update(x.path for rows in site.database.dead_letters.values() for x in rows)
     for found in ("bound", "adopted", "unschedulable", "over-threshold-measured", "peak-usage"):

@@ -84,7 +84,7 @@ def test_a_repeated_verdict_says_when_the_nodes_were_looked_at() -> None:
     take(1, PODS_TOPIC, pod_manifest("p0", cpu="3"), 0)
     take(2, NODES_TOPIC, node_manifest("n1", cpu=2), 1)
     take(3, PODS_TOPIC, pod_manifest("p1", cpu="3"), 1)
-    first, second = (site.database.cycles[key] for key in sorted(site.database.cycles))
+    first, second = (site.database.attempts[key] for key in sorted(site.database.attempts))
     assert (first.reasons, second.reasons) == ({"insufficient:cpu": 1}, {"insufficient:cpu": 1})
     assert first.repeated_at == 0
     assert (second.generation, second.looked_at_ms) == (first.generation, first.looked_at_ms)

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import Scheduler
 from domain.kernels.arrays import DEMANDS_MAX, PARTS_MAX, STATIC_MAX, TERMS_MAX
+from domain.model.decisions import Attempt
 from domain.model.errors import FieldError
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import requested_resources_max

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from domain.cycle import profiles as profiles_module
-from domain.cycle.explanation import Attempt
 from domain.cycle.profiles import Profiles
 from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
 from domain.manifests.profile import profile_from_manifest, profile_from_spec, profile_to_spec
+from domain.model.decisions import Attempt
 from domain.model.errors import FieldError
 from domain.model.events import (
     Event,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from benchmarks.threads import measure_threads
 from domain.cycle import slots as slots_module
 from domain.cycle import windows
-from domain.cycle.explanation import Attempt
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
 from domain.kernels.claiming import claim
 from domain.manifests.profile import profile_from_manifest
+from domain.model.decisions import Attempt
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import Taint
 from services.worker.threads import threads_for
@@ -62,7 +62,7 @@ def played(scenario: Scenario, threads: windows.Threads) -> list[tuple[Told, Tol
 
 def without_counts(told: list[tuple[Told, Told]]) -> list[tuple[Told, Told]]:
     """One thread looks at nothing ahead, so that no pod finds its row changed."""
-    counts = [Attempt.__slots__.index(name) for name in ("moved_count", "conflict_count")]
+    counts = [Attempt.__struct_fields__.index(name) for name in ("moved_count", "conflict_count")]
     return [
         (verdicts, [tuple(x for i, x in enumerate(facts) if i not in counts) for facts in attempts])
         for verdicts, attempts in told
@@ -77,7 +77,7 @@ def everything(result: CycleResult) -> tuple[Told, Told]:
         for v in result.verdicts
     ]
     attempts: Told = [
-        tuple(getattr(attempt, name) for name in attempt.__slots__) for attempt in result.attempts
+        tuple(getattr(attempt, name) for name in attempt.__struct_fields__) for attempt in result.attempts
     ]
     return verdicts, attempts
 

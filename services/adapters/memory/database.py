@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from domain.model.decisions import Cycle, Decision
+from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
@@ -90,7 +90,7 @@ class MemoryDatabase:
         self.placements: list[PlacementRow] = []
         self.open_placements: dict[str, PlacementRow] = {}  # pod uid
         self.decisions: dict[int, list[tuple[Decision, bytes]]] = {shard: [] for shard in range(shards)}
-        self.cycles: dict[tuple[int, int], Cycle] = {}
+        self.attempts: dict[tuple[int, int], Attempt] = {}
         self.pending: dict[str, PendingPod] = {}
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.tombstones: dict[tuple[str, str], PodTombstone] = {}
@@ -176,9 +176,9 @@ class MemoryDatabase:
         still = self.pending.keys() - set(batch.pending_removed)
         if len(set(added)) != len(added) or not still.isdisjoint(added):
             raise LedgerMismatch("pending_pkey: a pod would be pending twice")
-        cycles = [(cycle.shard, cycle.seq) for cycle in batch.cycles]
-        if len(set(cycles)) != len(cycles) or not self.cycles.keys().isdisjoint(cycles):
-            raise LedgerMismatch("cycles_pkey: a cycle would be written twice")
+        tried = [(attempt.shard, attempt.seq) for attempt in batch.attempts]
+        if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
+            raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
 
     def _write_node(self, write: NodeWrite) -> None:
         version = write.version
@@ -211,8 +211,8 @@ class MemoryDatabase:
             self._opening_seqs.add((opened.shard, opened.seq))
         for decision, payload in batch.decisions:
             self.decisions[decision.shard].append((decision, payload))
-        for cycle in batch.cycles:
-            self.cycles[cycle.shard, cycle.seq] = cycle
+        for attempt in batch.attempts:
+            self.attempts[attempt.shard, attempt.seq] = attempt
         self._write_pending(batch)
         for tombstone in batch.tombstones:
             self.tombstones[tombstone.namespace, tombstone.name] = tombstone

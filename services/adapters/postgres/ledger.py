@@ -221,7 +221,7 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
 async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     decisions = [rows.decision_row(decision, payload) for decision, payload in batch.decisions]
     await _copy(connection, "decisions", sql.DECISION_COLUMNS, decisions)
-    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, [rows.cycle_row(cycle) for cycle in batch.cycles])
+    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, list(map(rows.attempt_row, batch.attempts)))
     touched: set[tuple[int, bytes]] = set()
     if batch.pending_removed:
         found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from domain.model.decisions import Cycle, Decision
+from domain.model.decisions import Attempt, Decision
 from domain.model.usage import UsageRecord
 from services.ports.ledger import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow
 
@@ -138,9 +138,9 @@ def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
     )
 
 
-def cycle_row(cycle: Cycle) -> tuple[Any, ...]:
+def attempt_row(attempt: Attempt) -> tuple[Any, ...]:
     """Return CYCLE_COLUMNS; leaving out of the document what has a column of its own would cost more."""
-    return (cycle.shard, cycle.seq, cycle.signature, json_text(cycle))
+    return (attempt.shard, attempt.seq, attempt.signature, json_text(attempt))
 
 
 def pending_row(p: PendingPod) -> tuple[Any, ...]:
