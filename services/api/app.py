@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from domain.model.errors import BerthError, FieldError, Unavailable
-from services.api import failures, models
+from services.api import failures, models, pages
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
@@ -28,11 +28,11 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 def create_app(deps: Deps) -> FastAPI:
     """Return the application; the caller opens and closes what ``deps`` holds."""
-    app = FastAPI(title="berth", version=VERSION, description=DESCRIPTION, redoc_url=None)
+    app = FastAPI(title="berth", version=VERSION, description=DESCRIPTION, docs_url=None, redoc_url=None)
     failures.install(app)
 
     def allow(action: str) -> Any:
-        async def check(request: Request) -> None:
+        async def check(request: Request, _key: Any = pages.KEY) -> None:
             await deps.gate.check(request, action)
             _check_parameters(request)
 
@@ -49,6 +49,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 
+    pages.install(app)
     app.add_middleware(Observed, metrics=deps.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

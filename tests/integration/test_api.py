@@ -471,3 +471,10 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/shards",
         "/v1/deadletters",
     } | {"/healthz", "/readyz", "/metrics"}
+
+
+async def test_each_link_of_the_first_page_answers(world: World) -> None:
+    first = (await world.client.get("/", headers={"Accept": "application/json"})).json()
+    for link in first["links"]:
+        answer = await world.client.get(link["path"])
+        assert answer.status_code == 200, link

@@ -1,0 +1,97 @@
+"""Pages for people: what this API offers at ``/``, and its contract to read and try at ``/docs``.
+
+Both load nothing from elsewhere, so they work where there is no internet.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request, Response, Security
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse
+from fastapi.security import HTTPBearer
+from starlette.staticfiles import StaticFiles
+
+from services.api.failures import json_answer
+
+ASSETS = "/docs/assets"
+
+KEY = Security(
+    HTTPBearer(
+        scheme_name="key",
+        description="`berth api-key create NAME --role ROLE` makes a key; on loopback all goes without any.",
+        auto_error=False,
+    )
+)
+"""Tells the contract, and its Authorize button, how a key is shown; ``auth.Gate`` checks it."""
+
+_TRY = {
+    "/v1/pods": "?phase=bound&limit=20",
+    "/v1/decisions": "?order=newest&limit=20",
+}
+"""Parameters that make an answer one can read in a browser."""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>berth</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
+td {{ padding: .1rem 1.5rem .1rem 0; vertical-align: top }}
+</style>
+<h1>berth</h1>
+<p>{description}</p>
+<p><a href="docs">Read and try the API</a>, or take its contract as <a href="openapi.json">OpenAPI</a>.</p>
+<table>
+{rows}
+</table>
+<p>Where a key is needed, a browser cannot show it from here: use <a href="docs">the API's page</a> or
+<code>curl -H "Authorization: Bearer $BERTH_API_KEY"</code>.</p>
+</html>
+"""
+
+
+def install(app: FastAPI) -> None:
+    """Add the pages; call it after all other routes, of which the first page tells."""
+    app.mount(ASSETS, StaticFiles(packages=[("fastapi_offline", "static")]), name="assets")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> HTMLResponse:
+        root = request.scope.get("root_path", "")
+        return get_swagger_ui_html(
+            openapi_url=f"{root}/openapi.json",
+            title=f"{app.title}: the API",
+            swagger_js_url=f"{root}{ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f"{root}{ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f"{root}{ASSETS}/favicon.png",
+            # Without this the page asks a validator on the internet about our contract.
+            swagger_ui_parameters={"validatorUrl": None, "persistAuthorization": True},
+        )
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        offered = list(_offered(app.openapi()))
+        if "application/json" in request.headers.get("accept", ""):
+            links = [{"path": path, "summary": summary} for path, summary in offered]
+            return json_answer(
+                {"name": app.title, "docs": "/docs", "openapi": "/openapi.json", "links": links}
+            )
+        return HTMLResponse(_PAGE.format(description=html.escape(app.description), rows=_rows(offered)))
+
+
+def _offered(contract: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what can be asked for without knowing a name: path and summary."""
+    for path, operations in contract["paths"].items():
+        if "get" in operations and "{" not in path:
+            yield path + _TRY.get(path, ""), operations["get"]["summary"]
+
+
+def _rows(offered: list[tuple[str, str]]) -> str:
+    return "\n".join(
+        f'<tr><td><a href="{html.escape(path[1:])}">{html.escape(path)}</a><td>{html.escape(summary)}'
+        for path, summary in offered
+    )
