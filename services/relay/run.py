@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
 from domain.model.errors import Fenced, Unavailable
+from services.backoff import Backoff
 from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC, Entry, Log, LogWriter, TopicPartition
 from services.ports.outbox import Outbox, Stream
 
@@ -49,16 +50,16 @@ class Relay:
 
     async def run(self) -> None:
         """Publish until cancelled."""
-        backoff_ms = limits.retry_backoff_ms_min
+        backoff = Backoff()
         while True:
             try:
                 shards = await self._outbox.shards()
+                backoff.reset()
                 await asyncio.gather(*(self._keep_shard(shard) for shard in range(shards)))
                 await asyncio.sleep(self._settings.lease_seconds / 10)  # not initialised yet
             except (Unavailable, Fenced) as error:
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
-                await asyncio.sleep(backoff_ms / 1000)
-                backoff_ms = min(backoff_ms * 2, limits.retry_backoff_ms_max)
+                await backoff.wait()
 
     async def _keep_shard(self, shard: int) -> None:
         """Publish one shard whenever no other relay does."""

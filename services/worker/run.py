@@ -19,6 +19,7 @@ import msgspec
 from domain.model import limits
 from domain.model.errors import BerthError, Fenced, Unavailable
 from domain.model.profiles import Profile
+from services.backoff import Backoff
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, Resolution
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -105,7 +106,7 @@ class Worker:
 
     async def run(self) -> None:
         """Hold the shards whenever possible, and schedule."""
-        backoff_ms = limits.retry_backoff_ms_min
+        backoff = Backoff()
         while True:
             try:
                 leases = await self._ledger.acquire(self._settings.name, self._settings.lease_seconds)
@@ -115,14 +116,13 @@ class Worker:
                 else:
                     _LOGGER.debug("another worker holds the shards; standing by")
                     await asyncio.sleep(self._settings.lease_seconds / 10)
-                backoff_ms = limits.retry_backoff_ms_min
+                backoff.reset()
             except (Unavailable, Fenced, Moved) as error:
                 if self.ready.is_set():  # it went well for a while: this is a new trouble
-                    backoff_ms = limits.retry_backoff_ms_min
+                    backoff.reset()
                 self._metrics.restarts.labels(reason=error.code).inc()
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
-                await asyncio.sleep(backoff_ms / 1000)
-                backoff_ms = min(backoff_ms * 2, limits.retry_backoff_ms_max)
+                await backoff.wait()
             finally:
                 self.ready.clear()
 
@@ -212,8 +212,7 @@ class Worker:
 
     async def _commit(self, batch: CommitBatch) -> None:
         """Write one batch exactly once, however often the ledger fails meanwhile."""
-        backoff_ms = limits.retry_backoff_ms_min
-        unknown = False
+        backoff, unknown = Backoff(), False
         while True:
             try:
                 with self._metrics.commit_seconds.time():
@@ -222,8 +221,7 @@ class Worker:
             except Unavailable as error:
                 unknown = True
                 _LOGGER.warning("the ledger does not answer, outcome unknown: %s", error)
-                await asyncio.sleep(backoff_ms / 1000)
-                backoff_ms = min(backoff_ms * 2, limits.retry_backoff_ms_max)
+                await backoff.wait()
         match outcome:
             case CommitOutcome.COMMITTED:
                 self._metrics.committed(batch)

@@ -1,0 +1,27 @@
+"""How long to wait before trying again: twice as long each time, up to a bound."""
+
+from __future__ import annotations
+
+import asyncio
+
+from domain.model import limits
+
+
+class Backoff:
+    """The waits between tries; they start short again after ``reset``."""
+
+    def __init__(self) -> None:
+        self._ms = limits.retry_backoff_ms_min
+
+    def reset(self) -> None:
+        """Forget the failed tries: the last one went well."""
+        self._ms = limits.retry_backoff_ms_min
+
+    def next_ms(self) -> int:
+        """Return how long to wait now; the next wait is twice as long, up to the bound."""
+        now, self._ms = self._ms, min(self._ms * 2, limits.retry_backoff_ms_max)
+        return now
+
+    async def wait(self) -> None:
+        """Wait on the event loop, whose time a simulation may replace."""
+        await asyncio.sleep(self.next_ms() / 1000)
