@@ -1,4 +1,4 @@
-"""Settings: every knob of berth, read once from the environment and never changed."""
+"""Settings: every knob of berth, described where it is defined, read once and never changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from domain.model.errors import BerthError
 from domain.model.limits import usage_window_seconds, usage_window_seconds_max, usage_window_seconds_min
@@ -20,16 +20,6 @@ class SettingError(BerthError):
     """A setting has a value that is not allowed; the message names it and what is."""
 
     code = "invalid-setting"
-
-
-class Setting(NamedTuple):
-    """One setting: its variable, its field in ``Settings``, its default as shown, and what it means."""
-
-    env: str
-    field: str
-    default: str
-    help: str
-    parse: Callable[[str], Any]
 
 
 def _integer(low: int, high: int) -> Callable[[str], int]:
@@ -81,95 +71,44 @@ def _path(text: str) -> Path:
     return Path(_text(text)).expanduser().absolute()
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "BERTH_KAFKA_BOOTSTRAP",
-        "kafka_bootstrap",
-        "",
-        "Kafka brokers, host:port[,…]. Empty: the log is a table in the Postgres database.",
-        _bootstrap,
-    ),
-    Setting(
-        "BERTH_POSTGRES_DSN",
-        "postgres_dsn",
-        "",
-        "Postgres database of the ledger. Empty: an embedded server that keeps its data in BERTH_DIR.",
-        _dsn,
-    ),
-    Setting(
-        "BERTH_SHARDS",
-        "shards",
-        "1",
-        "Number of shards to lay down (partitions of the pods topic); fixed from then on.",
-        _integer(1, 1024),
-    ),
-    Setting(
-        "BERTH_SEED",
-        "seed",
-        "0",
-        "Seed of tie-breaking: the same log and seed give the same decisions.",
-        _integer(0, 2**63 - 1),
-    ),
-    Setting(
-        "BERTH_USAGE_WINDOW_SECONDS",
-        "usage_window_seconds",
-        str(usage_window_seconds),
-        "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
-        _integer(usage_window_seconds_min, usage_window_seconds_max),
-    ),
-    Setting(
-        "BERTH_WORKER_NAME",
-        "worker_name",
-        "host-pid",
-        "Name under which this process holds its leases; unique among those alive.",
-        _text,
-    ),
-    Setting(
-        "BERTH_DIR",
-        "dir",
-        "user data directory",
-        "Where `up` and `demo` keep the embedded server's data and this instance's address.",
-        _path,
-    ),
-    Setting("BERTH_API_HOST", "api_host", "127.0.0.1", "Address that the API listens on.", _text),
-    Setting(
-        "BERTH_API_PORT",
-        "api_port",
-        str(DEFAULT_API_PORT),
-        "Port of the API; 0: any free one. `up` and `demo` take a free one when the default is in use.",
-        _integer(0, 65535),
-    ),
-    Setting(
-        "BERTH_API_URL",
-        "api_url",
-        "",
-        "API that get, explain, apply and delete talk to. Empty: the instance in BERTH_DIR or the ledger.",
-        _url,
-    ),
-    Setting(
-        "BERTH_API_KEY",
-        "api_key",
-        "",
-        "Key that get, explain, apply and delete show to the API.",
-        _text,
-    ),
-    Setting(
-        "BERTH_METRICS_PORT",
-        "metrics_port",
-        "0",
-        "Port on which `worker` and `relay` serve Prometheus metrics; 0: none.",
-        _integer(0, 65535),
-    ),
-    Setting(
-        "BERTH_GROUP_THREADS",
-        "group_threads",
-        "1",
-        "Threads in which a worker looks at groups side by side; no decision depends on it.",
-        _integer(1, 64),
-    ),
-    Setting("BERTH_LOG_LEVEL", "log_level", "warning", f"One of {', '.join(LOG_LEVELS)}.", _level),
-)
-"""All settings, in the order in which they are shown."""
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How one field of ``Settings`` is read, and what it means; its variable and its flag bear its name."""
+
+    field: str
+    parse: Callable[[str], Any]
+    metavar: str
+    help: str
+    default: str  # as it is shown
+    short_flag: str | None
+
+    @property
+    def env(self) -> str:
+        """The variable, such as ``BERTH_API_PORT``."""
+        return f"BERTH_{self.field.upper()}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flag, such as ``--api-port``, and the shorter one where there is one."""
+        flag = f"--{self.field.replace('_', '-')}"
+        return (flag, self.short_flag) if self.short_flag else (flag,)
+
+
+def _setting(
+    parse: Callable[[str], Any],
+    metavar: str,
+    help: str,
+    default: object = None,
+    *,
+    shown: str | None = None,
+    short_flag: str | None = None,
+) -> Any:
+    """Describe a field of ``Settings``; ``shown`` is the default in words."""
+    shown = shown or ("" if default is None else str(default))
+    metadata = {"setting": (parse, metavar, help, shown, short_flag)}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def default_worker_name() -> str:
@@ -179,22 +118,73 @@ def default_worker_name() -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The values of all settings; each field is described in ``SETTINGS``."""
+    """The values of all settings, in the order in which they are shown."""
 
-    kafka_bootstrap: str | None = None
-    postgres_dsn: str | None = None
-    shards: int | None = None
-    seed: int = 0
-    usage_window_seconds: int = usage_window_seconds
-    worker_name: str = dataclasses.field(default_factory=default_worker_name)
-    dir: Path | None = None
-    api_host: str = "127.0.0.1"
-    api_port: int = DEFAULT_API_PORT
-    api_url: str | None = None
-    api_key: str | None = None
-    metrics_port: int = 0
-    group_threads: int = 1
-    log_level: str = "warning"
+    kafka_bootstrap: str | None = _setting(
+        _bootstrap,
+        "HOST:PORT",
+        "Kafka brokers, host:port[,…]. Empty: the log is a table in the Postgres database.",
+    )
+    postgres_dsn: str | None = _setting(
+        _dsn,
+        "DSN",
+        "Postgres database of the ledger. Empty: an embedded server that keeps its data in BERTH_DIR.",
+    )
+    shards: int | None = _setting(
+        _integer(1, 1024),
+        "N",
+        "Number of shards to lay down (partitions of the pods topic); fixed from then on.",
+        shown="1",
+    )
+    seed: int = _setting(
+        _integer(0, 2**63 - 1), "N", "Seed of tie-breaking: the same log and seed give the same decisions.", 0
+    )
+    usage_window_seconds: int = _setting(
+        _integer(usage_window_seconds_min, usage_window_seconds_max),
+        "SECONDS",
+        "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
+        usage_window_seconds,
+    )
+    worker_name: str = _setting(
+        _text,
+        "NAME",
+        "Name under which this process holds its leases; unique among those alive.",
+        default_worker_name,
+        shown="host-pid",
+    )
+    dir: Path | None = _setting(  # noqa: RUF009
+        _path,
+        "DIR",
+        "Where `up` and `demo` keep the embedded server's data and this instance's address.",
+        shown="user data directory",
+    )
+    api_host: str = _setting(
+        _text, "ADDRESS", "Address that the API listens on.", "127.0.0.1", short_flag="--host"
+    )
+    api_port: int = _setting(
+        _integer(0, 65535),
+        "PORT",
+        "Port of the API; 0: any free one. `up` and `demo` take a free one when the default is in use.",
+        DEFAULT_API_PORT,
+        short_flag="--port",
+    )
+    api_url: str | None = _setting(
+        _url,
+        "URL",
+        "API that the commands talk to. Empty: the instance in BERTH_DIR or the ledger.",
+        short_flag="--api",
+    )
+    api_key: str | None = _setting(_text, "KEY", "Key that the commands show to the API.")
+    metrics_port: int = _setting(
+        _integer(0, 65535), "PORT", "Port on which `worker` and `relay` serve Prometheus metrics; 0: none.", 0
+    )
+    group_threads: int = _setting(
+        _integer(1, 64),
+        "N",
+        "Threads in which a worker looks at groups side by side; no decision depends on it.",
+        1,
+    )
+    log_level: str = _setting(_level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: str | None) -> Settings:
@@ -203,7 +193,7 @@ class Settings:
         Raises
         ------
         SettingError
-            A value is not allowed; the message names the variable and what is allowed.
+            A value is not allowed; the message names the variable, the flag and what is allowed.
         """
         found = os.environ if environ is None else environ
         values: dict[str, Any] = {}
@@ -215,5 +205,10 @@ class Settings:
             try:
                 values[setting.field] = setting.parse(text)
             except ValueError as error:
-                raise SettingError(f"{setting.env} is {text!r}: {error}") from None
+                where = f"{setting.env} ({setting.flags[0]})"
+                raise SettingError(f"{where} is {text!r}: {error}") from None
         return cls(**values)
+
+
+SETTINGS = tuple(Setting(field.name, *field.metadata["setting"]) for field in dataclasses.fields(Settings))
+"""All settings, in the order in which they are shown."""

@@ -11,7 +11,8 @@ import typer
 from services.api.words import plural
 from services.cli import options
 from services.cli.get import split_pod
-from services.cli.options import CommandError
+from services.cli.options import CLIENT, CommandError, with_settings
+from services.config import Settings
 
 ERRORS_SHOWN_MAX = 20
 
@@ -41,14 +42,8 @@ _OBJECTS = {
 }
 
 
-def apply(
-    files: Files = None,
-    directory: options.Dir = None,
-    api: options.Api = None,
-    api_key: options.ApiKey = None,
-    dsn: options.Dsn = None,
-    kafka: options.Kafka = None,
-) -> None:
+@with_settings(*CLIENT)
+async def apply(settings: Settings, files: Files = None) -> None:
     """Send nodes, pods, profiles and measured usage, as manifests or watch events, into the log.
 
     Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
@@ -56,28 +51,23 @@ def apply(
     """
     if not files:
         raise typer.BadParameter("name a file with -f FILE, or -f - for standard input")
-    settings = options.reach(directory, api, api_key, dsn, kafka)
-    options.run(_send(settings, _chunks(files, "ADDED")))
+    await _send(settings, _chunks(files, "ADDED"))
 
 
-def delete(
+@with_settings(*CLIENT)
+async def delete(
+    settings: Settings,
     kind: Annotated[Deleted | None, typer.Argument(help="What to delete.")] = None,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, node or profile.")
     ] = None,
     files: Files = None,
-    directory: options.Dir = None,
-    api: options.Api = None,
-    api_key: options.ApiKey = None,
-    dsn: options.Dsn = None,
-    kafka: options.Kafka = None,
 ) -> None:
     """Delete a pod, a node or a profile by name, or all objects of a file."""
     if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
         raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, `profile NAME`, or `-f FILE`")
-    settings = options.reach(directory, api, api_key, dsn, kafka)
     if kind is None or name is None:
-        options.run(_send(settings, _chunks(files or [], "DELETED")))
+        await _send(settings, _chunks(files or [], "DELETED"))
         return
     where = [f"/v1/{kind}s", name]
     metadata = {"name": name}
@@ -87,7 +77,7 @@ def delete(
         where[1:] = [namespace, pod]
     api_version, object_kind = _OBJECTS[kind]
     thing = {"apiVersion": api_version, "kind": object_kind, "metadata": metadata}
-    options.run(_send_deletion(settings, {"type": "DELETED", "object": thing}, where))
+    await _send_deletion(settings, {"type": "DELETED", "object": thing}, where)
 
 
 def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli import options, output
-from services.cli.output import Format
+from services.cli import output
+from services.cli.options import CLIENT, with_settings
+from services.cli.output import Format, Output
+from services.config import Settings
 
 READ = "Look"
 
@@ -46,9 +48,11 @@ def _parameters(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def get(
+@with_settings(*CLIENT)
+async def get(
+    settings: Settings,
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
-    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
+    form: Output = Format.TABLE,
     namespace: Annotated[
         str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions).")
     ] = None,
@@ -75,14 +79,8 @@ def get(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="At most so many; all without it.")
     ] = None,
-    directory: options.Dir = None,
-    api: options.Api = None,
-    api_key: options.ApiKey = None,
-    dsn: options.Dsn = None,
-    kafka: options.Kafka = None,
 ) -> None:
     """List nodes, pods, decisions, pending groups, profiles, shards or dead letters."""
-    settings = options.reach(directory, api, api_key, dsn, kafka)
     parameters = _parameters(
         kind,
         {
@@ -100,13 +98,11 @@ def get(
         },
     )
 
-    async def work() -> list[dict[str, Any]]:
-        from services.cli.source import fetch_all, open_source
+    from services.cli.source import fetch_all, open_source
 
-        async with open_source(settings) as source:
-            return await fetch_all(source, f"/v1/{kind}", limit, **parameters)
-
-    output.print_items(kind, options.run(work()), form)
+    async with open_source(settings) as source:
+        items = await fetch_all(source, f"/v1/{kind}", limit, **parameters)
+    output.print_items(kind, output.COLUMNS[kind], items, form)
 
 
 def split_pod(text: str) -> tuple[str, str]:
@@ -123,27 +119,20 @@ class Explained(enum.StrEnum):
     POD = "pod"
 
 
-def explain(
+@with_settings(*CLIENT)
+async def explain(
+    settings: Settings,
     kind: Annotated[Explained, typer.Argument(help="What to explain.")],
     name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Which one.")],
-    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
-    directory: options.Dir = None,
-    api: options.Api = None,
-    api_key: options.ApiKey = None,
-    dsn: options.Dsn = None,
-    kafka: options.Kafka = None,
+    form: Output = Format.TABLE,
 ) -> None:
     """Say why a pod is where it is, or why it waits."""
-    settings = options.reach(directory, api, api_key, dsn, kafka)
     namespace, pod = split_pod(name)
 
-    async def work() -> dict[str, Any]:
-        from services.cli.source import open_source
+    from services.cli.source import open_source
 
-        async with open_source(settings) as source:
-            return await explained(source, namespace, pod)
-
-    answer = options.run(work())
+    async with open_source(settings) as source:
+        answer = await explained(source, namespace, pod)
     if form is Format.JSON:
         output.print_json(answer)
     elif form is Format.YAML:

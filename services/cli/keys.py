@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli import options, output
-from services.cli.options import CommandError
-from services.cli.output import Column, Format
+from services.cli import output
+from services.cli.options import CommandError, with_settings
+from services.cli.output import Column, Format, Output
 from services.config import Settings
+
+if TYPE_CHECKING:
+    from services.ports.store import Store
 
 app = typer.Typer(
     help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one. "
@@ -36,88 +40,57 @@ class Role(enum.StrEnum):
     ADMIN = "admin"
 
 
-def _with_store(settings: Settings, work: Callable[[Any], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
-        from services import bootstrap
+@contextlib.asynccontextmanager
+async def _store(settings: Settings) -> AsyncIterator[Store]:
+    from services import bootstrap
 
-        async with bootstrap.place(settings) as place:
-            if settings.postgres_dsn is None:
-                await bootstrap.initialise(place, settings.shards)
-            store = bootstrap.open_store(place)
-            try:
-                return await work(store)
-            finally:
-                await store.aclose()
-
-    return options.run(run())
+    async with bootstrap.place(settings) as place:
+        if settings.postgres_dsn is None:
+            await bootstrap.initialise(place, settings.shards)
+        async with contextlib.aclosing(bootstrap.open_store(place)) as store:
+            yield store
 
 
 @app.command("create")
-def create(
+@with_settings("dir", "postgres_dsn")
+async def create(
+    settings: Settings,
     name: Annotated[str, typer.Argument(help="What to call it; several keys may share a name.")],
     role: Annotated[
         Role, typer.Option("--role", help="producer posts events, auditor reads, admin does both.")
     ],
-    directory: options.Dir = None,
-    dsn: options.Dsn = None,
 ) -> None:
     """Create a key and print it, this once."""
-    settings = options.settings(dir=directory, postgres_dsn=dsn)
+    from services.api.keys import key_hash, new_key
 
-    async def work(store: Any) -> str:
-        from services.api.keys import key_hash, new_key
-
-        key = new_key()
+    key = new_key()
+    async with _store(settings) as store:
         await store.create_key(key_hash(key), name, role.value)
-        return key
-
-    typer.echo(_with_store(settings, work))
+    typer.echo(key)
 
 
 @app.command("list")
-def show(
-    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
-    directory: options.Dir = None,
-    dsn: options.Dsn = None,
-) -> None:
+@with_settings("dir", "postgres_dsn")
+async def show(settings: Settings, form: Output = Format.TABLE) -> None:
     """List the keys, revoked ones included; the keys themselves are not kept."""
-    settings = options.settings(dir=directory, postgres_dsn=dsn)
+    from services.api.words import stamp
 
-    async def work(store: Any) -> list[dict[str, Any]]:
-        from services.api.words import stamp
-
-        return [
-            {
-                "name": row["name"],
-                "role": row["role"],
-                "created_at": stamp(row["created_at"]),
-                "revoked_at": stamp(row["revoked_at"]),
-            }
-            for row in await store.keys()
-        ]
-
-    items = _with_store(settings, work)
-    if form is Format.JSON:
-        output.print_json(items)
-    elif form is Format.YAML:
-        output.print_yaml(items)
-    else:
-        output.print_table("keys", COLUMNS, items)
+    async with _store(settings) as store:
+        rows = await store.keys()
+    items = [
+        {"name": row["name"], "role": row["role"]}
+        | {moment: stamp(row[moment]) for moment in ("created_at", "revoked_at")}
+        for row in rows
+    ]
+    output.print_items("keys", COLUMNS, items, form)
 
 
 @app.command("revoke")
-def revoke(
-    name: Annotated[str, typer.Argument(help="Name of the key.")],
-    directory: options.Dir = None,
-    dsn: options.Dsn = None,
-) -> None:
+@with_settings("dir", "postgres_dsn")
+async def revoke(settings: Settings, name: Annotated[str, typer.Argument(help="Name of the key.")]) -> None:
     """Revoke all keys of a name, at once."""
-    settings = options.settings(dir=directory, postgres_dsn=dsn)
-
-    async def work(store: Any) -> int:
-        return int(await store.revoke_key(name))
-
-    count = _with_store(settings, work)
+    async with _store(settings) as store:
+        count = await store.revoke_key(name)
     if not count:
         raise CommandError(f"there is no key named {name} to revoke; `berth api-key list` shows them")
     typer.echo(f"revoked {count} key(s) named {name}", err=True)

@@ -64,7 +64,7 @@ def _settings_help() -> str:
     lines = ["[bold]Settings[/bold] come from the environment; flags win over them."]
     for setting in SETTINGS:
         default = f" [dim]\\[{setting.default}][/dim]" if setting.default else ""
-        lines.append(f"[cyan]{setting.env}[/cyan]{default}: {setting.help}")
+        lines.append(f"[cyan]{setting.env}[/cyan], {', '.join(setting.flags)}{default}: {setting.help}")
     return "\n\n".join(lines)
 
 

@@ -1,10 +1,12 @@
-"""Options that several commands share, described by the settings that they stand for."""
+"""The settings as options of commands, and how a command says what is wrong."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -13,37 +15,16 @@ from domain.model.errors import BerthError
 from services.config import SETTINGS, Settings
 
 WARNINGS_SHOWN_MAX = 20
+CLIENT = ("dir", "api_url", "api_key", "postgres_dsn", "kafka_bootstrap")
+"""The settings of a command that asks or tells berth something."""
+
 T = TypeVar("T")
-_HELP = {setting.field: setting for setting in SETTINGS}
 
 
 class CommandError(BerthError):
     """A command cannot do what it was asked; the message says what was wrong and what to do."""
 
     code = "command"
-
-
-def _option(field: str, *names: str, metavar: str) -> Any:
-    setting = _HELP[field]
-    return typer.Option(
-        *names, envvar=setting.env, help=setting.help, metavar=metavar, rich_help_panel="Settings"
-    )
-
-
-Dir = Annotated[str | None, _option("dir", "--dir", metavar="DIR")]
-Kafka = Annotated[str | None, _option("kafka_bootstrap", "--kafka-bootstrap", metavar="HOST:PORT")]
-Dsn = Annotated[str | None, _option("postgres_dsn", "--postgres-dsn", metavar="DSN")]
-Shards = Annotated[str | None, _option("shards", "--shards", metavar="N")]
-Seed = Annotated[str | None, _option("seed", "--seed", metavar="N")]
-UsageWindow = Annotated[str | None, _option("usage_window_seconds", "--usage-window", metavar="SECONDS")]
-GroupThreads = Annotated[str | None, _option("group_threads", "--group-threads", metavar="N")]
-WorkerName = Annotated[str | None, _option("worker_name", "--worker-name", metavar="NAME")]
-Api = Annotated[str | None, _option("api_url", "--api", metavar="URL")]
-ApiKey = Annotated[str | None, _option("api_key", "--api-key", metavar="KEY")]
-Host = Annotated[str | None, _option("api_host", "--host", metavar="ADDRESS")]
-Port = Annotated[str | None, _option("api_port", "--port", metavar="PORT")]
-MetricsPort = Annotated[str | None, _option("metrics_port", "--metrics-port", metavar="PORT")]
-LogLevel = Annotated[str | None, _option("log_level", "--log-level", metavar="LEVEL")]
 
 
 def settings(**flags: str | None) -> Settings:
@@ -55,11 +36,45 @@ def settings(**flags: str | None) -> Settings:
     return found
 
 
-def reach(
-    directory: str | None, api: str | None, api_key: str | None, dsn: str | None, kafka: str | None
-) -> Settings:
-    """Return the settings of a command that asks or tells berth something."""
-    return settings(dir=directory, api_url=api, api_key=api_key, postgres_dsn=dsn, kafka_bootstrap=kafka)
+def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Give a command an option for each named setting; it gets all settings as its first argument.
+
+    A command that is a coroutine function is run.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            found = settings(**{name: given.pop(name) for name in names})
+            result = command(found, **given)
+            if inspect.iscoroutine(result):
+                run(result)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        added = [
+            inspect.Parameter(
+                setting.field,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[
+                    str | None,
+                    typer.Option(
+                        *setting.flags,
+                        envvar=setting.env,
+                        help=setting.help,
+                        metavar=setting.metavar,
+                        rich_help_panel="Settings",
+                    ),
+                ],
+            )
+            for setting in SETTINGS
+            if setting.field in names
+        ]
+        called.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+        called.__annotations__ = {}
+        return called
+
+    return decorate
 
 
 def warn(texts: Iterable[str]) -> None:

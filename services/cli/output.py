@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,6 +21,9 @@ class Format(enum.StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to show it.")]
 
 
 class Column(NamedTuple):
@@ -248,12 +251,12 @@ def print_table(title: str, columns: Sequence[Column], items: Sequence[Json]) ->
     console.print(table if items else f"[dim]no {title}[/dim]")
 
 
-def print_items(kind: str, items: Sequence[Json], form: Format) -> None:
+def print_items(title: str, columns: Sequence[Column], items: Sequence[Json], form: Format) -> None:
     """Print a list in the wanted form."""
     if form is Format.JSON:
         print_json(list(items))
     elif form is Format.YAML:
         print_yaml(list(items))
     else:
-        columns = [column for column in COLUMNS[kind] if form is Format.WIDE or not column.wide]
-        print_table(kind, columns, items)
+        shown = [column for column in columns if form is Format.WIDE or not column.wide]
+        print_table(title, shown, items)

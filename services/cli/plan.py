@@ -13,8 +13,9 @@ import typer
 
 from services.api.words import plural, reason_in_words
 from services.cli import documents, options
-from services.cli.options import CommandError
+from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Json, print_json, print_table
+from services.config import Settings
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict
@@ -53,9 +54,8 @@ ProfileFile = Annotated[
 Output = Annotated[Form, typer.Option("-o", "--output", help="How to show the answer.")]
 
 
-def plan(
-    files: Files, profile: ProfileFile = None, output: Output = Form.TABLE, seed: options.Seed = None
-) -> None:
+@with_settings("seed")
+def plan(settings: Settings, files: Files, profile: ProfileFile = None, output: Output = Form.TABLE) -> None:
     """Say where pods would go, and why, without any server.
 
     Pods are placed in the order of the files, each one before the next is looked at. Manifests of all files
@@ -65,7 +65,7 @@ def plan(
     names a profile that does not exist: it waits, as with a worker, and the others are planned.
     """
     chosen = None if profile is None else _profile(profile)
-    answers = _answers(files, chosen, options.settings(seed=seed).seed)
+    answers = _answers(files, chosen, settings.seed)
     if output is Form.JSON:
         import msgspec
 

@@ -6,137 +6,52 @@ from typing import Annotated
 
 import typer
 
-from services.cli import options
+from services.cli.options import with_settings
+from services.config import Settings
+
+PLACE = ("kafka_bootstrap", "postgres_dsn", "dir", "log_level")
+PLACING = ("seed", "usage_window_seconds", "group_threads")
+ALL_IN_ONE = (*PLACE, *PLACING, "api_host", "api_port", "shards")
 
 
-def worker(
-    kafka: options.Kafka = None,
-    dsn: options.Dsn = None,
-    seed: options.Seed = None,
-    usage_window: options.UsageWindow = None,
-    group_threads: options.GroupThreads = None,
-    name: options.WorkerName = None,
-    metrics_port: options.MetricsPort = None,
-    log_level: options.LogLevel = None,
-    directory: options.Dir = None,
-) -> None:
+@with_settings(*PLACE, *PLACING, "worker_name", "metrics_port")
+async def worker(settings: Settings) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
-    settings = options.settings(
-        kafka_bootstrap=kafka,
-        postgres_dsn=dsn,
-        seed=seed,
-        usage_window_seconds=usage_window,
-        group_threads=group_threads,
-        worker_name=name,
-        metrics_port=metrics_port,
-        log_level=log_level,
-        dir=directory,
-    )
     from services.processes import serve_worker
 
-    options.run(serve_worker(settings))
+    await serve_worker(settings)
 
 
-def relay(
-    kafka: options.Kafka = None,
-    dsn: options.Dsn = None,
-    name: options.WorkerName = None,
-    metrics_port: options.MetricsPort = None,
-    log_level: options.LogLevel = None,
-    directory: options.Dir = None,
-) -> None:
+@with_settings(*PLACE, "worker_name", "metrics_port")
+async def relay(settings: Settings) -> None:
     """Publish committed decisions to the decisions topic, in order, until Ctrl-C."""
-    settings = options.settings(
-        kafka_bootstrap=kafka,
-        postgres_dsn=dsn,
-        worker_name=name,
-        metrics_port=metrics_port,
-        log_level=log_level,
-        dir=directory,
-    )
     from services.processes import serve_relay
 
-    options.run(serve_relay(settings))
+    await serve_relay(settings)
 
 
-def api(
-    host: options.Host = None,
-    port: options.Port = None,
-    kafka: options.Kafka = None,
-    dsn: options.Dsn = None,
-    log_level: options.LogLevel = None,
-    directory: options.Dir = None,
-) -> None:
+@with_settings(*PLACE, "api_host", "api_port")
+async def api(settings: Settings) -> None:
     """Serve the HTTP API, until Ctrl-C; /docs shows it."""
-    settings = options.settings(
-        api_host=host,
-        api_port=port,
-        kafka_bootstrap=kafka,
-        postgres_dsn=dsn,
-        log_level=log_level,
-        dir=directory,
-    )
     from services.processes import serve_api
 
-    options.run(serve_api(settings))
+    await serve_api(settings)
 
 
-def up(
-    directory: options.Dir = None,
-    host: options.Host = None,
-    port: options.Port = None,
-    kafka: options.Kafka = None,
-    dsn: options.Dsn = None,
-    shards: options.Shards = None,
-    seed: options.Seed = None,
-    usage_window: options.UsageWindow = None,
-    group_threads: options.GroupThreads = None,
-    log_level: options.LogLevel = None,
-) -> None:
+@with_settings(*ALL_IN_ONE)
+async def up(settings: Settings) -> None:
     """Run worker, relay and API in one process, until Ctrl-C; with its own database unless told otherwise."""
-    settings = options.settings(
-        dir=directory,
-        api_host=host,
-        api_port=port,
-        kafka_bootstrap=kafka,
-        postgres_dsn=dsn,
-        shards=shards,
-        seed=seed,
-        usage_window_seconds=usage_window,
-        group_threads=group_threads,
-        log_level=log_level,
-    )
     from services.processes import serve_up
 
-    options.run(serve_up(settings))
+    await serve_up(settings)
 
 
-def demo(
+@with_settings(*ALL_IN_ONE)
+async def demo(
+    settings: Settings,
     leave: Annotated[bool, typer.Option("--exit", help="Stop after the summary.")] = False,
-    directory: options.Dir = None,
-    host: options.Host = None,
-    port: options.Port = None,
-    kafka: options.Kafka = None,
-    dsn: options.Dsn = None,
-    shards: options.Shards = None,
-    seed: options.Seed = None,
-    usage_window: options.UsageWindow = None,
-    group_threads: options.GroupThreads = None,
-    log_level: options.LogLevel = None,
 ) -> None:
     """Place a real cluster's 8,152 pods on its 1,523 nodes, explain one decision, and serve on."""
-    settings = options.settings(
-        dir=directory,
-        api_host=host,
-        api_port=port,
-        kafka_bootstrap=kafka,
-        postgres_dsn=dsn,
-        shards=shards,
-        seed=seed,
-        usage_window_seconds=usage_window,
-        group_threads=group_threads,
-        log_level=log_level,
-    )
     from services.cli.demo import serve_demo
 
-    options.run(serve_demo(settings, leave=leave))
+    await serve_demo(settings, leave=leave)

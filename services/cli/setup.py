@@ -9,29 +9,20 @@ from typing import Annotated
 import typer
 
 from services.cli import options
-from services.cli.options import CommandError
+from services.cli.options import CommandError, with_settings
+from services.config import Settings
 
 
-def init(
-    shards: options.Shards = None,
-    dsn: options.Dsn = None,
-    kafka: options.Kafka = None,
-    directory: options.Dir = None,
-    log_level: options.LogLevel = None,
-) -> None:
+@with_settings("shards", "postgres_dsn", "kafka_bootstrap", "dir", "log_level")
+async def init(settings: Settings) -> None:
     """Migrate the database, lay down the shards and create the topics; doing it again changes nothing."""
-    settings = options.settings(
-        shards=shards, postgres_dsn=dsn, kafka_bootstrap=kafka, dir=directory, log_level=log_level
-    )
+    from services import bootstrap
 
-    async def work() -> list[str]:
-        from services import bootstrap
-
-        async with bootstrap.place(settings) as place:
-            return await bootstrap.initialise(place, settings.shards)
-
-    for line in options.run(work()) or ["nothing to do: everything is there"]:
-        typer.echo(line)
+    async with bootstrap.place(settings) as place:
+        for line in await bootstrap.initialise(place, settings.shards) or [
+            "nothing to do: everything is there"
+        ]:
+            typer.echo(line)
 
 
 class Trace(enum.StrEnum):
