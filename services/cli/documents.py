@@ -18,7 +18,7 @@ from domain.model.validation import key_path
 from services.cli.options import CommandError
 
 CHUNK = 1000
-_IDLE_SECONDS = 0.2
+_IDLE_SECONDS = 0.01
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,6 +43,15 @@ def trace(
     with_deletions: Annotated[
         bool, typer.Option("--with-deletions", help="Also delete each pod when it ended.")
     ] = False,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed",
+            metavar="N",
+            min=1,
+            help="Write events when they are due, N times as fast as they happened; pauses last a second at most.",
+        ),
+    ] = None,
 ) -> None:
     """Write a trace as watch events, one JSON object a line: pipe it to `berth apply -f -`."""
     import sys
@@ -51,13 +61,42 @@ def trace(
     from services.traces import openb
 
     assert name is Trace.OPENB
+    events = openb.events(folder, pods, with_deletions=with_deletions)
+    if speed is not None:
+        _write_paced(events, speed)
+        return
+    if with_deletions:
+        typer.echo(
+            "all events come at once: applied so, most pods are deleted before a worker tries to place them, "
+            "and are only ever released; --speed 1000 writes them as they are due (docs/trace.md)",
+            err=True,
+        )
     lines: list[bytes] = []
-    for event in openb.events(folder, pods, with_deletions=with_deletions):
+    for event in events:
         lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
         if len(lines) == 500:
             sys.stdout.buffer.write(b"".join(lines))
             lines.clear()
     sys.stdout.buffer.write(b"".join(lines))
+    sys.stdout.buffer.flush()
+
+
+def _write_paced(events: Iterable[dict[str, Any]], speed: float) -> None:
+    """Write each event when it is due; whoever reads has all that was due before any pause."""
+    import sys
+    import time
+
+    import orjson
+
+    from services.traces.pacing import due
+
+    started = time.monotonic()
+    for due_seconds, event in due(events, speed):
+        early_seconds = started + due_seconds - time.monotonic()
+        if early_seconds > 0:
+            sys.stdout.buffer.flush()
+            time.sleep(early_seconds)
+        sys.stdout.buffer.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
 
 

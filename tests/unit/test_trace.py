@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from typer.testing import CliRunner
 
+from services.cli.main import app
 from services.traces import openb
+from services.traces.pacing import due
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +134,35 @@ def test_the_bundled_data_carries_its_licence() -> None:
     assert "Weng" in notice
     assert "Apache License 2.0" in notice
     assert "Apache License" in openb.bundled().joinpath("LICENSE.upstream").read_text()
+
+
+def test_events_are_due_so_many_times_faster_and_no_silence_lasts() -> None:
+    times = ["00:00:00Z", "00:00:00Z", "00:00:10Z", "00:00:11Z", "12:00:00Z"]
+    events = [{"at": f"2023-01-01T{time}"} for time in times]
+    assert [seconds for seconds, _ in due(events, 100)] == pytest.approx([0, 0, 0.1, 0.11, 1.11])
+    assert [event for _, event in due(events, 100)] == events
+
+
+def test_events_are_written_when_they_are_due() -> None:
+    """Also the last one before a pause: it must not wait in a buffer until more come."""
+    command = [sys.executable, "-m", "services.cli.main", "trace", "openb", "--speed", "1000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        nodes = [process.stdout.readline() for _ in range(1523)]  # the first pod comes after a silence
+        assert b'"ADDED"' in nodes[-1]
+        pod = orjson.loads(process.stdout.readline())
+        assert pod["object"]["kind"] == "Pod"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize(("arguments", "warned"), [([], False), (["--with-deletions"], True)])
+def test_deletions_that_come_at_once_are_warned_of(arguments: list[str], warned: bool) -> None:
+    done = CliRunner().invoke(app, ["trace", "openb", *arguments])
+    assert done.exit_code == 0
+    assert ("--speed 1000" in done.stderr) == warned
