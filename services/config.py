@@ -137,7 +137,7 @@ class Settings:
         shown="1",
     )
     seed: int = _setting(
-        _integer(0, 2**63 - 1), "N", "Seed of tie-breaking: the same log and seed give the same decisions.", 0
+        _integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
     )
     usage_window_seconds: int = _setting(
         _integer(usage_window_seconds_min, usage_window_seconds_max),

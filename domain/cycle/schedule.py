@@ -91,7 +91,7 @@ class Scheduler:
     profiles : mapping of str to Profile
         What pods may name in ``spec.schedulerName`` without any event about profiles.
     seed : int
-        Decides between nodes of equal score. The same events and seed give the same decisions.
+        Decides between nodes of equal score. The same calls and the same seed give the same decisions.
     usage_window_seconds : int
         Over how long the measured usage of a node is looked at that does not say it itself.
     threads : Threads
