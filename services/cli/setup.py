@@ -49,7 +49,7 @@ def trace(
             "--speed",
             metavar="N",
             min=1,
-            help="Write events when they are due, N times as fast as they happened; pauses last a second at most.",
+            help="Write events when due, N times as fast as they happened; no pause exceeds a second.",
         ),
     ] = None,
 ) -> None:

@@ -1,7 +1,7 @@
 """One order for everything: records of all partitions, merged by time, topic and offset.
 
 The order does not depend on how fast which partition was fetched: before a record is taken, every partition
-that may hold an earlier one has been read up to there. So the same log gives the same sequence, and a log that
+that may hold an earlier one has been read up to there. So the same log gives the same sequence, and where it
 is complete at the start the same batches, on every run and on every kind of log.
 """
 
