@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
 import numpy as np
 
 from domain.cycle.program import Program
 from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes
+from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -36,7 +38,14 @@ def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int,
         reasons=dict.fromkeys(group.held_by, nodes_count),
         reasons_at_failure=dict.fromkeys(group.held_by, nodes_count),
         unresolvable=True,
+        warnings=warnings_of(group.plan, group.template),
     )
+
+
+def warnings_of(plan: ProfilePlan | None, template: PodTemplate) -> tuple[str, ...] | msgspec.UnsetType:
+    """Return the codes of what a pod asks for and nobody looks at, unset where there is nothing."""
+    ignored = template.ignored if plan is None else plan.ignores(template)
+    return tuple(f"ignored:{what}" for what in ignored) if ignored else msgspec.UNSET
 
 
 def note_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
@@ -167,6 +176,7 @@ def explain(
         unresolvable_count=unresolvable_count,
         reasons=reasons,
         candidates=candidates,
+        warnings=warnings_of(program.plan, program.template),
         moved_count=noted.moved[a],
         conflict_count=noted.conflicts[a],
         basis=_basis(program, noted, view, a) if candidates else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -74,9 +74,10 @@ class WireNodeAffinity(msgspec.Struct):
 
 
 class WirePodAffinity(msgspec.Struct):
-    """Pod affinity or anti-affinity: only whether it demands something."""
+    """Pod affinity or anti-affinity: only whether it demands or prefers something."""
 
     required: list[Any] | None = msgspec.field(default=None, name=_REQUIRED)
+    preferred: list[Any] | None = msgspec.field(default=None, name=_PREFERRED)
 
 
 class WireAffinity(msgspec.Struct, rename="camel"):
@@ -204,25 +205,32 @@ def _check_integer(text: str, path: str, operator: str) -> None:
         raise FieldError(path, f"{shown(text)} is not a 64-bit integer, which {operator} needs")
 
 
-def unsupported_demands(
-    affinity: WireAffinity | None, spread: list[WireSpread], path: str
-) -> tuple[str, ...]:
-    """Return the hard constraints that this version does not honour, so that such a pod waits."""
-    if affinity is None and not spread:
-        return ()
-    demands = []
-    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
-        demands.append("pod-affinity")
-    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
-        demands.append("pod-anti-affinity")
-    actions = [
-        check_choice(
-            item.when_unsatisfiable or "",
-            _SPREAD_ACTIONS,
-            f"{path}.topologySpreadConstraints[{index}].whenUnsatisfiable",
-        )
-        for index, item in enumerate(spread)
-    ]
-    if "DoNotSchedule" in actions:
-        demands.append("topology-spread")
-    return tuple(demands)
+def unsupported_demands(affinity: WireAffinity | None, spread: list[WireSpread]) -> Iterator[str]:
+    """Yield the constraints that a pod demands and this version does not honour, so that it waits."""
+    for name, kind in _between_pods(affinity):
+        if kind.required:
+            yield name
+    if any(item.when_unsatisfiable == "DoNotSchedule" for item in spread):
+        yield "topology-spread"
+
+
+def ignored_preferences(affinity: WireAffinity | None, spread: list[WireSpread]) -> Iterator[str]:
+    """Yield what a pod only prefers and no profile looks at."""
+    for name, kind in _between_pods(affinity):
+        if kind.preferred:
+            yield f"preferred-{name}"
+    if any(item.when_unsatisfiable == "ScheduleAnyway" for item in spread):
+        yield "preferred-topology-spread"
+
+
+def _between_pods(affinity: WireAffinity | None) -> Iterator[tuple[str, WirePodAffinity]]:
+    if affinity is not None and affinity.pod_affinity is not None:
+        yield "pod-affinity", affinity.pod_affinity
+    if affinity is not None and affinity.pod_anti_affinity is not None:
+        yield "pod-anti-affinity", affinity.pod_anti_affinity
+
+
+def check_spreads(spread: list[WireSpread], path: str) -> None:
+    """Raise where a topology spread constraint does not say whether it demands or prefers."""
+    for index, item in enumerate(spread):
+        check_choice(item.when_unsatisfiable or "", _SPREAD_ACTIONS, f"{path}[{index}].whenUnsatisfiable")

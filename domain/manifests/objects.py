@@ -32,7 +32,7 @@ from domain.manifests.pod import (
     template_from_wire,
 )
 from domain.model.nodes import NodeSpec
-from domain.model.pods import PodSpec, PodTemplate, with_membership
+from domain.model.pods import PodSpec, PodTemplate, with_labels
 from domain.model.signature import signature
 from domain.model.validation import field_error
 
@@ -96,7 +96,7 @@ def pod_from_manifest(
     template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient)
     meta = pod.metadata or ObjectMeta()
     labels = read_labels(meta.labels, f"{path}.metadata")
-    template = with_membership(template, labels)
+    template = with_labels(template, labels)
     return assemble_pod(
         meta,
         labels=labels,

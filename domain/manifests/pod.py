@@ -14,6 +14,8 @@ from domain.manifests.constraints import (
     WireAffinity,
     WireSpread,
     WireToleration,
+    check_spreads,
+    ignored_preferences,
     read_node_affinity,
     read_tolerations,
     unsupported_demands,
@@ -28,6 +30,7 @@ from domain.manifests.requests import (
     qos_class,
     scoring_requests,
 )
+from domain.manifests.volumes import WirePresent, WireVolume, attaches_disks, claims_volumes
 from domain.model.errors import FieldError
 from domain.model.limits import (
     containers_per_pod_max,
@@ -64,6 +67,7 @@ class WireResources(msgspec.Struct):
 
     requests: dict[str, Any] | None = None
     limits: dict[str, Any] | None = None
+    claims: list[WirePresent] | None = None
 
 
 class WirePort(msgspec.Struct, gc=False, rename="camel"):
@@ -107,6 +111,11 @@ class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
+    volumes: list[WireVolume] | None = None
+    resource_claims: list[WirePresent] | None = None
+    scheduling_group: WirePresent | None = None
+    workload_ref: WirePresent | None = None
+    runtime_class_name: str | None = None
 
 
 class WirePodStatus(msgspec.Struct, gc=False, rename="camel"):
@@ -147,7 +156,7 @@ def template_from_wire(
     needs = _needs(spec, path)
     amounts = effective_requests(needs)
     scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs, amounts)
-    affinity, spreads = spec.affinity, spec.topology_spread_constraints
+    affinity = spec.affinity
     return PodTemplate(
         requests=_requests(amounts, path),
         scoring_cpu_milli=scoring_cpu_milli,
@@ -174,8 +183,36 @@ def template_from_wire(
         limits=to_canonical(effective_limits(needs)),
         cpu_claim=cpu_claim(needs),
         gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
-        unsupported=unsupported_demands(affinity, spreads or [], path) if affinity or spreads else (),
+        unsupported=tuple(_unsupported(spec, f"{path}.topologySpreadConstraints")),
+        ignored=tuple(_ignored(spec)),
     )
+
+
+def _unsupported(spec: WirePodSpec, spreads_path: str) -> Iterator[str]:
+    """Yield what the pod demands and nobody here honours; ``fields.POD_SPEC`` says the same in words."""
+    if spec.affinity is not None or spec.topology_spread_constraints:
+        spreads = spec.topology_spread_constraints or []
+        check_spreads(spreads, spreads_path)
+        yield from unsupported_demands(spec.affinity, spreads)
+    if spec.volumes and claims_volumes(spec.volumes):
+        yield "volume-claims"
+    if spec.resource_claims or any(
+        each.resources is not None and each.resources.claims
+        for each in (*(spec.containers or ()), *(spec.init_containers or ()))
+    ):
+        yield "resource-claims"
+    if spec.scheduling_group is not None or spec.workload_ref is not None:
+        yield "scheduling-group"
+
+
+def _ignored(spec: WirePodSpec) -> Iterator[str]:
+    """Yield what could matter for placing the pod, makes it wait for nothing, and is not looked at."""
+    if spec.affinity is not None or spec.topology_spread_constraints:
+        yield from ignored_preferences(spec.affinity, spec.topology_spread_constraints or [])
+    if spec.volumes and attaches_disks(spec.volumes):
+        yield "disks"
+    if spec.runtime_class_name and spec.overhead is None:
+        yield "runtime-class"
 
 
 def _requests(amounts: Amounts, path: str) -> dict[str, int]:

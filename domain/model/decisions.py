@@ -115,7 +115,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     says that at failure no node could have been made free by evicting. ``candidates`` are the best nodes,
     best first, as the first pod saw them, and ``basis`` what they were scored from. ``generation`` and
     ``looked_at_ms`` (log time) say when the nodes were looked at. Where an earlier verdict was repeated for
-    pods of a parked group, ``repeated_at`` is the generation then, else 0.
+    pods of a parked group, ``repeated_at`` is the generation then, else 0. ``warnings`` name what of the
+    pods had no say (``ignored:<code>``); unset where all of it had, so that the ledger does not pay for it.
 
     The ledger keeps one row of it per shard: ``seq`` is that of the attempt's first decision there, and
     ``duration_us`` that of the worker's whole cycle, of which the attempt is a part.
@@ -143,6 +144,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     looked_at_ms: int = 0
     repeated_at: int = 0
     basis: Basis | None = None
+    warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def again(self, pods_count: int, generation: int) -> Attempt:
         """Return the same verdict for further pods: they are told what was found when it was found."""

@@ -11,6 +11,11 @@ DEFAULT_PROFILE = "default-scheduler"
 CLUSTER_LABEL = "berth.io/cluster"
 ROLE_LABEL = "berth.io/role"
 MASTER = "master"
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""By this label the coscheduling plugin of Kubernetes knows the members of a gang."""
+
+LABELS_READ = frozenset((CLUSTER_LABEL, POD_GROUP_LABEL))
+"""Labels of a pod without which no other label matters for placing it."""
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +86,9 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ``limits`` holds the effective limit of cpu and memory, left out where there is none.
     ``cluster`` and ``role`` say what the pod is part of, and as what: the labels ``berth.io/cluster`` and
     ``berth.io/role``, both "" where either is missing. No other label matters for placing.
+    ``unsupported`` names what the pod demands and berth does not honour: such a pod waits. ``ignored`` names
+    what it only prefers, or what berth takes no notice of; ``ProfilePlan.ignores`` adds what the profile
+    leaves out. Fields from ``ignored`` on came later: see ``signature.template_to_json``.
     """
 
     requests: dict[str, int] = {}
@@ -102,6 +110,7 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     role: str = ""
     gates: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def is_master(template: PodTemplate) -> bool:
@@ -109,10 +118,14 @@ def is_master(template: PodTemplate) -> bool:
     return template.role == MASTER
 
 
-def with_membership(template: PodTemplate, labels: Mapping[str, str]) -> PodTemplate:
-    """Return the template of a pod that has these labels: itself, or a member of their cluster."""
+def with_labels(template: PodTemplate, labels: Mapping[str, str]) -> PodTemplate:
+    """Return the template of a pod that has these labels: itself, or what they make of it."""
     cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
-    return msgspec.structs.replace(template, cluster=cluster, role=role) if cluster and role else template
+    if cluster and role:
+        template = msgspec.structs.replace(template, cluster=cluster, role=role)
+    if POD_GROUP_LABEL in labels:
+        template = msgspec.structs.replace(template, ignored=(*template.ignored, "pod-group"))
+    return template
 
 
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -14,11 +14,18 @@ SIGNATURE_BYTES = 16
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _TEMPLATE_DECODER = msgspec.json.Decoder(PodTemplate)
 _NODE_DECODER = msgspec.json.Decoder(NodeSpec)
+_LATER_DEFAULTS = b',"ignored":[]}'
+"""How a template ends that has the default in every field which signatures did not have from the start."""
 
 
 def template_to_json(template: PodTemplate) -> bytes:
-    """Return the canonical JSON of a template: equal exactly when the templates are equal."""
-    return _ENCODER.encode(template)
+    """Return the canonical JSON of a template: equal exactly when the templates are equal.
+
+    Fields that came later are left out where all of them have their defaults, so that a template keeps the
+    signature that a ledger has it by.
+    """
+    data = _ENCODER.encode(template)
+    return data[: -len(_LATER_DEFAULTS)] + b"}" if data.endswith(_LATER_DEFAULTS) else data
 
 
 def template_from_json(data: bytes | str) -> PodTemplate:

@@ -140,6 +140,8 @@ class ProfilePlan:
         for kind in (*self.resource_scores, *self.variance_scores):
             self.measured_first[kind.label] = self.raws_count
             self.raws_count += kind.plugin.measured_count
+        self._filter_names = frozenset(plugin.name for plugin in self.filters)
+        self._score_names = frozenset(use.plugin.name for use in self.scores)
         asked = [*self.filters, *(use.plugin for use in self.scores)]
         self.reads_usage = any(plugin.reads_usage for plugin in asked)
         self.filters_by_usage = any(plugin.reads_usage for _, plugin in self.static_filters)
@@ -152,6 +154,21 @@ class ProfilePlan:
         """Return what the static plugins can tell of a template: equal keys, equal answers."""
         read = [getattr(template, field) for field in self._static_reads]
         return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
+
+    def ignores(self, template: PodTemplate) -> tuple[str, ...]:
+        """Return what of a pod has no say: what nobody looks at, and what this profile has no plugin for."""
+        found = template.ignored
+        affinity = template.node_affinity
+        if "NodeAffinity" not in self._filter_names:
+            if template.node_selector:
+                found += ("node-selector",)
+            if affinity is not None and affinity.required is not None:
+                found += ("required-node-affinity",)
+        if affinity is not None and affinity.preferred and "NodeAffinity" not in self._score_names:
+            found += ("preferred-node-affinity",)
+        if template.host_ports and "NodePorts" not in self._filter_names:
+            found += ("host-ports",)
+        return found
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from domain.manifests.codes import ignored_in_words
 from services.api.words import (
     Json,
     cursor,
@@ -46,6 +47,7 @@ def decision_view(row: Row) -> Json:
         "profile_revision": payload.get("profile_revision"),
         "reason": payload.get("reason") or "",
         "reasons": payload.get("reasons") or {},
+        "warnings": payload.get("warnings") or [],
         "score": payload.get("score"),
         "signature": row["signature"].hex(),
         "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
@@ -187,6 +189,9 @@ def summary(decision: Json, requests: Mapping[str, str], cycle: Json | None) -> 
             f" (log time {cycle['looked_at']}), and what changed until generation"
             f" {cycle['repeated_at_generation']} made no room for it."
         )
+    if decision["warnings"]:
+        things = "; ".join(map(ignored_in_words, decision["warnings"]))
+        sentences.append(f"Not looked at: {things}.")
     if cycle is not None:
         sentences += _wait_in_words(cycle) if waits else _choice_in_words(decision, cycle)
     return " ".join(sentences)

@@ -158,6 +158,7 @@ class Decision(Shape):
     profile_revision: int | None = Field(description="Its revision then, where a profile was asked")
     reason: str = Field(description="Reason, where the outcome has one")
     reasons: dict[str, int] = Field(description="Nodes per reason code, where no node was found")
+    warnings: list[str] = Field(description="What of the pod had no say in it, as ignored:<code>")
     score: float | None = Field(description="Total score of the node when it was chosen")
     signature: str = Field(description="Hex signature of the equivalence group")
     cycle: str | None = Field(description="Id of the cycle that explains it")

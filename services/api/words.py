@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from domain.manifests.codes import UNSUPPORTED
 from domain.model.errors import FieldError
 from domain.model.quantities import format_resource
 
@@ -27,7 +28,7 @@ _PHRASES = {
     "max-memory-sum": "would promise more memory than the profile allows",
     "master-share": "hold their share of its cluster's masters",
     "peak-usage": "were above the profile's threshold yesterday in",
-    "unsupported": "were not tried: this version does not honour required",
+    "unsupported": "were not tried: this version does not honour",
     "scheduling-gated": "were not tried: the pod still has the gate",
     "unknown-profile": "were not tried: there is no profile",
     "no-nodes": "nodes exist",
@@ -147,6 +148,7 @@ def reason_in_words(code: str, count: int = 2) -> str:
         if kind == "insufficient":
             lacking.append(detail)
         else:
+            detail = UNSUPPORTED.get(detail, detail) if kind == "unsupported" else detail
             others.append(_PHRASES.get(kind, kind.replace("-", " ")) + (f" {detail}" if detail else ""))
     if lacking:
         *first, last = lacking

@@ -18,6 +18,7 @@ from domain.manifests.pod import WirePodSpec, given_qos, read_node_name, templat
 from domain.manifests.profile import KIND as PROFILE_KIND
 from domain.manifests.profile import profile_from_spec
 from domain.manifests.usage import usage_from_wire
+from domain.manifests.volumes import without_plain
 from domain.model.errors import FieldError
 from domain.model.events import (
     Event,
@@ -31,7 +32,14 @@ from domain.model.events import (
     ProfileUpserted,
 )
 from domain.model.limits import event_bytes_max, usage_ahead_seconds_max
-from domain.model.pods import CLUSTER_LABEL, ROLE_LABEL, PodTemplate, with_membership
+from domain.model.pods import (
+    CLUSTER_LABEL,
+    LABELS_READ,
+    POD_GROUP_LABEL,
+    ROLE_LABEL,
+    PodTemplate,
+    with_labels,
+)
 from domain.model.signature import signature as signature_of
 from domain.model.timestamps import clamp_ms, to_ms
 from domain.model.validation import check_dns_label, check_printable, check_subdomain, field_error, shown
@@ -94,7 +102,7 @@ class Decoder:
         self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str]] = {}
         self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
-        self._members: dict[tuple[bytes, str, str], tuple[PodTemplate, bytes]] = {}
+        self._of_labels: dict[tuple[bytes, str, str, bool], tuple[PodTemplate, bytes]] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
 
     def decode(self, record: Record) -> Decoded:
@@ -129,7 +137,7 @@ class Decoder:
     @property
     def remembered_count(self) -> int:
         """How many specs and sets of labels are remembered."""
-        return len(self._specs) + len(self._shapes) + len(self._members) + len(self._labels)
+        return len(self._specs) + len(self._shapes) + len(self._of_labels) + len(self._labels)
 
     def _decoded(self, record: Record, envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:
         at_ms = _moment(record, envelope)
@@ -149,8 +157,8 @@ class Decoder:
             return PodDeleted(namespace, name, uid, version)
         template, signature, node_name = self._template(pod.spec, given_qos(pod.status, "object.status"))
         labels = self._labels_of(meta.labels)
-        if CLUSTER_LABEL in labels:
-            template, signature = self._member(template, signature, labels)
+        if not LABELS_READ.isdisjoint(labels):
+            template, signature = self._labelled(template, signature, labels)
         spec = assemble_pod(
             meta,
             labels=labels,
@@ -184,6 +192,8 @@ class Decoder:
     def _shape(self, wire: WirePodSpec, qos: str) -> tuple[PodTemplate, bytes]:
         """Return template and signature; specs that differ only in what placing ignores share them."""
         wire.node_name = None
+        if wire.volumes:
+            wire.volumes = without_plain(wire.volumes)
         key = (self._encoder.encode(wire), qos)
         known = self._shapes.get(key)
         if known is not None:
@@ -194,18 +204,19 @@ class Decoder:
         found = (self._in_use.setdefault(signature, template), signature)
         return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
-    def _member(
+    def _labelled(
         self, template: PodTemplate, signature: bytes, labels: dict[str, str]
     ) -> tuple[PodTemplate, bytes]:
         """Return template and signature as of a pod with these labels."""
-        key = (signature, labels[CLUSTER_LABEL], labels.get(ROLE_LABEL, ""))
-        known = self._members.get(key)
+        cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
+        key = (signature, cluster, role, POD_GROUP_LABEL in labels)
+        known = self._of_labels.get(key)
         if known is not None:
             return known
-        member = with_membership(template, labels)
-        signature = signature_of(member)
-        found = (self._in_use.setdefault(signature, member), signature)
-        return _remember(self._members, key, found, _SPECS_MAX)
+        labelled = with_labels(template, labels)
+        signature = signature_of(labelled)
+        found = (self._in_use.setdefault(signature, labelled), signature)
+        return _remember(self._of_labels, key, found, _SPECS_MAX)
 
     def _labels_of(self, raw: msgspec.Raw) -> dict[str, str]:
         """Return labels; pods with the same ones share one dict."""

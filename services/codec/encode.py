@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,6 +47,7 @@ class _DecisionRecord(msgspec.Struct, gc=False):
     profile_revision: int | None
     reason: str
     reasons: Mapping[str, int] | msgspec.UnsetType
+    warnings: Sequence[str] | msgspec.UnsetType
     score: float | None
     template: msgspec.Raw
     labels: Mapping[str, str]
@@ -62,6 +63,7 @@ def encode_decision(
     labels: Mapping[str, str],
     node_version: int | None,
     reasons: Mapping[str, int] | None = None,
+    warnings: Sequence[str] | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
     """Return the record of a decision for ``berth.decisions``; equal arguments give equal bytes.
 
@@ -77,6 +79,8 @@ def encode_decision(
         The node's version in the ledger after this decision; None where no node is concerned.
     reasons : mapping, optional
         Nodes per reason code; the key is left out when it is not given.
+    warnings : sequence, optional
+        What of the pod had no say, as codes; the key is left out when it is not given.
     """
     version = decision.resource_version
     return _encode_record(
@@ -98,6 +102,7 @@ def encode_decision(
             decision.profile_revision,
             decision.reason,
             msgspec.UNSET if reasons is None else reasons,
+            warnings,
             decision.score,
             msgspec.Raw(fragment),
             labels,

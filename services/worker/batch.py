@@ -213,6 +213,7 @@ class BatchBuilder:
             at_ms,
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
+            warnings=attempt.warnings,
             score=placement.score,
             cycle_seq=cycle_seq,
         )
@@ -226,6 +227,7 @@ class BatchBuilder:
             None,
             self._scheduler.state.pods[failure.pod.key].since_ms,
             profile_revision=attempt.profile_revision or None,
+            warnings=attempt.warnings,
             reason=in_words(attempt),
             reasons=attempt.reasons_at_failure,
             cycle_seq=cycle_seq,
@@ -272,6 +274,7 @@ class BatchBuilder:
         profile_revision: int | None = None,
         reason: str = "",
         reasons: dict[str, int] | None = None,
+        warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET,
         score: float | None = None,
         cycle_seq: int = 0,
     ) -> Decision:
@@ -299,7 +302,7 @@ class BatchBuilder:
         self._need_template(pod)
         fragment = self._counters.fragment(pod)
         self._decisions.append(
-            (decision, encode_decision(decision, fragment, pod.labels, node_version, reasons))
+            (decision, encode_decision(decision, fragment, pod.labels, node_version, reasons, warnings))
         )
         return decision
 

@@ -151,6 +151,7 @@ def decision() -> Json:
         "decided_at": "",
         "reasons": {},
         "reason": "",
+        "warnings": [],
         "score": None,
     }
 

@@ -76,6 +76,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "role": ("", "master", "replica"),
     "gates": ((), ("gate",)),
     "unsupported": ((), ("pod-affinity",)),
+    "ignored": ((), ("disks",)),
 }
 """A few values for every field of a template."""
 

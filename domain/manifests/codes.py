@@ -1,0 +1,35 @@
+"""What a pod may ask for that berth does not honour: the codes that say so, each with its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+UNSUPPORTED: Mapping[str, str] = {
+    "pod-affinity": "required pod affinity",
+    "pod-anti-affinity": "required pod anti-affinity",
+    "topology-spread": "topology spread with DoNotSchedule",
+    "volume-claims": "volumes by claim",
+    "resource-claims": "devices by claim",
+    "scheduling-group": "a scheduling group",
+}
+"""What a pod demands and nobody here looks at: it waits, with the reason ``unsupported:<code>``."""
+
+IGNORED: Mapping[str, str] = {
+    "preferred-pod-affinity": "preferred pod affinity",
+    "preferred-pod-anti-affinity": "preferred pod anti-affinity",
+    "preferred-topology-spread": "topology spread with ScheduleAnyway",
+    "disks": "the limits of nodes for attached disks",
+    "runtime-class": "what its RuntimeClass adds (overhead, node selector, tolerations)",
+    "pod-group": "the pod group that its label names",
+    "node-selector": "its node selector, for which the profile has no filter NodeAffinity",
+    "required-node-affinity": "required node affinity, for which the profile has no filter NodeAffinity",
+    "preferred-node-affinity": "preferred node affinity, for which the profile has no score NodeAffinity",
+    "host-ports": "its host ports, for which the profile has no filter NodePorts",
+}
+"""What is not looked at, though the pod does not wait for it: a warning, ``ignored:<code>``."""
+
+
+def ignored_in_words(warning: str) -> str:
+    """Return what a warning is about: ``preferred pod affinity``."""
+    code = warning.removeprefix("ignored:")
+    return IGNORED.get(code, code)

@@ -1,0 +1,279 @@
+"""What becomes of each field of a Pod and a Node: honoured, held, ignored with a warning, or of no matter.
+
+This is the only list of it. ``docs/manifests.md`` is made from it, and a test holds the shapes that are read
+and the codes that are given against it. The fields are those of Kubernetes 1.36; whatever its scheduler's
+default plugins or its API server's admission look at has a say here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from domain.manifests.constraints import WireAffinity, WirePodAffinity, WireSpread, WireToleration
+from domain.manifests.node import WireNodeSpec, WireNodeStatus
+from domain.manifests.pod import WireContainer, WirePodSpec, WirePodStatus, WirePort, WireResources
+from domain.manifests.volumes import WireVolume
+from domain.model.pods import POD_GROUP_LABEL
+
+
+class Treatment(enum.StrEnum):
+    """What becomes of a field."""
+
+    HONOURED = "honoured"
+    HELD = "held"  # the pod waits, with the code as the reason
+    IGNORED = "ignored"  # the code stands among the warnings of the decision
+    NONE = "no matter"  # where the pod goes does not depend on it
+
+
+class Field(NamedTuple):
+    """A field of one shape: ``codes`` are what the pod is held or warned by, ``note`` says more."""
+
+    name: str
+    treatment: Treatment
+    codes: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Shape(NamedTuple):
+    """An object inside a manifest: where it stands, the struct that reads it, and all of its fields."""
+
+    path: str
+    wire: type[Any]
+    fields: tuple[Field, ...]
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all fields."""
+        return tuple(field.name for field in self.fields)
+
+
+def _honoured(name: str, note: str = "") -> Field:
+    return Field(name, Treatment.HONOURED, note=note)
+
+
+def _held(name: str, code: str, note: str = "") -> Field:
+    return Field(name, Treatment.HELD, (f"unsupported:{code}",), note)
+
+
+def _ignored(name: str, code: str, note: str) -> Field:
+    return Field(name, Treatment.IGNORED, (f"ignored:{code}",), note)
+
+
+def _no_matter(names: str) -> Iterator[Field]:
+    return (Field(name, Treatment.NONE) for name in names.split())
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_DISK = "a disk that only so many, or only one, of which a node can attach; its limits are not looked at"
+
+POD_SPEC = Shape(
+    "Pod: spec",
+    WirePodSpec,
+    (
+        _honoured("containers"),
+        _honoured("initContainers", "sidecars included"),
+        _honoured("resources", "of the pod as a whole"),
+        _honoured("overhead"),
+        _honoured("nodeName", "the pod counts there: `adopted`"),
+        _honoured("nodeSelector"),
+        _honoured("affinity", "in part, see below"),
+        _honoured("tolerations"),
+        _honoured("topologySpreadConstraints", "in part, see below"),
+        _honoured("hostNetwork", "each container's port is then a port of the node"),
+        _honoured("priority", "in the queue; nobody is evicted yet"),
+        _honoured("preemptionPolicy", "kept; nobody is evicted yet"),
+        _honoured("schedulerName", "names a profile"),
+        _honoured("schedulingGates"),
+        _honoured("volumes", "in part, see below"),
+        _held("resourceClaims", "resource-claims", "devices by dynamic resource allocation"),
+        _held("schedulingGroup", "scheduling-group", "its pods must start together, or none of them"),
+        _held("workloadRef", "scheduling-group", "the same in Kubernetes 1.35"),
+        _ignored(
+            "runtimeClassName",
+            "runtime-class",
+            "where `overhead` is missing: what the RuntimeClass adds to the pod is not known here",
+        ),
+        *_no_matter(
+            "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks "
+            "ephemeralContainers hostAliases hostIPC hostPID hostUsers hostname hostnameOverride "
+            "imagePullSecrets os readinessGates restartPolicy securityContext serviceAccount "
+            "serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
+            "terminationGracePeriodSeconds"
+        ),
+    ),
+)
+
+CONTAINER = Shape(
+    "Pod: spec.containers[], spec.initContainers[]",
+    WireContainer,
+    (
+        _honoured("image", "by profiles with the score ImageLocality"),
+        _honoured("resources"),
+        _honoured("ports", "`hostPort`"),
+        _honoured("restartPolicy", "`Always` makes an init container a sidecar"),
+        *_no_matter(
+            "args command env envFrom imagePullPolicy lifecycle livenessProbe name readinessProbe "
+            "resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce "
+            "terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
+        ),
+    ),
+)
+
+RESOURCES = Shape(
+    "Pod: resources",
+    WireResources,
+    (_honoured("requests"), _honoured("limits"), _held("claims", "resource-claims")),
+)
+
+PORT = Shape(
+    "Pod: ports[]",
+    WirePort,
+    (
+        *map(_honoured, ("containerPort", "hostIP", "hostPort", "protocol")),
+        *_no_matter("name"),
+    ),
+)
+
+VOLUME = Shape(
+    "Pod: spec.volumes[]",
+    WireVolume,
+    (
+        _held("persistentVolumeClaim", "volume-claims", "a claim decides on which nodes its volume can be"),
+        _held("ephemeral", "volume-claims", "the same, by a claim that is made for the pod"),
+        *(
+            _ignored(name, "disks", _DISK)
+            for name in (
+                "awsElasticBlockStore",
+                "azureDisk",
+                "cinder",
+                "gcePersistentDisk",
+                "iscsi",
+                "portworxVolume",
+                "rbd",
+                "vsphereVolume",
+            )
+        ),
+        *_no_matter(
+            "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo glusterfs "
+            "hostPath image name nfs photonPersistentDisk projected quobyte scaleIO secret storageos"
+        ),
+    ),
+)
+
+AFFINITY = Shape(
+    "Pod: spec.affinity",
+    WireAffinity,
+    (
+        _honoured("nodeAffinity"),
+        _honoured("podAffinity", "see below"),
+        _honoured("podAntiAffinity", "see below"),
+    ),
+)
+
+POD_AFFINITY = Shape(
+    "Pod: spec.affinity.podAffinity, podAntiAffinity",
+    WirePodAffinity,
+    (
+        Field(_REQUIRED, Treatment.HELD, ("unsupported:pod-affinity", "unsupported:pod-anti-affinity")),
+        Field(
+            _PREFERRED,
+            Treatment.IGNORED,
+            ("ignored:preferred-pod-affinity", "ignored:preferred-pod-anti-affinity"),
+        ),
+    ),
+)
+
+SPREAD = Shape(
+    "Pod: spec.topologySpreadConstraints[]",
+    WireSpread,
+    (
+        Field(
+            "whenUnsatisfiable",
+            Treatment.HELD,
+            ("unsupported:topology-spread", "ignored:preferred-topology-spread"),
+            "`DoNotSchedule` is held, `ScheduleAnyway` is ignored",
+        ),
+        *_no_matter(
+            "labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey"
+        ),
+    ),
+)
+
+TOLERATION = Shape(
+    "Pod: spec.tolerations[]",
+    WireToleration,
+    (*map(_honoured, ("key", "operator", "value", "effect")), *_no_matter("tolerationSeconds")),
+)
+
+POD_STATUS = Shape(
+    "Pod: status",
+    WirePodStatus,
+    (
+        _honoured("phase", "`Succeeded` and `Failed` free what the pod held"),
+        _honoured("qosClass"),
+        _honoured("startTime"),
+        *_no_matter(
+            "allocatedResources conditions containerStatuses ephemeralContainerStatuses "
+            "extendedResourceClaimStatus hostIP hostIPs initContainerStatuses message nominatedNodeName "
+            "observedGeneration podIP podIPs reason resize resourceClaimStatuses resources"
+        ),
+    ),
+)
+
+NODE_SPEC = Shape(
+    "Node: spec",
+    WireNodeSpec,
+    (
+        _honoured("unschedulable"),
+        _honoured("taints", "`PreferNoSchedule` by profiles with the score TaintToleration"),
+        *_no_matter("configSource externalID podCIDR podCIDRs providerID"),
+    ),
+)
+
+NODE_STATUS = Shape(
+    "Node: status",
+    WireNodeStatus,
+    (
+        _honoured("allocatable"),
+        _honoured("capacity"),
+        _honoured("images", "by profiles with the score ImageLocality"),
+        *_no_matter(
+            "addresses conditions config daemonEndpoints declaredFeatures features nodeInfo phase "
+            "runtimeHandlers volumesAttached volumesInUse"
+        ),
+    ),
+)
+
+SHAPES = (
+    POD_SPEC,
+    CONTAINER,
+    RESOURCES,
+    PORT,
+    VOLUME,
+    AFFINITY,
+    POD_AFFINITY,
+    SPREAD,
+    TOLERATION,
+    POD_STATUS,
+    NODE_SPEC,
+    NODE_STATUS,
+)
+
+BY_LABEL = (("ignored:pod-group", f"`metadata.labels[{POD_GROUP_LABEL}]`"),)
+"""Labels of a pod that ask another scheduler for something: the code, and the label."""
+
+BY_PROFILE = (
+    ("ignored:node-selector", "`spec.nodeSelector`", "filter NodeAffinity"),
+    ("ignored:required-node-affinity", f"`nodeAffinity.{_REQUIRED}`", "filter NodeAffinity"),
+    ("ignored:preferred-node-affinity", f"`nodeAffinity.{_PREFERRED}`", "score NodeAffinity"),
+    ("ignored:host-ports", "`hostPort`", "filter NodePorts"),
+)
+"""What is ignored where the pod's profile lacks a plugin: the code, the field, and the plugin."""
+
+
+def codes() -> set[str]:
+    """Return every code by which a pod is held or warned because of what its manifest says."""
+    of_fields = {code for shape in SHAPES for field in shape.fields for code in field.codes}
+    return of_fields | {code for code, *_ in (*BY_LABEL, *BY_PROFILE)}

@@ -1,0 +1,79 @@
+"""Does a decision say what of the pod had no say in it, and does its explanation say the same?"""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+import orjson
+
+from services.api.explanation import decision_view, summary
+from services.api.words import reason_in_words
+from services.ports.log import NODES_TOPIC, PODS_TOPIC
+from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
+from tests.property.site import Site
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+WISH = {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]}}
+CLAIM = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+def decided(*pods: Json) -> list[Json]:
+    """Return the records of what is decided for pods beside one node."""
+    site = Site()
+    site.take([record(NODES_TOPIC, event_bytes("ADDED", node_manifest("n", cpu=4)))])
+    site.take([record(PODS_TOPIC, event_bytes("ADDED", each), offset=i) for i, each in enumerate(pods)])
+    return [orjson.loads(payload) for rows in site.database.decisions.values() for _, payload in rows]
+
+
+def explained(payload: Json) -> str:
+    """Return the explanation of a decision, from its row as the ledger has it."""
+    pod = payload["pod"]
+    view = decision_view(
+        {
+            **{key: payload[key] for key in ("shard", "seq", "epoch", "outcome", "node")},
+            "namespace": pod["namespace"],
+            "name": pod["name"],
+            "pod_uid": pod["uid"],
+            "payload": orjson.dumps(payload),
+            "decided_at_ms": 0,
+            "recorded_at": datetime.datetime.now(datetime.UTC),
+            "signature": bytes(16),
+            "cycle_seq": 0,
+        }
+    )
+    assert view["warnings"] == payload.get("warnings", [])
+    return summary(view, {}, None)
+
+
+def test_a_bound_pod_is_warned_and_a_plain_one_is_not() -> None:
+    plain, wishing = decided(pod_manifest("a"), pod_manifest("b", affinity=WISH))
+    assert "warnings" not in plain
+    assert wishing["outcome"] == "bound"
+    assert wishing["warnings"] == ["ignored:preferred-pod-affinity"]
+    assert "Not looked at: preferred pod affinity." in explained(wishing)
+    assert "Not looked at" not in explained(plain)
+
+
+def test_a_pod_with_a_volume_claim_waits_and_is_warned_of_the_rest() -> None:
+    (held,) = decided(pod_manifest("a", affinity=WISH, spec={"volumes": CLAIM}))
+    assert held["outcome"] in ("unschedulable", "unresolvable")
+    assert held["reasons"] == {"unsupported:volume-claims": 1}
+    assert held["warnings"] == ["ignored:preferred-pod-affinity"]
+    said = reason_in_words("unsupported:volume-claims", 1)
+    assert said == "was not tried: this version does not honour volumes by claim"
+    assert said in explained(held)
+
+
+def test_a_pod_that_runs_already_is_not_warned_of_what_was_decided_elsewhere() -> None:
+    (adopted,) = decided(pod_manifest("a", affinity=WISH, node_name="n", spec={"volumes": CLAIM}))
+    assert adopted["outcome"] == "adopted"
+    assert "warnings" not in adopted
+
+
+def test_warnings_cost_nothing_where_there_are_none() -> None:
+    site = Site()
+    site.take([record(NODES_TOPIC, event_bytes("ADDED", node_manifest("n", cpu=4)))])
+    site.take([record(PODS_TOPIC, event_bytes("ADDED", pod_manifest("a")))])
+    (attempt,) = site.database.attempts.values()
+    assert b"warnings" not in msgspec.json.encode(attempt)
