@@ -137,6 +137,13 @@ def event_bytes(type: str, object: Mapping[str, Any], at: str | None = None, id:
     return orjson.dumps(event(type, object, at, id))
 
 
+def without_recorded_at(value: bytes) -> bytes:
+    """Return a record of ``berth.decisions`` as the ledger holds it: less when that was committed."""
+    payload, _, stamp = value.rpartition(b',"recorded_at":"')
+    assert stamp.endswith(b'Z"}'), f"no recorded_at at the end of {value!r}"
+    return payload + b"}"
+
+
 def record(
     topic: str,
     value: bytes | None,

@@ -25,8 +25,10 @@ class Outcome(enum.StrEnum):
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One row of the ledger's ``decisions``.
 
-    ``decided_at_ms`` is log time (milliseconds since the epoch, from the events), so that it does not depend
-    on when the worker ran; when the row was written is the ledger's business. ``cycle_seq`` names the
+    ``decided_at_ms`` is log time (milliseconds since the epoch, of the record's append), so that it does not
+    depend on when the worker ran; when the row was written is the ledger's business. ``event_at_ms`` is when
+    the pod's event happened, as its producer claims; None where it claims nothing, or where it was not that
+    event which led to the decision: the pod had waited. ``cycle_seq`` names the
     cycle row that explains it (0: none is needed). ``score`` is the node's total when it was chosen.
     ``profile_revision`` is that of ``profile`` which was in force; None where no profile was asked, or where
     there is none of that name.
@@ -42,6 +44,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
     node: str | None
     decided_at_ms: int
+    event_at_ms: int | None = None
     profile: str
     signature: bytes
     profile_revision: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import msgspec
 
 from domain.model.errors import BerthError
 from domain.model.limits import dead_letter_topic_raw_bytes_max
+from domain.model.timestamps import format_ms
 from services.ports.ledger import CommitBatch, DeadLetter
 
 
@@ -113,10 +113,14 @@ def decision_key(namespace: str, name: str) -> bytes:
     return f"{namespace}/{name}".encode()
 
 
+def decision_value(payload: bytes, recorded_at_ms: int) -> bytes:
+    """Return the record of ``berth.decisions``: the ledger's payload, and when that was committed."""
+    return payload[:-1] + b',"recorded_at":"' + format_ms(recorded_at_ms).encode() + b'"}'
+
+
 def dead_letter_value(letter: DeadLetter) -> bytes:
     """Return the record of ``berth.deadletter``: JSON, raw bytes in base64, cut to the topic's bound."""
     raw = letter.raw[:dead_letter_topic_raw_bytes_max]
-    at = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC)
     return msgspec.json.encode(
         {
             "shard": letter.shard,
@@ -128,7 +132,7 @@ def dead_letter_value(letter: DeadLetter) -> bytes:
             "code": letter.code,
             "path": letter.path,
             "message": letter.message,
-            "at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "at": format_ms(letter.at_ms),
             "raw": base64.b64encode(raw).decode(),
             "raw_bytes": len(letter.raw),
             "raw_truncated": len(raw) < len(letter.raw),

@@ -42,6 +42,7 @@ def decision_view(row: Row) -> Json:
         "node": row["node"],
         "node_version": payload.get("node_version"),
         "decided_at": instant(row["decided_at_ms"]),
+        "event_at": payload.get("event_at"),
         "recorded_at": stamp(row["recorded_at"]),
         "profile": payload.get("profile") or "",
         "profile_revision": payload.get("profile_revision"),

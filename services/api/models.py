@@ -153,6 +153,7 @@ class Decision(Shape):
     node: str | None = Field(description="The node, where there is one")
     node_version: int | None = Field(description="Change counter of the node after this decision")
     decided_at: str | None = Field(description=f"Log time of the decision ({INSTANT})")
+    event_at: str | None = Field(description="When the pod's event happened, as its `at` claims")
     recorded_at: str | None = Field(description=f"When it became durable ({INSTANT}, the database's clock)")
     profile: str = Field(description="Profile that the pod names")
     profile_revision: int | None = Field(description="Its revision then, where a profile was asked")

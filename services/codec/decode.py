@@ -75,12 +75,12 @@ V = TypeVar("V")
 class Decoded(msgspec.Struct, frozen=True, gc=False):
     """What a record says: an event, or why it is rejected, or neither when it changes nothing here.
 
-    ``at_ms`` is the event's own time, or the record's where the event has none.
+    ``event_at_ms`` is when it happened as the producer claims; None where it claims nothing.
     """
 
     event: Event | ProfileEvent | None
     rejected: Rejected | None
-    at_ms: int
+    event_at_ms: int | None = None
     id: str | None = None
 
 
@@ -110,39 +110,34 @@ class Decoder:
         value = record.value
         try:
             if value is None:
-                return Decoded(_tombstone(record), None, clamp_ms(record.timestamp_ms))
+                return Decoded(_tombstone(record), None)
             if len(value) > event_bytes_max:
                 raise Refusal(
                     "too-large", "", f"is {len(value)} bytes; allowed are {event_bytes_max} (event_bytes_max)"
                 )
             if record.topic == PODS_TOPIC:
                 pod_event = self._pod_event.decode(value)
-                return self._decoded(record, pod_event, self._pod(record, pod_event))
+                return _decoded(pod_event, self._pod(record, pod_event))
             if record.topic == NODES_TOPIC:
                 node_event = self._node_event.decode(value)
-                return self._decoded(record, node_event, _node(record, node_event))
+                return _decoded(node_event, _node(record, node_event))
             if record.topic == CONFIG_TOPIC:
                 config_event = self._config_event.decode(value)
-                return self._decoded(record, config_event, _config(record, config_event))
+                return _decoded(config_event, _config(record, config_event))
             usage_event = self._usage_event.decode(value)
-            return self._decoded(record, usage_event, _usage(record, usage_event))
+            return _decoded(usage_event, _usage(record, usage_event))
         except Refusal as refusal:
             rejected = refusal.rejected
         except FieldError as error:
             rejected = Refusal(error.code, error.path, error.message).rejected
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             rejected = _diagnose(value or b"", record.topic, error)
-        return Decoded(None, rejected, clamp_ms(record.timestamp_ms))
+        return Decoded(None, rejected)
 
     @property
     def remembered_count(self) -> int:
         """How many specs and sets of labels are remembered."""
         return len(self._specs) + len(self._shapes) + len(self._of_labels) + len(self._labels)
-
-    def _decoded(self, record: Record, envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:
-        at_ms = _moment(record, envelope)
-        event_id = check_printable(envelope.id, "id") if envelope.id else None
-        return Decoded(event, None, at_ms, event_id)
 
     def _pod(self, record: Record, event: PodEvent) -> Event | None:
         pod = check_envelope(event.type, event.object, PODS_TOPIC)
@@ -232,6 +227,11 @@ class Decoder:
         return _remember(self._labels, key, labels, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else labels
 
 
+def _decoded(envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:
+    event_id = check_printable(envelope.id, "id") if envelope.id else None
+    return Decoded(event, None, None if envelope.at is None else to_ms(envelope.at), event_id)
+
+
 def _remember(memory: dict[K, V], key: K, value: V, count_max: int) -> V:
     """Return what is remembered under the key, else remember ``value``; full: start anew."""
     if len(memory) >= count_max:
@@ -254,15 +254,11 @@ def _node(record: Record, event: NodeEvent) -> Event | None:
     return NodeUpserted(spec)
 
 
-def _moment(record: Record, envelope: Envelope) -> int:
-    return clamp_ms(record.timestamp_ms) if envelope.at is None else to_ms(envelope.at)
-
-
 def _usage(record: Record, event: UsageEvent) -> Event | None:
     usage = check_envelope(event.type, event.object, record.topic)
     if event.type in ("BOOKMARK", "DELETED"):  # what was measured stays so
         return None
-    at_ms = _moment(record, event)
+    at_ms = clamp_ms(record.timestamp_ms) if event.at is None else to_ms(event.at)
     ahead_ms = at_ms - record.timestamp_ms
     if ahead_ms > usage_ahead_seconds_max * 1000 and record.timestamp_ms > 0:
         raise FieldError(

@@ -43,6 +43,7 @@ class _DecisionRecord(msgspec.Struct, gc=False):
     outcome: str
     node: str | None
     decided_at: str
+    event_at: str | None
     profile: str
     profile_revision: int | None
     reason: str
@@ -98,6 +99,7 @@ def encode_decision(
             decision.outcome,
             decision.node,
             format_ms(decision.decided_at_ms),
+            None if decision.event_at_ms is None else format_ms(decision.event_at_ms),
             decision.profile,
             decision.profile_revision,
             decision.reason,

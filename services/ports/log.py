@@ -41,7 +41,7 @@ class TopicPartition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is the producer's or the log's."""
+    """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is when the log took it."""
 
     topic: str
     partition: int
@@ -110,7 +110,10 @@ class Log(Protocol):
     """The event log: opens readers and writers, creates topics."""
 
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
-        """Create the topics that do not exist; raise ``TopicMismatch`` where partitions differ."""
+        """Create the topics that do not exist; raise ``TopicMismatch`` where partitions differ.
+
+        Whoever made a topic, what is appended from now on carries the time of its append.
+        """
 
     async def partitions(self, topic: str) -> int:
         """Return the number of partitions, 0 when the topic does not exist."""

@@ -8,8 +8,8 @@ import msgspec
 
 from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
 from domain.model.decisions import Attempt, Decision, Outcome
-from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec, PodTemplate
+from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     Change,
     NodeMeasured,
@@ -37,13 +37,17 @@ from services.ports.ledger import (
 )
 from services.ports.log import Record
 from services.worker.counters import Counters
-from services.worker.ledger_rows import in_words, profile_row, usage_rows
+from services.worker.ledger_rows import dead_letter, in_words, profile_row, usage_rows
 
 
 class BatchBuilder:
-    """Collects what one batch changes. ``now_ms`` is log time: that of the event being folded."""
+    """Collects what one batch changes.
 
-    def __init__(self, scheduler: Scheduler, counters: Counters) -> None:
+    ``now_ms`` is log time, which never goes back: that of the record being folded. ``event_at_ms`` is what
+    its event claims.
+    """
+
+    def __init__(self, scheduler: Scheduler, counters: Counters, now_ms: int) -> None:
         self._scheduler = scheduler
         self._counters = counters
         self._epochs = counters.epochs
@@ -53,7 +57,8 @@ class BatchBuilder:
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self._pending_removed: list[str] = []
         self._waiting: dict[str, None] = {}  # keys of pods whose pending row is to be written
-        self._came: set[str] = set()  # keys of pods that began to wait in this batch
+        # Pods that began to wait in this batch, and when that happened as their events claim.
+        self._came: dict[str, int | None] = {}
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._profiles: list[ProfileRow] = []
@@ -61,30 +66,22 @@ class BatchBuilder:
         self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
-        self.now_ms = 0
+        self.now_ms = now_ms
+        self.event_at_ms: int | None = None
 
     # ------------------------------------------------------------------------------------------- events
 
+    def reach(self, appended_at_ms: int, event_at_ms: int | None) -> None:
+        """Begin with the next record; brokers' clocks may disagree, and log time is the latest of them."""
+        if appended_at_ms > self.now_ms:
+            self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
+        self.event_at_ms = event_at_ms
+
     def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
         """Write a dead letter for a record."""
-        value = record.value or b""
         seq = self._counters.dead_seq[shard]
         self._counters.dead_seq[shard] = seq + 1
-        self._dead_letters.append(
-            DeadLetter(
-                shard=shard,
-                seq=seq,
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-                key=record.key and record.key[:dead_letter_key_bytes_max],
-                raw=value[:dead_letter_ledger_raw_bytes_max],
-                code=rejected.code,
-                path=rejected.path,
-                message=rejected.message,
-                at_ms=self.now_ms,
-            )
-        )
+        self._dead_letters.append(dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms))
 
     def take(self, change: Change, record: Record, shard: int) -> None:
         """Note what folding a record changed."""
@@ -95,7 +92,7 @@ class BatchBuilder:
                 if change.previous is not None:
                     self._end_wait(change.previous)
                 self._waiting[change.pod.key] = None
-                self._came.add(change.pod.key)
+                self._came[change.pod.key] = self.event_at_ms
             case PodRefreshed():
                 self._refresh(change)
             case PodAdopted():
@@ -150,7 +147,9 @@ class BatchBuilder:
         if change.previous_node:
             self._end_placement(pod)
         version = self._version_of(change.node)
-        decision = self._decide(pod, shard, Outcome.ADOPTED, change.node, self.now_ms, node_version=version)
+        decision = self._decide(
+            pod, shard, Outcome.ADOPTED, change.node, self.now_ms, self.event_at_ms, node_version=version
+        )
         self._open(pod, decision, adopted=True)
 
     def _release(self, change: PodReleased, shard: int) -> None:
@@ -165,6 +164,7 @@ class BatchBuilder:
             Outcome.RELEASED,
             change.node or None,
             self.now_ms,
+            self.event_at_ms,
             node_version=self._version_of(change.node),
             reason=change.reason,
         )
@@ -211,6 +211,7 @@ class BatchBuilder:
             Outcome.BOUND,
             placement.node,
             at_ms,
+            self._came.get(pod.key),
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
             warnings=attempt.warnings,
@@ -226,6 +227,7 @@ class BatchBuilder:
             Outcome.UNSCHEDULABLE,
             None,
             self._scheduler.state.pods[failure.pod.key].since_ms,
+            self._came.get(failure.pod.key),
             profile_revision=attempt.profile_revision or None,
             warnings=attempt.warnings,
             reason=in_words(attempt),
@@ -269,6 +271,7 @@ class BatchBuilder:
         outcome: Outcome,
         node: str | None,
         at_ms: int,
+        event_at_ms: int | None,
         *,
         node_version: int | None = None,
         profile_revision: int | None = None,
@@ -292,6 +295,7 @@ class BatchBuilder:
             outcome=outcome,
             node=node,
             decided_at_ms=at_ms,
+            event_at_ms=event_at_ms,
             profile=pod.template.profile,
             signature=pod.signature,
             profile_revision=profile_revision,

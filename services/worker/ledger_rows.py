@@ -6,10 +6,30 @@ from collections.abc import Iterable, Mapping
 
 from domain.manifests.profile import profile_to_spec
 from domain.model.decisions import Attempt
+from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.profiles import ProfileRevision
 from domain.model.usage import UsageRecord
 from domain.state.usage import NodeWindow
-from services.ports.ledger import ProfileRow
+from services.codec.envelope import Rejected
+from services.ports.ledger import DeadLetter, ProfileRow
+from services.ports.log import Record
+
+
+def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_ms: int) -> DeadLetter:
+    """Return the dead letter of a record, cut to what the ledger keeps."""
+    return DeadLetter(
+        shard=shard,
+        seq=seq,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key and record.key[:dead_letter_key_bytes_max],
+        raw=(record.value or b"")[:dead_letter_ledger_raw_bytes_max],
+        code=rejected.code,
+        path=rejected.path,
+        message=rejected.message,
+        at_ms=at_ms,
+    )
 
 
 def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:

@@ -155,8 +155,7 @@ class Planner:
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder = BatchBuilder(self.scheduler, self._counters)
-        builder.now_ms = self._now_ms
+        builder = BatchBuilder(self.scheduler, self._counters, self._now_ms)
         ends: dict[tuple[int, str, int], int] = {}
         records = [*self._rest, *records]
         end = 0
@@ -170,7 +169,7 @@ class Planner:
             end += 1
             shard = self._shard_of(record)
             ends[shard, record.topic, record.partition] = record.offset + 1
-            builder.now_ms = decoded.at_ms
+            builder.reach(record.timestamp_ms, decoded.event_at_ms)
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
             elif decoded.event is not None:

@@ -84,7 +84,7 @@ def decision(lease: Lease, seq: int, pod: str, node: str | None = None, **more: 
 
 def record(made: Decision) -> tuple[Decision, bytes]:
     """Return a decision with bytes that tell it apart."""
-    return made, f"{made.shard}-{made.seq}".encode()
+    return made, b'{"id":"%d-%d"}' % (made.shard, made.seq)
 
 
 def opened(made: Decision, **more: Any) -> PlacementOpened:

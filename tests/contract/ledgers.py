@@ -56,8 +56,8 @@ class MemoryBackend:
     """The ledger in memory."""
 
     def __init__(self, shards: int) -> None:
-        self.database = MemoryDatabase(shards)
         self._clock = ManualClock()
+        self.database = MemoryDatabase(shards, self._clock.now_ms)
 
     def ledger(self) -> Ledger:
         """See ``Backend``."""

@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger
-from services.ports.outbox import Outbox, OutboxItem, Stream
+from services.ports.outbox import Outbox, Stream
+from tests.builders import without_recorded_at
 from tests.contract.batches import advance, bind, dead_letter
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase
@@ -52,10 +53,19 @@ async def test_decisions_come_in_order_per_shard(outbox: Outbox, ledger: Ledger)
     await _bind(ledger, second, 1, 1)
     await _bind(ledger, first, 4, 2)
     items = await outbox.unpublished(0, DECISIONS, 0, 100)
-    assert items == [OutboxItem(seq, f"ns/p0-{seq}".encode(), f"0-{seq}".encode()) for seq in range(1, 6)]
+    assert [item.seq for item in items] == [1, 2, 3, 4, 5]
+    assert [item.key for item in items] == [f"ns/p0-{seq}".encode() for seq in range(1, 6)]
+    assert [without_recorded_at(item.value) for item in items] == [
+        b'{"id":"0-%d"}' % seq for seq in range(1, 6)
+    ]
+    recorded = {orjson.loads(item.value)["recorded_at"] for item in items}
+    assert all(len(at) == len("2026-01-01T00:00:00.000Z") and at > "2023" for at in recorded)
     assert [item.seq for item in await outbox.unpublished(0, DECISIONS, 2, 2)] == [3, 4]
     assert not await outbox.unpublished(0, DECISIONS, 5, 100)
-    assert [item.value for item in await outbox.unpublished(1, DECISIONS, 0, 100)] == [b"1-1"]
+    assert [item.value for item in await outbox.unpublished(1, DECISIONS, 0, 100)] == [
+        b'{"id":"1-1","recorded_at":"%s"}' % orjson.loads(item.value)["recorded_at"].encode()
+        for item in await outbox.unpublished(1, DECISIONS, 0, 1)
+    ]
 
 
 async def test_dead_letters_are_json_with_the_raw_bytes(outbox: Outbox, ledger: Ledger) -> None:

@@ -15,7 +15,6 @@ from services.adapters.postgres.invariants import INVARIANTS, check
 from services.adapters.postgres.migrate import init_shards
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PlacementClosed
 from tests.contract.batches import (
-    AT_MS,
     SIGNATURE,
     advance,
     bind,
@@ -35,6 +34,9 @@ BROKEN = {
     "one-placement-per-pod": (
         "DROP INDEX placements_open",
         "UPDATE placements SET released_at_ms = NULL, released_recorded_at = NULL WHERE seq = 4",
+    ),
+    "released-after-bound": (
+        "UPDATE placements SET released_at_ms = bound_at_ms - 1 WHERE released_at_ms IS NOT NULL",
     ),
     "requested-is-the-sum": ("UPDATE nodes SET requested[1] = requested[1] + 1 WHERE id = 1",),
     "decisions-without-hole": ("DELETE FROM decisions WHERE seq = 3",),
@@ -105,7 +107,7 @@ async def backend(empty: PostgresBackend) -> PostgresBackend:
                 load_node(2, 1, **{"cpu": 200, "nvidia.com/gpu": 4, "pods": 2}),
             ],
             decisions=[record(moved)],
-            placements_closed=[PlacementClosed(moved.pod_uid, AT_MS)],
+            placements_closed=[PlacementClosed(moved.pod_uid, moved.decided_at_ms)],
             placements_opened=[opened(moved)],
             seq_next={0: 6},
         ),
@@ -154,7 +156,7 @@ async def test_a_decision_that_overcommits_is_found_even_when_it_is_over(empty: 
     batch = CommitBatch(
         offsets=[advance(lease, 3, 4)],
         nodes=[load_node(1, 2, cpu=200, pods=2)],
-        placements_closed=[PlacementClosed("uid-p0-1", AT_MS)],
+        placements_closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
         decisions=[record(gone)],
         seq_next={0: 5},
     )

@@ -15,7 +15,9 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from domain.model.errors import FieldError
 from ops.kafka import KafkaServer, KafkaServerError, free_port, jars
@@ -227,6 +229,49 @@ async def test_kafka_keeps_its_data_over_a_restart(server_dir: Path, monkeypatch
         assert last.value == b"v"
     finally:
         server.stop()
+
+
+@pytest.mark.real
+async def test_a_producers_clock_moves_nothing(
+    kafka_bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before `berth init` a record carries its producer's time, which may be any; after it the broker's."""
+    topic, year_2199_ms = "claims", 7_226_582_400_000
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    laid_down = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+    await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=laid_down)])
+    log = KafkaLog(kafka_bootstrap)
+    while not await log.partitions(topic):
+        await asyncio.sleep(0.05)
+    producer = AIOKafkaProducer(bootstrap_servers=kafka_bootstrap)
+    await producer.start()
+    before_ms = time.time_ns() // 1_000_000
+    for claimed_ms in (1_000, year_2199_ms):
+        await producer.send_and_wait(topic, b"v", timestamp_ms=claimed_ms)
+    await log.ensure_topics([TopicSpec(topic, 1, False)])
+    await log.ensure_topics([TopicSpec(topic, 1, False)])
+    for claimed_ms in (1_000, year_2199_ms):
+        await producer.send_and_wait(topic, b"v", timestamp_ms=claimed_ms)
+    await producer.stop()
+    reader = await log.reader()
+    await reader.assign({TopicPartition(topic, 0): 0})
+    times: list[int] = []
+    while len(times) < 4:
+        times += [record.timestamp_ms for record in await reader.poll(10, 5.0)]
+    after_ms = time.time_ns() // 1_000_000
+    await reader.aclose()
+    await log.aclose()
+    assert times[0] == 1_000
+    assert all(before_ms <= at <= after_ms for at in times[1:])
+    assert times[1] != times[3]
+    said = [record.getMessage() for record in caplog.records if topic in record.getMessage()]
+    assert len(said) == 2
+    assert {"from now on" in message for message in said} == {True, False}
+    (settings,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    kept = {key: value for key, value, _, source, *_ in settings.resources[0][4] if source == 1}
+    assert kept == {**laid_down, "message.timestamp.type": "LogAppendTime"}
+    await admin.close()
 
 
 def test_missing_maven_is_named(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ odd_values = st.recursive(
 def check(decoded: Decoded) -> None:
     """Assert what the ledger and the cycle rely on for any outcome."""
     assert decoded.event is None or decoded.rejected is None
-    assert 0 <= decoded.at_ms <= 253_402_300_799_999
+    assert decoded.event_at_ms is None or 0 <= decoded.event_at_ms <= 253_402_300_799_999
     if decoded.rejected is not None:
         text = decoded.rejected.path + decoded.rejected.message
         assert text.isprintable()

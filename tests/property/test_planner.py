@@ -61,3 +61,29 @@ def test_a_pod_that_was_woken_is_decided_when_there_was_room() -> None:
     )
     decided = [(d.name, d.outcome.value, d.decided_at_ms) for d, _ in site.database.decisions[0]]
     assert decided[-2:] == [("a", "released", 9_000), ("b", "bound", 9_000)]
+
+
+def test_what_a_producer_claims_moves_no_clock() -> None:
+    """Bound at 20:00 and released at 19:00, or the year 2199 as log time: a claim stays a claim."""
+    site = Site()
+    node = event_bytes("ADDED", node_manifest("n", cpu=1), at="2199-01-01T00:00:00Z")
+    pod, gone = pod_manifest("p", cpu=1, resource_version=1), pod_manifest("p", resource_version=2)
+    came, left = event_bytes("ADDED", pod, at="2026-01-01T20:00:00Z"), event_bytes("DELETED", gone)
+    site.take([record(NODES_TOPIC, node, timestamp_ms=1_000)])
+    site.take([record(PODS_TOPIC, came, timestamp_ms=2_000)])
+    site.take([record(PODS_TOPIC, left, offset=1, timestamp_ms=1_500)])  # a broker's clock went back
+    decided = [(d.decided_at_ms, d.event_at_ms) for d, _ in site.database.decisions[0]]
+    assert decided == [(2_000, 1_767_297_600_000), (2_000, None)]
+    (placement,) = site.database.placements
+    assert (placement.opened.at_ms, placement.released_at_ms) == (2_000, 2_000)
+    assert site.database.shards[0].log_time_ms == 2_000
+
+
+def test_a_pod_that_was_woken_has_no_claim() -> None:
+    site = Site()
+    pods = [event_bytes("ADDED", pod_manifest("p", cpu=1), at="2026-01-01T20:00:00Z")]
+    site.take([record(PODS_TOPIC, pod, timestamp_ms=1_000) for pod in pods])
+    node = event_bytes("ADDED", node_manifest("n", cpu=1), at="2026-01-01T21:00:00Z")
+    site.take([record(NODES_TOPIC, node, timestamp_ms=2_000)])
+    decided = [(d.outcome.value, d.event_at_ms) for d, _ in site.database.decisions[0]]
+    assert decided == [("unschedulable", 1_767_297_600_000), ("bound", None)]

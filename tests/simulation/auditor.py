@@ -24,6 +24,7 @@ from services.ports.log import (
     TopicPartition,
 )
 from services.worker.planner import BATCHES
+from tests.builders import without_recorded_at
 from tests.simulation.scenario import WATCHED
 
 
@@ -121,6 +122,9 @@ class Auditor:
             row.opened.pod_uid for row in self._database.placements if row.released_at_ms is None
         )
         _require(all(n == 1 for n in spans.values()), "a pod has two open placements")
+        for row in self._database.placements:
+            ended_ms = row.released_at_ms
+            _require(ended_ms is None or ended_ms >= row.opened.at_ms, f"{row.opened.pod_uid} left too early")
 
     def _check_profiles(self) -> None:
         """The newest event of a name is in force, and its revisions count up without a hole."""
@@ -194,7 +198,8 @@ class Auditor:
     def _check_topic(self, shards: int) -> None:
         """The topic holds exactly the ledger's decisions, in order."""
         for shard in range(shards):
-            published = [r.value for r in self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).records]
+            records = self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).records
+            published = [without_recorded_at(record.value or b"") for record in records]
             decided = [payload for _, payload in self._database.decisions[shard]]
             _require(
                 published == decided, f"topic of shard {shard} is not its ledger: {len(published)} records"

@@ -121,6 +121,14 @@ class _LosesUsage(UnreliableLedger):
         return super().apply(msgspec.structs.replace(batch, usage=[]))
 
 
+class _BelievesClaims(UnreliableLedger):
+    """Ends a placement when its producer says that it ended."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        closed = [each._replace(at_ms=0) for each in batch.placements_closed]
+        return super().apply(msgspec.structs.replace(batch, placements_closed=closed))
+
+
 class _LosesDecisions(UnreliableLedger):
     """Drops the last decision of a batch at times."""
 
@@ -130,7 +138,16 @@ class _LosesDecisions(UnreliableLedger):
 
 
 @pytest.mark.parametrize(
-    "broken", [_OffsetsFirst, _LosesPending, _LosesProfiles, _LosesUsage, _BlindToVersions, _LosesDecisions]
+    "broken",
+    [
+        _OffsetsFirst,
+        _LosesPending,
+        _LosesProfiles,
+        _LosesUsage,
+        _BlindToVersions,
+        _BelievesClaims,
+        _LosesDecisions,
+    ],
 )
 def test_a_broken_ledger_is_caught(broken: type[UnreliableLedger]) -> None:
     assert any(_is_caught(World(seed, ledger=broken)) for seed in range(100))

@@ -78,7 +78,7 @@ class World:
         self.loop.set_exception_handler(lambda loop, context: None)
         self.clock = VirtualClock(self.loop)
         self.shards = self.rng.choice((1, 1, 3))
-        self.database = database(self.shards)
+        self.database = database(self.shards, self.clock.now_ms)
         self.log = MemoryLog(self.clock)
         self.auditor = self.database.auditor = Auditor(self.log, self.database)
         self.faults = Faults() if calm else self._draw_faults()

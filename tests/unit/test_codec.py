@@ -39,7 +39,7 @@ def decode(topic: str, value: bytes | None, key: bytes | None = None, timestamp_
 def test_a_measurement_is_of_its_own_moment_or_of_its_records() -> None:
     usage = NodeUsage(node="n", at_ms=NOW_MS, percent={"cpu": 37.5})
     raw = usage_manifest("n", percent={"cpu": 37.5})
-    assert decode(USAGE_TOPIC, event_bytes("ADDED", raw), b"n") == Decoded(NodeUsed(usage), None, NOW_MS)
+    assert decode(USAGE_TOPIC, event_bytes("ADDED", raw), b"n") == Decoded(NodeUsed(usage), None)
     early = decode(USAGE_TOPIC, event_bytes("MODIFIED", raw, at="2023-11-14T22:13:19Z"), b"n").event
     assert early == NodeUsed(msgspec.structs.replace(usage, at_ms=NOW_MS - 1_000))
     assert decode(USAGE_TOPIC, event_bytes("ADDED", raw, at="2023-11-15T22:13:20Z"), b"n").event is not None
@@ -57,7 +57,7 @@ def test_a_pod_event(event_type: str) -> None:
     )
     manifest["status"] = {"phase": "Running", "qosClass": "Guaranteed", "startTime": "2024-05-01T12:00:00Z"}
     decoded = decode(PODS_TOPIC, event_bytes(event_type, manifest), b"shop/p")
-    assert decoded == Decoded(PodUpserted(pod_from_manifest(manifest)), None, NOW_MS)
+    assert decoded == Decoded(PodUpserted(pod_from_manifest(manifest)), None)
     assert pod_of(decoded).template.node_name == ""
 
 
@@ -66,7 +66,7 @@ def test_a_node_event(event_type: str) -> None:
     extended: dict[str, Any] = {"nvidia.com/gpu": 2}
     manifest = node_manifest("n", uid="u", resource_version=3, **extended)
     decoded = decode(NODES_TOPIC, event_bytes(event_type, manifest), b"n")
-    assert decoded == Decoded(NodeUpserted(node_from_manifest(manifest)), None, NOW_MS)
+    assert decoded == Decoded(NodeUpserted(node_from_manifest(manifest)), None)
 
 
 def test_deleted_events_need_no_more_than_a_name() -> None:
@@ -83,7 +83,7 @@ def test_deleted_events_need_no_more_than_a_name() -> None:
 def test_tombstones_delete_what_their_key_names() -> None:
     assert decode(PODS_TOPIC, None, b"shop/p").event == PodDeleted("shop", "p")
     assert decode(NODES_TOPIC, None, b"n-1").event == NodeDeleted("n-1")
-    assert decode(CONFIG_TOPIC, None, b"PriorityClass/x") == Decoded(None, None, NOW_MS)
+    assert decode(CONFIG_TOPIC, None, b"PriorityClass/x") == Decoded(None, None)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_tombstones_delete_what_their_key_names() -> None:
 )
 def test_some_events_change_nothing_here(topic: str, event_type: str, kind: str, api_version: str) -> None:
     thing = {"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": "5"}}
-    assert decode(topic, event_bytes(event_type, thing, id="e")) == Decoded(None, None, NOW_MS, "e")
+    assert decode(topic, event_bytes(event_type, thing, id="e")) == Decoded(None, None, None, "e")
 
 
 @pytest.mark.parametrize(
-    ("at", "at_ms"),
+    ("at", "event_at_ms"),
     {
         "1970-01-01T00:00:01Z": 1_000,
         "2023-11-14T22:13:20.123456789Z": NOW_MS + 123,
@@ -112,18 +112,19 @@ def test_some_events_change_nothing_here(topic: str, event_type: str, kind: str,
         "2023-11-15T03:43:20+05:30": NOW_MS,
         "2023-11-14T22:13:20-00:00": NOW_MS,
         "1900-01-01T00:00:00Z": 0,
+        None: None,
     }.items(),
 )
-def test_the_event_says_when(at: str, at_ms: int) -> None:
-    assert decode(PODS_TOPIC, event_bytes("ADDED", pod_manifest("p"), at=at)).at_ms == at_ms
+def test_an_event_may_claim_when_it_happened(at: str | None, event_at_ms: int | None) -> None:
+    assert decode(PODS_TOPIC, event_bytes("ADDED", pod_manifest("p"), at=at)).event_at_ms == event_at_ms
 
 
 @pytest.mark.parametrize(("timestamp_ms", "at_ms"), {5: 5, -1: 0, 2**62: 253_402_300_799_999}.items())
-def test_the_record_says_when_if_the_event_does_not(timestamp_ms: int, at_ms: int) -> None:
-    assert (
-        decode(PODS_TOPIC, event_bytes("ADDED", pod_manifest("p")), timestamp_ms=timestamp_ms).at_ms == at_ms
-    )
-    assert decode(PODS_TOPIC, b"", timestamp_ms=timestamp_ms).at_ms == at_ms
+def test_a_measurement_without_a_time_was_made_when_it_was_written(timestamp_ms: int, at_ms: int) -> None:
+    usage = {"kind": "NodeUsage", "apiVersion": "berth/v1", "metadata": {"name": "n"}, "percent": {"cpu": 1}}
+    decoded = decode(USAGE_TOPIC, event_bytes("ADDED", usage), timestamp_ms=timestamp_ms)
+    assert isinstance(decoded.event, NodeUsed)
+    assert (decoded.event.usage.at_ms, decoded.event_at_ms) == (at_ms, None)
 
 
 POD = pod_manifest("p")
@@ -371,6 +372,7 @@ DECISION = Decision(
     outcome=Outcome.BOUND,
     node="n-1",
     decided_at_ms=NOW_MS + 7,
+    event_at_ms=NOW_MS,
     profile="default-scheduler",
     profile_revision=3,
     signature=b"\x0f" * 16,
@@ -384,7 +386,8 @@ def test_a_decision_is_written_with_its_keys_in_order() -> None:
     assert encode_decision(DECISION, FRAGMENT, {"a": "b"}, 9) == (
         b'{"id":"2-17","shard":2,"epoch":3,"seq":17,'
         b'"pod":{"namespace":"shop","name":"p","uid":"u","resource_version":"42"},'
-        b'"outcome":"bound","node":"n-1","decided_at":"2023-11-14T22:13:20.007Z","profile":"default-scheduler",'
+        b'"outcome":"bound","node":"n-1","decided_at":"2023-11-14T22:13:20.007Z",'
+        b'"event_at":"2023-11-14T22:13:20.000Z","profile":"default-scheduler",'
         b'"profile_revision":3,"reason":"","score":61.25,'
         b'"template":{"signature":"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f","requests":{"cpu":100,"memory":5}},'
         b'"labels":{"a":"b"},"node_version":9}'
@@ -408,7 +411,7 @@ def test_a_decision_without_a_node_says_so() -> None:
         *[None] * 3,
     ]
     assert (written["reason"], written["reasons"]) == ("x", {"insufficient:cpu": 3})
-    assert list(written)[11] == "reasons"
+    assert list(written)[12] == "reasons"
 
 
 def test_the_key_of_a_decision_is_the_pod() -> None:

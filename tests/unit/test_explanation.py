@@ -77,8 +77,8 @@ def test_a_repeated_verdict_says_when_the_nodes_were_looked_at() -> None:
     site = Site()
 
     def take(second: int, topic: str, manifest: Json, offset: int) -> None:
-        value = event_bytes("ADDED", manifest, at=f"2024-01-01T00:00:0{second}Z")
-        site.take([record(topic, value, offset=offset)])
+        at_ms = 1_704_067_200_000 + second * 1_000
+        site.take([record(topic, event_bytes("ADDED", manifest), offset=offset, timestamp_ms=at_ms)])
 
     take(0, NODES_TOPIC, node_manifest("n0", cpu=1), 0)
     take(1, PODS_TOPIC, pod_manifest("p0", cpu="3"), 0)

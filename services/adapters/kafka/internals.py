@@ -12,6 +12,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.consumer import fetcher
 
+from services.adapters.kafka.times import CREATE_TIME, until_now
 from services.ports.log import Record
 
 SERIES = "0.14."
@@ -26,7 +27,10 @@ class _Unpacked(fetcher.PartitionRecords):  # type: ignore[misc]
     """
 
     def _consumer_record(self, tp: TopicPartition, record: Any) -> Record:
-        return Record(tp.topic, tp.partition, record.offset, record.key, record.value, record.timestamp)
+        timestamp_ms = record.timestamp
+        if record.timestamp_type == CREATE_TIME:
+            timestamp_ms = until_now(tp.topic, timestamp_ms)
+        return Record(tp.topic, tp.partition, record.offset, record.key, record.value, timestamp_ms)
 
 
 def unpack_into_records() -> None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
 
 from domain.model.errors import TopicMismatch, Unavailable
@@ -18,6 +19,9 @@ from services.codec.partition import TOPIC_MESSAGE_BYTES_MAX
 from services.ports.log import Record, TopicPartition, TopicSpec
 
 _LOOK_AGAIN_SECONDS = 0.1
+_LOGGER = logging.getLogger(__name__)
+_LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
+_OF_THE_TOPIC = 1  # Kafka's number for "this setting was made for this topic"
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -52,6 +56,7 @@ class KafkaLog:
                     raise TopicMismatch(
                         f"topic {spec.name} has {there[spec.name]} partitions, not {spec.partitions}"
                     )
+            await _date_by_the_log(admin, [spec.name for spec in specs])
 
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``."""
@@ -120,13 +125,35 @@ async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> Non
             raise KafkaError(f"topic {name} cannot be created: {error.__name__} {message}")
 
 
+async def _date_by_the_log(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> None:
+    """Have topics that somebody else laid down, or an older berth, carry the time of the append as well.
+
+    Kafka replaces all settings of a topic at once, so those that were made for it are written again.
+    """
+    wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+    altered = []
+    for response in await admin.describe_configs(wanted):
+        for _, _, _, name, entries in response.resources:
+            own = {key: value for key, value, _, source, *_ in entries if source == _OF_THE_TOPIC}
+            if not own.items() >= _LOG_TIME.items():
+                altered.append(ConfigResource(ConfigResourceType.TOPIC, name, {**own, **_LOG_TIME}))
+    if not altered:
+        return
+    for response in await admin.alter_configs(altered):
+        for code, message, _, name in response.resources:
+            if for_code(code) is not NoError:
+                raise KafkaError(f"topic {name} cannot be altered: {for_code(code).__name__} {message}")
+            _LOGGER.warning("topic %s: from now on records carry the time of their append", name)
+
+
 def topic_configs(spec: TopicSpec) -> dict[str, str]:
     """Return the settings of a topic, as Kafka names them.
 
-    A compacted topic keeps every record for a week, so that readers see fresh events in full; a tombstone
-    stays a week longer than what it deletes. The other topics keep everything.
+    Records carry the time of their append, since a producer's clock is only a claim. A compacted topic keeps
+    every record for a week, so that readers see fresh events in full; a tombstone stays a week longer than
+    what it deletes. The other topics keep everything.
     """
-    configs = {"max.message.bytes": str(TOPIC_MESSAGE_BYTES_MAX)}
+    configs = {"max.message.bytes": str(TOPIC_MESSAGE_BYTES_MAX), **_LOG_TIME}
     if spec.compacted:
         configs["cleanup.policy"] = "compact"
         configs["min.compaction.lag.ms"] = str(_WEEK_MS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -77,9 +77,12 @@ class MemoryDatabase:
     ----------
     shards : int
         As ``berth init`` lays them down.
+    now_ms : callable
+        Its wall clock.
     """
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self._now_ms = now_ms
         self.shards = {shard: ShardRow() for shard in range(shards)}
         self.cursors = {shard: CursorRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
@@ -90,6 +93,7 @@ class MemoryDatabase:
         self.placements: list[PlacementRow] = []
         self.open_placements: dict[str, PlacementRow] = {}  # pod uid
         self.decisions: dict[int, list[tuple[Decision, bytes]]] = {shard: [] for shard in range(shards)}
+        self.recorded_ms: dict[int, list[int]] = {shard: [] for shard in range(shards)}  # of each decision
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.pending: dict[str, PendingPod] = {}
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
@@ -211,6 +215,7 @@ class MemoryDatabase:
             self._opening_seqs.add((opened.shard, opened.seq))
         for decision, payload in batch.decisions:
             self.decisions[decision.shard].append((decision, payload))
+            self.recorded_ms[decision.shard].append(self._now_ms())
         for attempt in batch.attempts:
             self.attempts[attempt.shard, attempt.seq] = attempt
         self._write_pending(batch)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from services.adapters.batches import dead_letter_value, decision_key
+from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import Client, drop_lease, lease_alive, take_lease
 from services.ports.clock import Clock
@@ -64,8 +64,12 @@ class MemoryOutbox(Client):
         if stream is Stream.DEAD_LETTERS:
             letters = database.dead_letters[shard][after_seq : after_seq + rows_max]
             return [OutboxItem(letter.seq, letter.key, dead_letter_value(letter)) for letter in letters]
-        rows = database.decisions[shard][after_seq : after_seq + rows_max]
-        return [OutboxItem(d.seq, decision_key(d.namespace, d.name), payload) for d, payload in rows]
+        span = slice(after_seq, after_seq + rows_max)
+        rows = zip(database.decisions[shard][span], database.recorded_ms[shard][span], strict=True)
+        return [
+            OutboxItem(d.seq, decision_key(d.namespace, d.name), decision_value(payload, at_ms))
+            for (d, payload), at_ms in rows
+        ]
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """See ``Outbox.mark_published``."""

@@ -90,6 +90,11 @@ INVARIANTS: tuple[Invariant, ...] = (
         """,
     ),
     Invariant(
+        "released-after-bound",
+        "no placement ends, in log time, before it began",
+        "SELECT pod_uid, bound_at_ms, released_at_ms FROM placements WHERE released_at_ms < bound_at_ms",
+    ),
+    Invariant(
         "requested-is-the-sum",
         "what a node says is requested is the sum over its open placements",
         f"""

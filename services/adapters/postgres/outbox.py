@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from services.adapters.batches import LedgerMismatch, dead_letter_value, decision_key
+from services.adapters.batches import LedgerMismatch, dead_letter_value, decision_key, decision_value
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import Session
 from services.adapters.postgres.leases import Leases
@@ -100,7 +100,8 @@ class PostgresOutbox:
 
 
 def _decision(row: Any) -> OutboxItem:
-    return OutboxItem(row["seq"], decision_key(row["namespace"], row["name"]), row["payload"])
+    value = decision_value(row["payload"], row["recorded_at_ms"])
+    return OutboxItem(row["seq"], decision_key(row["namespace"], row["name"]), value)
 
 
 def _dead_letter(row: Any) -> OutboxItem:

@@ -314,7 +314,8 @@ SELECT EXISTS (
 )
 """
 DECISIONS_AFTER = """
-SELECT seq, namespace, name, payload FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
+SELECT seq, namespace, name, payload, (extract(epoch FROM recorded_at) * 1000)::bigint AS recorded_at_ms
+FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
 DEAD_LETTERS_AFTER = """
 SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms
