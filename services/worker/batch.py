@@ -57,8 +57,7 @@ class BatchBuilder:
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self._pending_removed: list[str] = []
         self._waiting: dict[str, None] = {}  # keys of pods whose pending row is to be written
-        # Pods that began to wait in this batch, and when that happened as their events claim.
-        self._came: dict[str, int | None] = {}
+        self._came: dict[str, int | None] = {}  # pods that began to wait in this batch: when, as events claim
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._profiles: list[ProfileRow] = []
