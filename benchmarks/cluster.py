@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -111,27 +110,24 @@ def ask_of(requests: Mapping[str, int]) -> np.ndarray:
 
 
 class KernelClock:
-    """Processor seconds in a cycle's kernels, by standing between them and the cycle that calls them."""
+    """Processor seconds in a cycle's kernel, by standing between it and the cycle that calls it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._kernels: dict[str, Any] = {}
+        self._place: Any = placing.place
 
     def __enter__(self) -> Self:
         self.seconds = 0.0
-        self._kernels = {name: getattr(placing, name) for name in ("place", "to_list", "make_lists")}
-        for name, kernel in self._kernels.items():
-            setattr(placing, name, partial(self._timed, kernel))
+        placing.place = self._timed
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name, kernel in self._kernels.items():
-            setattr(placing, name, kernel)
+        placing.place = self._place
 
-    def _timed(self, kernel: Any, *arguments: Any) -> Any:
+    def _timed(self, *arguments: Any) -> Any:
         began = time.thread_time()
-        answer = kernel(*arguments)
+        answer = self._place(*arguments)
         self.seconds += time.thread_time() - began
         return answer

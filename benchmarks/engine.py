@@ -10,7 +10,6 @@ import msgspec
 from benchmarks import machine
 from benchmarks.flow import EngineReport, measure_flow
 from benchmarks.parts import Part, measure_parts
-from benchmarks.threads import ThreadsReport, measure_threads
 from benchmarks.workloads import WORKLOADS, Workload
 from domain.model.limits import batch_records_max
 
@@ -22,7 +21,6 @@ class EngineRun(msgspec.Struct, frozen=True, kw_only=True):
 
     first_cycle_seconds: float
     parts: list[Part]
-    threads: list[ThreadsReport]
     workloads: list[EngineReport]
     machine: dict[str, Any]
     versions: dict[str, str]
@@ -35,7 +33,6 @@ def measure(names: Sequence[str], *, parts: bool) -> EngineRun:
     return EngineRun(
         first_cycle_seconds=round(first.cycle_ms["max"] / 1000, 3),
         parts=measure_parts() if parts else [],
-        threads=measure_threads() if parts else [],
         workloads=[measure_flow(WORKLOADS[name], batch_records_max).report for name in names],
         machine=described,
         versions=machine.versions(),

@@ -66,7 +66,7 @@ def _cell(line: Line, runs: list[Report]) -> str:
 
 
 def engine_markdown(run: EngineRun) -> list[str]:
-    """Return the tables of parts, of threads and of workloads, each if there is one."""
+    """Return the tables of parts and of workloads, each if there is one."""
     parts: list[tuple[str, ...]] = [
         (
             part.part,
@@ -81,21 +81,6 @@ def engine_markdown(run: EngineRun) -> list[str]:
             ", ".join(f"{key} {number(value)}" for key, value in part.besides.items()) or "–",
         )
         for part in run.parts
-    ]
-    threads: list[tuple[str, ...]] = [
-        (
-            each.scoring,
-            f"{each.nodes:,}",
-            f"{each.pods:,}",
-            f"{each.groups:,}",
-            f"{each.one_seconds:.2f}",
-            f"{each.threads_seconds:.2f}",
-            f"**{each.ratio:.2f}**",
-            f"{each.moved:,}",
-            f"{each.conflicts:,}",
-            f"{each.nodes_beyond_capacity}",
-        )
-        for each in run.threads
     ]
     workloads: list[tuple[str, ...]] = [
         (
@@ -113,11 +98,6 @@ def engine_markdown(run: EngineRun) -> list[str]:
     ]
     return [
         *_table("part|nodes|measured|target|times NumPy|times Python|besides", parts),
-        *([""] if threads else []),
-        *_table(
-            "scores|nodes|pods|groups|one thread s|two threads s|ratio|moved|conflicts|nodes beyond capacity",
-            threads,
-        ),
         *([""] if parts and workloads else []),
         *_table(
             "workload|nodes|pods|groups|decode µs/pod|fold µs/pod|cycle µs/pod|pods/s|cycle ms, median",

@@ -171,7 +171,6 @@ async def run_worker(
         name=settings.worker_name,
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
-        group_threads=settings.group_threads,
         profiles=BUILT_IN_PROFILES,
     )
     # The commit's many small answers must not wait long for the thread that plans, and the collector must

@@ -178,12 +178,6 @@ class Settings:
     metrics_port: int = _setting(
         _integer(0, 65535), "PORT", "Port on which `worker` and `relay` serve Prometheus metrics; 0: none.", 0
     )
-    group_threads: int = _setting(
-        _integer(1, 64),
-        "N",
-        "Threads in which a worker looks at groups side by side; no decision depends on it.",
-        1,
-    )
     log_level: str = _setting(_level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
 
     @classmethod

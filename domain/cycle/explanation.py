@@ -73,8 +73,6 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
         extremes=np.zeros((attempts, kernel.RAWS_MAX + kernel.VARIANCES_MAX, 2), dtype=np.float64),
         metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
         exhausted=np.zeros(attempts, dtype=np.uint8),
-        moved=np.zeros(attempts, dtype=np.int32),
-        conflicts=np.zeros(attempts, dtype=np.int32),
         attempts_count=np.zeros(1, dtype=np.int64),
     )
 
@@ -85,8 +83,6 @@ class Noted:
     def __init__(self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState) -> None:
         self.attempt_of: list[int] = placed.attempt_of.tolist()
         self.exhausted: list[int] = placed.exhausted.tolist()
-        self.moved: list[int] = placed.moved.tolist()
-        self.conflicts: list[int] = placed.conflicts.tolist()
         self.has_reasons: list[list[bool]] = (placed.reason_code[:, :, 0] >= 0).tolist()
         self.reason_code = placed.reason_code
         self.reason_count = placed.reason_count
@@ -177,8 +173,6 @@ def explain(
         reasons=reasons,
         candidates=candidates,
         warnings=warnings_of(program.plan, program.template),
-        moved_count=noted.moved[a],
-        conflict_count=noted.conflicts[a],
         basis=_basis(program, noted, view, a) if candidates else None,
     )
     if noted.exhausted[a]:

@@ -9,8 +9,6 @@ attempt that explains both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 import numpy as np
@@ -20,8 +18,8 @@ from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
 from domain.cycle.slots import GroupSlots
-from domain.cycle.windows import IN_LINE, Call, Threads, Windows
 from domain.kernels import arrays as kernel
+from domain.kernels import placing
 from domain.model.decisions import Attempt
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
@@ -68,21 +66,6 @@ class CycleResult(msgspec.Struct, frozen=True):
     verdicts: list[Placement | Failure]
 
 
-@dataclass
-class _Batch:
-    """What the kernel placed in one call, until it is taken over.
-
-    ``log_length`` is the change log's after it; ``end`` says where the next candidates begin.
-    """
-
-    candidates: Sequence[tuple[str, WaitingGroup]]
-    programs: Mapping[bytes, Program]
-    placed: kernel.Placed
-    log_length: int
-    end: int
-    is_taken_over: bool = False
-
-
 class Scheduler:
     """The fold, the queue and the placing of one worker, without any input or output.
 
@@ -94,8 +77,6 @@ class Scheduler:
         Decides between nodes of equal score. The same calls and the same seed give the same decisions.
     usage_window_seconds : int
         Over how long the measured usage of a node is looked at that does not say it itself.
-    threads : Threads
-        Where groups may be looked at side by side. They decide how long a cycle takes, and nothing else.
     """
 
     def __init__(
@@ -104,9 +85,7 @@ class Scheduler:
         *,
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
-        threads: Threads = IN_LINE,
     ) -> None:
-        self._threads = threads
         self.seed = seed
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
         self.profiles = Profiles(profiles)
@@ -197,11 +176,9 @@ class Scheduler:
         for group, keys in self.queue.refused():
             self._refuse(group, keys, result)
         candidates = self.queue.candidates(woken_pods_per_batch_max)
-        batch = None
-        while (0 if batch is None else batch.end) < len(candidates):
-            batch = self._place(candidates, batch, result)
-        if batch is not None:
-            self._take_over(batch, result)
+        done = 0
+        while done < len(candidates):
+            done = self._place(candidates, done, result)
         result.verdicts.sort(key=lambda v: (-v.pod.template.priority, v.arrival))
         return result
 
@@ -213,46 +190,27 @@ class Scheduler:
 
     # ----------------------------------------------------------------------------------------- placing
 
-    def _place(
-        self, candidates: Sequence[tuple[str, WaitingGroup]], before: _Batch | None, result: CycleResult
-    ) -> _Batch:
-        """Place as many further candidates as slots and change log hold.
-
-        Those ``before`` are taken over meanwhile, where what follows does not depend on it.
-        """
-        if before is not None and before.placed.exhausted.any():
-            self._take_over(before, result)
-        tried, programs, end = self._compile(candidates, 0 if before is None else before.end, result)
-        log_length = int(self._snapshot.changes.length[0])
-        if before is not None and (
-            log_length + len(tried) > self._snapshot.changes_max
-            or self._lacks_columns
-            or any(program.occupancies for program in programs.values())
-        ):
-            self._take_over(before, result)
-            for signature, program in programs.items():  # what pods hold is counted anew
-                self._slots.program(signature, program.template, program.plan)
+    def _place(self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult) -> int:
+        """Place as many candidates as slots and change log hold; return where to go on."""
+        tried, programs, end = self._compile(candidates, start, result)
         self._reserve_columns()
         if not self._snapshot.reserve(len(tried)):
             self._slots.void()
+        sequence = np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32)
+        variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
         placed = room_for(len(tried), programs.values(), len(self._slots.groups.synced))
-        call = Call(
+        placing.place(
             self._snapshot.columns,
             self._slots.groups,
             self._slots.bounds,
-            self._slots.lists,
             self._snapshot.changes,
             _exclusions(list(programs.values()), len(self._slots.groups.synced)),
-            np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32),
+            sequence,
             placed,
+            self._scratch(sequence, variances),
         )
-        variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
-        windows = Windows(call, self._threads, partial(self._scratch, variances))
-        windows.start()
-        if before is not None:
-            self._take_over(before, result)
-        windows.finish()
-        return _Batch(tried, programs, placed, int(self._snapshot.changes.length[0]), end)
+        self._take_over(tried, programs, placed, result)
+        return end
 
     def _compile(
         self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult
@@ -278,7 +236,7 @@ class Scheduler:
             end += 1
         return tried, programs, end
 
-    def _scratch(self, variances: int) -> kernel.Scratch:
+    def _scratch(self, sequence: np.ndarray, variances: int) -> kernel.Scratch:
         """Return memory for the kernel, which makes none itself."""
         blocks, width = self._slots.bounds.free_low.shape[1], self._snapshot.rows_width
         return kernel.Scratch(
@@ -293,14 +251,12 @@ class Scheduler:
             own=np.empty((variances, width), dtype=np.int64),
             sums=np.full((variances, 4), -1, dtype=np.int64),
             growth=np.empty((variances, width), dtype=np.int64),
-            uses=np.zeros(len(self._slots.groups.synced), dtype=np.int64),
+            uses=np.bincount(sequence, minlength=len(self._slots.groups.synced)),
             limit=np.empty(blocks),
             marks=np.zeros(blocks, dtype=np.uint8),
             estimate=np.empty(kernel.BLOCK, dtype=np.float32),
             rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
             rate=np.empty(kernel.PARTS_MAX),
-            best_row=np.empty(kernel.TOP, dtype=np.int32),
-            best_score=np.empty(kernel.TOP),
         )
 
     @property
@@ -313,12 +269,14 @@ class Scheduler:
             self.state.table.ensure_columns()
             self.sync()
 
-    def _take_over(self, batch: _Batch, result: CycleResult) -> None:
-        """Turn the kernel's rows into placements and failures, and let the state count them; once."""
-        if batch.is_taken_over:
-            return
-        batch.is_taken_over = True
-        candidates, programs, placed = batch.candidates, batch.programs, batch.placed
+    def _take_over(
+        self,
+        candidates: Sequence[tuple[str, WaitingGroup]],
+        programs: Mapping[bytes, Program],
+        placed: kernel.Placed,
+        result: CycleResult,
+    ) -> None:
+        """Turn the kernel's rows into placements and failures, and let the state count them."""
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
@@ -348,7 +306,7 @@ class Scheduler:
         self.queue.tried(key for key, _ in candidates)
         rows = placed.row[placed.row >= 0]
         self.state.apply(Assumed(keys, rows))
-        self._snapshot.caught_up(batch.log_length)
+        self._snapshot.caught_up()
         for key in keys:
             self.queue.remove(pods[key].spec)
         for signature, program in programs.items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from domain.cycle.program import ROW_FIELDS, SLOT_BYTES, SLOT_FIELDS, Program, StaticPart, compile_program
 from domain.kernels import arrays as kernel
-from domain.kernels.arrays import LISTED, SPAN, TWINS_FROM
+from domain.kernels.arrays import SPAN, TWINS_FROM
 from domain.model.limits import group_cache_bytes_max, pods_per_node_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
@@ -70,7 +70,6 @@ class GroupSlots:
                 array[:before][which] = getattr(self.groups, name)[which]
         self.groups = kernel.Groups(**arrays)
         self._allocate_bounds()
-        self.lists = self._make_lists()
         self._free += range(slots - 1, before - 1, -1)
         self._free_statics += range(slots - 1, before - 1, -1)
 
@@ -110,21 +109,6 @@ class GroupSlots:
                 least=np.full(1, TWINS_FROM, dtype=np.int64),
                 rest=np.zeros(1, dtype=np.int64),
             ),
-        )
-
-    def _make_lists(self) -> kernel.Lists:
-        slots, listed = len(self.groups.synced), LISTED
-        return kernel.Lists(
-            row=np.empty((slots, listed), dtype=np.int32),
-            score=np.empty((slots, listed), dtype=np.float64),
-            tie=np.empty((slots, listed), dtype=np.uint64),
-            kept=np.zeros(slots, dtype=np.int32),
-            most=np.zeros(slots, dtype=np.int32),
-            made=np.full(slots, -1, dtype=np.int64),
-            seen=np.zeros(slots, dtype=np.int64),
-            mark=np.zeros(self._snapshot.rows_width, dtype=np.int64),
-            stamp=np.zeros(1, dtype=np.int64),
-            wasted=np.zeros(1, dtype=np.int64),
         )
 
     @property

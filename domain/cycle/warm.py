@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.windows import PODS_MIN, Threads
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate
@@ -12,12 +11,11 @@ from domain.model.profiles import BUILT_IN_PROFILES
 
 def warm_up() -> None:
     """Place pods on an imaginary node; compiles what is not in the cache on disk yet (some seconds)."""
-    scheduler = Scheduler(BUILT_IN_PROFILES, seed=0, threads=Threads(count=2))
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
     room = {"cpu": 1, "memory": 1, "pods": 1}
     scheduler.fold(NodeUpserted(NodeSpec(name="n", uid="n", resource_version=1, allocatable=room)))
-    # Enough pods for a window, by a profile whose scores have no bounds: lists are made, too.
-    template = PodTemplate(requests={"cpu": 1}, profile="most-allocated")
-    for i in range(PODS_MIN):
+    template = PodTemplate(requests={"cpu": 1})
+    for i in range(2):
         pod = PodSpec(uid=f"{i}", key=f"n/{i}", resource_version=1, template=template, signature=b"warm")
         scheduler.fold(PodUpserted(pod))
     scheduler.cycle()

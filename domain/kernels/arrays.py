@@ -66,12 +66,6 @@ TOP = 5
 REASONS = 64
 """Lines of a reason table: one per code below ``FIT``, and as many of the others as find room."""
 
-LISTED = 64
-"""Rows in the list of a group's best, at most."""
-
-ASKED = -2
-"""Instead of a list's position in the change log: the list is being made, or about to be."""
-
 BLOCK = 512
 
 SPAN = 64
@@ -204,41 +198,6 @@ class Bounds(NamedTuple):
     twins: Twins
 
 
-class Lists(NamedTuple):
-    """The best rows of groups as heaps, the worst first: ``row`` int32, ``score`` float64 and ``tie`` uint64,
-    each [G, LISTED], of which ``kept`` int32[G] are there, out of ``most`` int32[G] that were asked for.
-
-    ``made``, ``seen`` int64[G]: positions in the change log as of which the list is, and up to which the
-    slot's codes and histogram are right; made -1: there is none, ASKED: it is being made, or about to be.
-    ``mark`` int64[N] and ``stamp`` int64[1] say which rows changed, to one search at a time. ``wasted``
-    int64[1] counts pods whose list was of no use.
-    """
-
-    row: np.ndarray
-    score: np.ndarray
-    tie: np.ndarray
-    kept: np.ndarray
-    most: np.ndarray
-    made: np.ndarray
-    seen: np.ndarray
-    mark: np.ndarray
-    stamp: np.ndarray
-    wasted: np.ndarray
-
-
-class Ahead(NamedTuple):
-    """The lists of a window, made by whichever thread takes them first.
-
-    ``columns`` are as of the position ``length`` int64[1] of the change log, and nobody writes them
-    meanwhile; ``slots`` int32[K] those that need a list, of which ``taken`` int64[1] were begun.
-    """
-
-    columns: Columns
-    slots: np.ndarray
-    length: np.ndarray
-    taken: np.ndarray
-
-
 class ChangeLog(NamedTuple):
     """Rows changed, in order: ``rows`` int32[L], ``length`` int64[1]."""
 
@@ -267,8 +226,7 @@ class Placed(NamedTuple):
     front, code -1 behind. What the parts were made of: ``top_requested`` int64[A, TOP, C], the columns
     ``noted_columns`` int32[C] of the best rows; ``extremes`` float64[A, RAWS_MAX + VARIANCES_MAX, 2], over
     the feasible rows; ``metrics`` int64[A, VARIANCES_MAX, 2], how many rows count in a variance, and their
-    sum. ``exhausted`` uint8[A]. ``moved``, ``conflicts`` int32[A]: pods whose first row
-    of the list had changed, and was the best all the same, or was not. ``attempts_count`` int64[1].
+    sum. ``exhausted`` uint8[A]. ``attempts_count`` int64[1].
     """
 
     row: np.ndarray
@@ -284,8 +242,6 @@ class Placed(NamedTuple):
     extremes: np.ndarray
     metrics: np.ndarray
     exhausted: np.ndarray
-    moved: np.ndarray
-    conflicts: np.ndarray
     attempts_count: np.ndarray
 
 
@@ -315,5 +271,3 @@ class Scratch(NamedTuple):
     estimate: np.ndarray
     rated: np.ndarray
     rate: np.ndarray
-    best_row: np.ndarray  # int32[TOP]
-    best_score: np.ndarray  # float64[TOP]

@@ -5,9 +5,8 @@ with a failure code and a score per row and a tournament tree over the scores; p
 and a group learns of the rows that changed since it was last used from a shared change log and re-scores
 those alone. The *bounds*: groups that share what static plugins say share a limit per block of rows, and a
 pod looks only at the blocks that could hold a better row than the best one found. The *scan*: all rows are
-scored anew, block by block over the columns; ahead of a window of pods that makes *lists* of the best rows,
-in threads (``listing.py``). The tree wins where a group's pods follow closely upon each other, the bounds
-where many groups alternate; the scan is for scores that have no bounds.
+scored anew, block by block over the columns. The tree wins where a group's pods follow closely upon each
+other, the bounds where many groups alternate; the scan is for scores that have no bounds.
 Either way the answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that re-score).
 """
 
@@ -19,9 +18,7 @@ from domain.kernels import (
     arrays,
     blocks,
     bounding,
-    claiming,
     evaluating,
-    listing,
     noting,
     risk,
     scanning,
@@ -30,18 +27,16 @@ from domain.kernels import (
     tree,
     twins,
 )
-from domain.kernels.arrays import ASKED, TOP
+from domain.kernels.arrays import TOP
 from domain.kernels.blocks import note_placed
 from domain.kernels.bounding import is_bounded, seek
-from domain.kernels.claiming import claim, peek
-from domain.kernels.compiling import entry, helper, inner
-from domain.kernels.listing import make_list, pick
+from domain.kernels.compiling import entry, helper
 from domain.kernels.noting import note_reasons, note_top
 from domain.kernels.scanning import scan
 from domain.kernels.tree import rebuild, sync
 
 _PARTS = (
-    arrays, blocks, bounding, claiming, evaluating, listing, noting, risk, scanning, terms, ties, tree, twins
+    arrays, blocks, bounding, evaluating, noting, risk, scanning, terms, ties, tree, twins
 )  # fmt: skip
 """What is compiled into the kernels."""
 
@@ -51,9 +46,6 @@ other's where at most one of so many did."""
 
 _REPAID = 64
 """A tree over N rows is built for at least N / so many pods of a bounded group, and 4 of any other."""
-
-_SPINS = 1 << 16
-"""So often a thread looks for another's list, which takes as long as making one, before it sleeps."""
 
 
 @helper
@@ -79,78 +71,16 @@ def _follows_closely(columns, groups, changes, g, uses, pods):  # type: ignore[n
 
 
 @entry(*_PARTS)
-def to_list(columns, groups, lists, changes, sequence, begin, window, uses, slots):  # type: ignore[no-untyped-def]
-    """Write which slots a window needs a list of, each once; return how many, and where the window ends.
-
-    If its first pod needs none, the window ends before the first that does. Otherwise it has so many pods,
-    and a list as many rows as can have changed before its group's last pod in the window, and TOP more.
+def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratch):  # type: ignore[no-untyped-def]
+    """Place pods in order, each on the best row as its predecessors left it.
 
     Parameters
     ----------
-    uses : int64[G]
-        How often each slot is in the whole sequence.
-    slots : int32[window]
-        Where they are written.
-    """
-    found = 0
-    for i in range(begin, len(sequence)):
-        g = sequence[i]
-        needed = (
-            groups.variance_count[g] == 0
-            and not is_bounded(groups, g)
-            and not _follows_closely(columns, groups, changes, g, uses[g], len(sequence))
-        )
-        if (needed and found == 0 and i > begin) or (found > 0 and i == begin + window):
-            return found, i
-        if needed:
-            if lists.made[g] != ASKED:
-                lists.made[g] = ASKED
-                slots[found] = g
-                found += 1
-            lists.most[g] = min(i - begin + TOP, lists.row.shape[1])
-    return found, len(sequence)
-
-
-@entry(*_PARTS)
-def make_lists(groups, lists, ahead, scratch):  # type: ignore[no-untyped-def]
-    """Make lists that no other thread has begun until there are none; nothing but these slots is written."""
-    k = claim(ahead.taken)
-    while k < len(ahead.slots):
-        make_list(ahead.columns, groups, lists, ahead.slots[k], ahead.length[0], scratch)
-        k = claim(ahead.taken)
-
-
-@inner
-def _await_list(groups, lists, ahead, g, scratch):  # type: ignore[no-untyped-def]
-    """Make lists until that of a group is there; say no where another thread does not finish it soon."""
-    spins = 0
-    while peek(lists.made, g) == ASKED and spins < _SPINS:
-        spins += 1
-        if peek(ahead.taken, 0) < len(ahead.slots):
-            k = claim(ahead.taken)
-            if k < len(ahead.slots):
-                make_list(ahead.columns, groups, lists, ahead.slots[k], ahead.length[0], scratch)
-                spins = 0
-    return peek(lists.made, g) != ASKED
-
-
-@entry(*_PARTS)
-def place(  # type: ignore[no-untyped-def]
-    columns, groups, bounds, lists, changes, exclusions, sequence, begin, end, ahead, placed, scratch
-):
-    """Place the pods ``begin .. end - 1`` in order, making lists where a pod's own is not there yet.
-
-    Return where to go on: ``end``, or a pod whose list another thread does not finish soon.
-
-    Parameters
-    ----------
-    columns, groups, bounds, lists, changes, exclusions, placed
+    columns, groups, bounds, changes, exclusions, placed
         As documented; ``requested``, the slots, the change log and ``placed`` are written. The change log
         must have room for as many more rows.
     sequence : int32[P]
         Slot of each pod.
-    ahead
-        The lists that this window needs; other threads may be making some of them.
     scratch
         Memory; of it only ``uses`` matters, how often each slot is in the sequence.
 
@@ -158,10 +88,8 @@ def place(  # type: ignore[no-untyped-def]
     blocks cost if their scores are bounded and the rows differ, else O(N).
     """
     uses = scratch.uses
-    for i in range(begin, end):
+    for i in range(len(sequence)):
         g = sequence[i]
-        if peek(lists.made, g) == ASKED and not _await_list(groups, lists, ahead, g, scratch):
-            return i
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
             # Placing only takes room away: what found no node finds none later in the sequence.
@@ -183,10 +111,6 @@ def place(  # type: ignore[no-untyped-def]
             counted = True
         elif is_bounded(groups, g):
             score = seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
-        if np.isnan(score) and lists.made[g] >= 0:
-            score = pick(columns, groups, lists, changes, placed, g, attempt, wanted, scratch)
-            lists.wasted[0] += np.isnan(score)
-            counted = is_first  # a search in between may have counted anew
         if np.isnan(score):
             score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
             counted = is_first
@@ -204,7 +128,6 @@ def place(  # type: ignore[no-untyped-def]
         placed.score[i] = score
         _count(columns, groups, changes, exclusions, g, scratch.row[0])
         note_placed(columns, groups, bounds, changes, g, scratch.row[0])
-    return end
 
 
 @entry()

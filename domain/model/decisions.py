@@ -141,8 +141,6 @@ class Attempt(msgspec.Struct, kw_only=True):
     candidates: tuple[Candidate, ...] = ()
     pods_count: int = 0
     bound_count: int = 0
-    moved_count: int = 0
-    conflict_count: int = 0
     duration_us: int = 0
     looked_at_ms: int = 0
     repeated_at: int = 0
@@ -156,6 +154,4 @@ class Attempt(msgspec.Struct, kw_only=True):
             repeated_at=generation if generation != self.generation else 0,
             pods_count=pods_count,
             bound_count=0,
-            moved_count=0,
-            conflict_count=0,
         )

@@ -37,9 +37,9 @@ class Snapshot:
         self.generation = 0
         self._settle()
 
-    def _settle(self, length: int | None = None) -> None:
-        """Note that no row differs from the state as of ``generation``, but for what was written later."""
-        self._settled_length = int(self.changes.length[0]) if length is None else length
+    def _settle(self) -> None:
+        """Note that no row differs from the state as of ``generation``."""
+        self._settled_length = int(self.changes.length[0])
         self._edited_before = np.zeros(0, dtype=np.int64)
 
     def _edited(self) -> np.ndarray:
@@ -91,10 +91,7 @@ class Snapshot:
         self.changes.length[0] = 0
         return False
 
-    def caught_up(self, length: int | None = None) -> None:
-        """Note that the state has counted exactly what was written here since the last ``sync``.
-
-        ``length`` is that of the change log by then, if more was written since.
-        """
+    def caught_up(self) -> None:
+        """Note that the state has counted exactly what was written here since the last ``sync``."""
         self.generation = self._table.last_generation
-        self._settle(length)
+        self._settle()

@@ -93,8 +93,6 @@ def cycle_view(row: Row) -> Json:
         },
         "pods": doc["pods_count"],
         "bound": doc["bound_count"],
-        "moved": doc.get("moved_count", 0),
-        "conflicts": doc.get("conflict_count", 0),
         "duration_us": doc.get("duration_us", 0),
     }
 
@@ -211,8 +209,6 @@ def _choice_in_words(decision: Json, cycle: Json) -> list[str]:
     said.append(f"Profile {cycle['profile']}, revision {cycle['profile_revision']}, says what is best.")
     if cycle["pods"] > 1:
         said.append(f"The cycle placed {cycle['bound']:,} of {plural(cycle['pods'], 'equal pod')}.")
-    if cycle["conflicts"]:
-        said.append(f"{plural(cycle['conflicts'], 'conflict')} on the way.")
     return said
 
 

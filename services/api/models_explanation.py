@@ -91,12 +91,6 @@ class Cycle(Shape):
     extremes: dict[str, Extremes] = Field(description="What scores were normalised with, by score")
     pods: int = Field(description="Pods of the group in this attempt")
     bound: int = Field(description="Pods that got a node")
-    moved: int = Field(
-        description="Pods whose best node had changed before their turn, and was the best all the same"
-    )
-    conflicts: int = Field(
-        description="Pods whose best node had changed before their turn, and was the best no longer"
-    )
     duration_us: int = Field(
         description="Microseconds in which the worker placed all pods of the batch, this attempt's among them"
     )

@@ -71,8 +71,6 @@ def show_engine(run: EngineRun) -> None:
             Column("BESIDES", lambda item: _pairs(item["besides"])),
         )
         print_table("parts", columns, [msgspec.to_builtins(part) for part in run.parts])
-    if run.threads:
-        print_table("threads", _THREADS, [msgspec.to_builtins(report) for report in run.threads])
     if run.workloads:
         columns = _columns(
             ("WORKLOAD", "workload"),
@@ -144,23 +142,6 @@ def _columns(*titles: tuple[str, str]) -> tuple[Column, ...]:
         return value
 
     return tuple(Column(title, read(path), right=i > 0) for i, (title, path) in enumerate(titles))
-
-
-_THREADS = _columns(
-    ("GROUPS IN THREADS", "scoring"),
-    ("NODES", "nodes"),
-    ("PODS", "pods"),
-    ("GROUPS", "groups"),
-    ("THREADS", "threads"),
-    ("ONE s", "one_seconds"),
-    ("THREADS s", "threads_seconds"),
-    ("RATIO", "ratio"),
-    ("LEAST", "ratio_min"),
-    ("GREATEST", "ratio_max"),
-    ("MOVED", "moved"),
-    ("CONFLICTS", "conflicts"),
-    ("NODES BEYOND CAPACITY", "nodes_beyond_capacity"),
-)
 
 
 def _print_rows(rows: Sequence[tuple[str, str]]) -> None:

@@ -10,7 +10,7 @@ from services.cli.options import with_settings
 from services.config import Settings
 
 PLACE = ("kafka_bootstrap", "postgres_dsn", "dir", "log_level")
-PLACING = ("seed", "usage_window_seconds", "group_threads")
+PLACING = ("seed", "usage_window_seconds")
 ALL_IN_ONE = (*PLACE, *PLACING, "api_host", "api_port", "shards")
 
 

@@ -24,16 +24,6 @@ class WorkerMetrics:
         self.measured = Counter(
             "berth_usage_written", "Nodes whose measured usage was made durable, per batch", registry=registry
         )
-        self.moved = Counter(
-            "berth_moved",
-            "Pods whose best node had changed before their turn, and was the best all the same",
-            registry=registry,
-        )
-        self.conflicts = Counter(
-            "berth_conflicts",
-            "Pods whose best node had changed before their turn, and was the best no longer",
-            registry=registry,
-        )
         self.restarts = Counter(
             "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
         )
@@ -50,7 +40,5 @@ class WorkerMetrics:
         for outcome, count in outcomes.items():
             self.decisions.labels(outcome.value).inc(count)
         self.measured.inc(len(batch.usage))
-        self.moved.inc(sum(attempt.moved_count for attempt in batch.attempts))
-        self.conflicts.inc(sum(attempt.conflict_count for attempt in batch.attempts))
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.windows import IN_LINE, Threads
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.events import ProfileEvent
@@ -57,7 +56,6 @@ class Planner:
         *,
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
-        threads: Threads = IN_LINE,
         stopwatch: Callable[[], int] = lambda: 0,
     ) -> None:
         self._stopwatch = stopwatch
@@ -68,9 +66,7 @@ class Planner:
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
         self._rest: list[Record] = []  # of the records given, those that wait behind a profile's change
-        self.scheduler = Scheduler(
-            profiles, seed=seed, usage_window_seconds=usage_window_seconds, threads=threads
-        )
+        self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
         self._restore(ledger)
 
     def _restore(self, ledger: LedgerState) -> None:

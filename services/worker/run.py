@@ -34,7 +34,6 @@ from services.ports.log import (
 from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import BATCHES, Planner
-from services.worker.threads import threads_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -48,7 +47,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = limits.lease_seconds
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
-    group_threads: int = 1
     profiles: Mapping[str, Profile]
 
 
@@ -100,7 +98,6 @@ class Worker:
         self._log = log
         self._ledger = ledger
         self._settings = settings
-        self._threads = threads_for(settings.group_threads)
         self._metrics = metrics
         self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
 
@@ -178,7 +175,6 @@ class Worker:
             self._settings.profiles,
             seed=self._settings.seed,
             usage_window_seconds=self._settings.usage_window_seconds,
-            threads=self._threads,
             stopwatch=self._stopwatch,
         )
         self._memory.keep()

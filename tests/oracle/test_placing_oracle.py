@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from domain.cycle import slots as slots_module
-from domain.cycle import windows as windows_module
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
 from domain.cycle.slots import GroupSlots
 from domain.model.events import Event, PodUpserted
@@ -51,19 +50,6 @@ def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, 
         patch.setattr(slots_module, "SPAN", span)
         patch.setattr(slots_module, "TWINS_FROM", twins_from)
         Pair(World(scenario)).run()
-
-
-@settings(oracle_settings, max_examples=150)
-@given(scenario=scenarios(pods_max=300, groups_max=300), listed=st.integers(1, 6), window=st.integers(1, 40))
-def test_short_lists_and_small_windows_change_nothing(scenario: Scenario, listed: int, window: int) -> None:
-    """Lists are used up often, as more pods are looked ahead for than rows are listed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots_module, "LISTED", listed)
-        patch.setattr(windows_module, "PODS_MIN", 1)
-        patch.setattr(windows_module, "WINDOW", window)
-        pair = Pair(World(scenario))
-        pair.scheduler._threads = windows_module.Threads(count=2)
-        pair.run()
 
 
 @settings(oracle_settings, max_examples=60)

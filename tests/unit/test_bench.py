@@ -21,7 +21,6 @@ from benchmarks.report import Reading, Report, at_what_cost, how_fast
 from benchmarks.scraping import WorkerCounts
 from benchmarks.stage import BenchError
 from benchmarks.statistics import Sightings, number, percentile, spread
-from benchmarks.threads import ThreadsReport
 from benchmarks.watching import Decided
 from benchmarks.workloads import (
     WORKLOADS,
@@ -268,7 +267,7 @@ def test_a_cluster_without_room_is_no_measurement() -> None:
         in_own_process("folded", 1, 111)
 
 
-REPORTS = [Report, EngineRun, EngineReport, Part, Figure, ThreadsReport, MemoryRun, MemoryReport]
+REPORTS = [Report, EngineRun, EngineReport, Part, Figure, MemoryRun, MemoryReport]
 
 
 @pytest.mark.parametrize("report", REPORTS)

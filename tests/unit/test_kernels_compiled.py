@@ -15,7 +15,7 @@ from numba.core.registry import CPUDispatcher
 from domain.cycle.warm import warm_up
 from domain.kernels import compiling, placing, ties
 
-ENTRIES = (placing.place, placing.to_list, placing.make_lists, placing.could_fit)
+ENTRIES = (placing.place, placing.could_fit)
 
 
 @pytest.fixture(autouse=True, scope="module")
