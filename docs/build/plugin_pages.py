@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from docs.build.plugin_steps import STEPS
 from domain.plugins.base import OccupancyFilter, Plugin, Reason, StaticFilter
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
-from docs.build.plugin_steps import STEPS
 
 PAGE = Path(__file__).parent.parent / "plugins.md"
 LABELS = ("Formula", "Arguments", "Reason codes", "Source")
