@@ -110,7 +110,7 @@ def _of_unknown_profiles(answers: Sequence[tuple[str, list[Verdict]]]) -> str:
 
 def _answers(files: Sequence[str], profile: Profile | None, seed: int) -> list[tuple[str, list[Verdict]]]:
     """Return the verdicts per scenario, and those of all manifests together under their files' names."""
-    from services.plan.plan import is_scenario, plan_scenario, unread
+    from services.plan.scenario import is_scenario, plan_scenario, unread
 
     scenarios: list[tuple[str, list[Verdict]]] = []
     manifests: list[tuple[str, Any]] = []
@@ -136,7 +136,8 @@ def _plan_manifests(
     manifests: Sequence[tuple[str, Any]], profile: Profile | None, seed: int
 ) -> list[Verdict]:
     from domain.model.errors import FieldError
-    from services.plan.plan import Given, Plan
+    from services.plan.objects import Given
+    from services.plan.plan import Plan
     from services.plan.spelling import ignored, slips
 
     with _at("profile"):
@@ -156,12 +157,12 @@ def _plan_manifests(
                 if (name := documents.named(document.event)) in seen:
                     warnings.append(f"{where}: comes again; it replaces the one before")
                 seen.add(name)
+    placed = plan.place()
     warnings += [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in plan.astray()]
     options.warn(warnings)
-    waiting = plan.waiting()
-    if not waiting:
+    if not placed:
         raise CommandError("there is no pod to place; add a Pod without spec.nodeName")
-    return plan.place(waiting)
+    return list(plan.verdicts())
 
 
 def _profile(name: str) -> Profile:

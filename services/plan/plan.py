@@ -1,67 +1,66 @@
-"""Answers "where would these go, and why" from manifests alone: no server, nothing written."""
+"""Answers "where would these go, and why" from objects alone: the scheduler of a worker, without any server.
+
+``Plan.place`` folds the objects and lets ``domain.cycle.schedule.Scheduler`` decide; so a plan and a worker
+that reads the same objects say the same. ``Plan.verdicts`` shows every node for each pod: it goes through the
+decisions again and evaluates each pod against the cluster as the pods before it left it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from domain.cycle.evaluate import Verdict, evaluate
-from domain.manifests.node import DEFAULT_NODE_PODS
-from domain.manifests.objects import convert_manifest, node_from_manifest, pod_from_manifest
-from domain.manifests.profile import KIND as PROFILE_KIND
-from domain.manifests.profile import profile_from_manifest
-from domain.manifests.usage import WireNodeUsage, usage_from_wire
+from domain.cycle.schedule import Failure, Placement, Scheduler
+from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
-from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
-from domain.model.profiles import BUILT_IN_PROFILES, Profile
-from domain.model.usage import Usage, usage_from_manifest
-from domain.model.validation import key_path, shown
+from domain.model.events import (
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+    ProfileEvent,
+)
+from domain.model.pods import PodSpec
+from domain.model.profiles import BUILT_IN_PROFILES, Profile, ProfileRevision
+from domain.model.usage import Measured, SeriesRecord, UsageRecord
+from domain.model.validation import shown
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import Assumed, ClusterState
-from domain.state.resources import RECENT_FIXED, RECENT_SILENT
-from services.plan.spelling import ignored, meant, slips
+from services.plan.objects import Given, event_of
 
-KINDS_USED = ("Node", "NodeUsage", "Pod", PROFILE_KIND)
-KINDS_IGNORED = (
-    "Namespace",
-    "PodDisruptionBudget",
-    "PriorityClass",
-    "ReplicaSet",
-    "ReplicationController",
-    "Service",
-    "StatefulSet",
-)
-"""Kinds that may stand beside nodes and pods, and that no plugin reads yet."""
-
-SCENARIO_KEYS = ("objects", "schedule", "profile", "usage")
-SCENARIO_NOTES = frozenset(
-    (
-        "about", "article_claims", "article_error", "article_figures", "conventions", "derived",
-        "description", "equation", "expect", "expect_detail", "function", "given", "given_in_seed", "id",
-        "missing_in_seed", "name", "note", "notes", "origin", "origin_values", "published_figures", "rule",
-        "schema", "source", "stage", "title", "tolerance", "topic",
-    )
-)  # fmt: skip
-"""What may stand in a scenario for its readers: names, sources, and what a test expects of the answer."""
+_DAY_MS = 86_400_000
 
 
-class Given(NamedTuple):
-    """One object of the input: the event that it stands for, and what paths in errors begin with."""
+class Planned(NamedTuple):
+    """What became of one pod; ``attempt`` is that of its group, and says why."""
 
-    type: str
-    manifest: Any
-    path: str
+    pod: PodSpec
+    outcome: Outcome
+    node: str | None
+    score: float | None
+    attempt: Attempt
+
+
+class _Given(NamedTuple):
+    """An object as the event that it stands for."""
+
+    event: Event | ProfileEvent
+    given: Given
+
+
+_Step = Event | ProfileEvent | UsageRecord | Sequence[Placement | Failure]
 
 
 class Plan:
-    """A made-up cluster and the pods to place on it, in order.
-
-    A pod that names a profile which does not exist waits, as with a worker.
+    """A made-up cluster and the pods to place on it.
 
     Parameters
     ----------
@@ -69,9 +68,9 @@ class Plan:
         Decides between nodes of equal score.
     profile : Profile, optional
         What all pods are placed with; without it each pod names a built-in profile or one of the objects.
+        A pod that names a profile which does not exist waits, as with a worker.
     lenient : bool
-        Take objects exactly as they are written; without it a node that does not say how many pods it takes
-        takes as many as kubelet's default, and a node affinity with a mistake is an error.
+        Take objects exactly as they are written (see ``event_of``).
 
     Raises
     ------
@@ -80,212 +79,192 @@ class Plan:
     """
 
     def __init__(self, *, seed: int = 0, profile: Profile | None = None, lenient: bool = False) -> None:
-        self.state = ClusterState(seed=seed)
-        self.usage: Usage | None = None  # instead of what the objects say
-        self._only = None if profile is None else ProfilePlan(profile)
-        self._plans: dict[str, ProfilePlan] = {}
+        self._seed = seed
+        self._profile = profile
         self._lenient = lenient
+        if profile is not None:
+            ProfilePlan(profile)
+        self._scheduler = self._new_scheduler()
+        self._usage: list[_Given | UsageRecord] = []  # not folded yet
+        self._objects: list[_Given] = []
+        self._pods: list[_Given] = []
+        self._steps: list[_Step] = []
+        self._answers: dict[str, tuple[Placement | Failure, Planned]] = {}
+
+    @property
+    def state(self) -> ClusterState:
+        """The cluster, with the pods that were placed."""
+        return self._scheduler.state
 
     def add(self, given: Given) -> None:
-        """Take one object.
+        """Take one object of a kind that the log takes; nothing is folded yet.
 
         Raises
         ------
         FieldError
             With the path of the field, what is wrong and what is allowed.
         """
-        if isinstance(given.manifest, Mapping) and given.manifest.get("kind") == PROFILE_KIND:
-            self._add_profile(given)
-            return
-        event = self._event(given)
-        if event is None:
-            return
-        for change in self.state.apply(event):
-            if isinstance(change, Refused):
-                raise FieldError(f"{given.path}.{change.path.removeprefix('object.')}", change.message)
-
-    def _add_profile(self, given: Given) -> None:
-        profile = profile_from_manifest(given.manifest, path=given.path)
-        if given.type == "DELETED":
-            self._plans.pop(profile.name, None)
-            return
         try:
-            self._plans[profile.name] = ProfilePlan(profile)
+            event = event_of(given, lenient=self._lenient)
         except FieldError as error:
-            raise FieldError(f"{given.path}.spec.{error.path}", error.message) from None
+            raise given.error(error.path, error.message) from None
+        match event:
+            case None:
+                pass
+            case PodUpserted() | PodDeleted():
+                self._pods.append(_Given(event, given))
+            case NodeUsed():
+                self._usage.append(_Given(event, given))
+            case _:
+                self._objects.append(_Given(event, given))
 
-    def waiting(self) -> list[str]:
-        """Return the pods without a node, in the order in which they came."""
-        return [key for key, entry in self.state.pods.items() if not entry.node]
+    def measure(self, usage: Mapping[str, Mapping[str, Measured]]) -> None:
+        """Take the measured usage of nodes, with its peaks of the day before."""
+        for node, figures in usage.items():
+            series = {
+                name: SeriesRecord(
+                    given=Measured(avg=each.avg, std=each.std, latest=each.latest),
+                    peaks={} if each.peak is None else {0: each.peak},
+                )
+                for name, each in figures.items()
+            }
+            self._usage.append(UsageRecord(node=node, at_ms=_DAY_MS, series=series, marks={}))
+
+    def place(self) -> list[Planned]:
+        """Place all waiting pods at once, by (priority, arrival); return each in the order of decision.
+
+        Raises
+        ------
+        FieldError
+            An object that the cluster cannot hold.
+        """
+        self._fold_cluster()
+        for each in self._pods:
+            self._fold(each)
+        self._settle()
+        return self._planned()
+
+    def place_one_by_one(self, schedule: Sequence[str], path: str = "schedule") -> list[Planned]:
+        """Let the named pods arrive one after the other, each one placed before the next comes.
+
+        Raises
+        ------
+        FieldError
+            A name that is no waiting pod, or an object that the cluster cannot hold.
+        """
+        self._fold_cluster()
+        waiting: dict[str, _Given] = {}
+        for each in self._pods:
+            if isinstance(each.event, PodUpserted) and not each.event.pod.node_name:
+                waiting[each.event.pod.key] = each
+            else:
+                self._fold(each)
+        for i, name in enumerate(schedule):
+            key = name if "/" in name else f"default/{name}"
+            asked = waiting.pop(key, None)
+            if asked is None:
+                entry = self.state.pods.get(key)
+                problem = "is not among the objects"
+                if entry is not None:
+                    problem = f"is on node {entry.node} already" if entry.node else "is scheduled already"
+                raise FieldError(f"{path}[{i}]", f"pod {shown(key)} {problem}")
+            self._fold(asked)
+            self._settle()
+        return self._planned()
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Show every node for each pod that was planned, one pod at a time, in the order of decision.
+
+        Cost: a cluster of its own, and O(nodes) per plugin and pod.
+        """
+        scheduler = self._new_scheduler()
+        view = NodeView(scheduler.state)
+        for step in self._steps:
+            if not isinstance(step, list):
+                self._apply(scheduler, step)
+                continue
+            for decided in step:
+                answer = self._answers.get(decided.pod.key)
+                if answer is None or answer[0] is not decided:
+                    continue  # it found a node later, or is gone
+                planned = answer[1]
+                plan = scheduler.profiles.plans.get(decided.pod.template.profile)
+                verdict = evaluate(scheduler.state, plan, decided.pod, view)
+                assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
+                yield msgspec.structs.replace(verdict, outcome=planned.outcome)
+                if verdict.node is not None:
+                    row = scheduler.state.table.rows[verdict.node]
+                    scheduler.state.apply(Assumed([decided.pod.key], np.array([row])))
 
     def astray(self) -> list[tuple[str, str]]:
         """Return the pods that are bound to a node which does not exist, and that node."""
         nodes = self.state.table.rows
         return [(key, e.node) for key, e in self.state.pods.items() if e.node and e.node not in nodes]
 
-    def place(self, schedule: Iterable[str], path: str = "schedule") -> list[Verdict]:
-        """Evaluate pods in order, each one placed before the next is looked at.
+    # ------------------------------------------------------------------------------------------ folding
 
-        Raises
-        ------
-        FieldError
-            A name that is no waiting pod.
-        """
-        verdicts: list[Verdict] = []
-        self.state.table.requested[RECENT_FIXED : RECENT_SILENT + 1] = 0  # usage is that of all objects
-        for i, name in enumerate(schedule):
-            key = name if "/" in name else f"default/{name}"
-            entry = self.state.pods.get(key)
-            if entry is None or entry.node:
-                problem = "is not among the objects" if entry is None else f"is on node {entry.node} already"
-                raise FieldError(f"{path}[{i}]", f"pod {shown(key)} {problem}")
-            pod = entry.spec
-            view = NodeView(self.state, self.usage)
-            verdict = evaluate(self.state, self._plan_of(pod.template.profile), pod, view)
-            verdicts.append(verdict)
-            if verdict.node is not None:
-                self.state.apply(Assumed([key], np.array([self.state.table.rows[verdict.node]])))
-        return verdicts
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler({} if self._profile else BUILT_IN_PROFILES, seed=self._seed)
 
-    def profiles(self) -> list[str]:
-        """Return the names of the profiles that a pod may name."""
-        return list(dict.fromkeys((*BUILT_IN_PROFILES, *self._plans)))
+    def _fold_cluster(self) -> None:
+        """Fold all but pods: a pod may be written before its node, its profile or its priority."""
+        for each in sorted(
+            self._objects, key=lambda each: isinstance(each.event, NodeUpserted | NodeDeleted)
+        ):
+            self._fold(each)
 
-    def _plan_of(self, name: str) -> ProfilePlan | None:
-        if self._only is not None:
-            return self._only
-        if name not in self._plans and name in BUILT_IN_PROFILES:
-            self._plans[name] = ProfilePlan(BUILT_IN_PROFILES[name])
-        return self._plans.get(name)
+    def _fold(self, each: _Given) -> None:
+        if self._scheduler.settles_first(each.event):
+            self._settle()
+        for change in self._apply(self._scheduler, each.event):
+            if isinstance(change, Refused):
+                path = f"{each.given.path}.{change.path.removeprefix('object.')}"
+                raise each.given.error(path, change.message)
+        self._steps.append(each.event)
 
-    def _event(self, given: Given) -> Event | None:
-        manifest = given.manifest
-        kind = manifest.get("kind") if isinstance(manifest, Mapping) else None
-        if kind not in KINDS_USED:
-            if kind in KINDS_IGNORED:
-                return None
-            raise FieldError(
-                f"{given.path}.kind",
-                f"{shown(kind)} is not planned with; allowed are {', '.join(KINDS_USED)} "
-                f"(and, without effect, {', '.join(KINDS_IGNORED)})",
-            )
-        if kind == "Node":
-            node = node_from_manifest(manifest, path=given.path, strict=False)
-            if given.type == "DELETED":
-                return NodeDeleted(node.name, resource_version=node.resource_version)
-            if not self._lenient and node.allocatable and "pods" not in node.allocatable:
-                room = {**node.allocatable, "pods": DEFAULT_NODE_PODS}
-                node = msgspec.structs.replace(node, allocatable=room)
-            return NodeUpserted(node)
-        if kind == "NodeUsage":
-            usage = convert_manifest(manifest, WireNodeUsage, given.path)
-            return None if given.type == "DELETED" else NodeUsed(usage_from_wire(usage, 0, given.path))
-        pod = pod_from_manifest(manifest, path=given.path, strict=False, lenient=self._lenient)
-        if given.type == "DELETED":
-            return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
-        return PodUpserted(pod)
+    def _apply(self, scheduler: Scheduler, step: _Step) -> tuple[object, ...]:
+        if isinstance(step, UsageRecord):
+            scheduler.state.restore_usage(step)
+            return ()
+        assert not isinstance(step, Sequence)
+        if self._profile is not None:
+            if isinstance(step, ProfileEvent):
+                return ()
+            if isinstance(step, PodUpserted):
+                self._put_profile(scheduler, step.pod.template.profile)
+        return scheduler.fold(step)
 
+    def _put_profile(self, scheduler: Scheduler, name: str) -> None:
+        """Let the profile for all pods be in force under the name that a pod gives."""
+        assert self._profile is not None
+        if name not in scheduler.profiles.plans:
+            revision = self._profile.revision
+            scheduler.profiles.restore(ProfileRevision(name=name, revision=revision, profile=self._profile))
 
-def is_scenario(document: Any) -> bool:
-    """Say whether a document is a scenario, if one with a slip in a key, and not a manifest or an event."""
-    if not isinstance(document, dict) or "kind" in document or {"type", "object"} <= document.keys():
-        return False
-    return any(key in SCENARIO_KEYS or _meant(key) for key in document)
+    def _settle(self) -> None:
+        """Place what waits, until no further pod is worth an attempt; usage knows of the pods before it."""
+        for each in self._usage:
+            if isinstance(each, UsageRecord):
+                self._apply(self._scheduler, each)
+                self._steps.append(each)
+            else:
+                self._fold(each)
+        self._usage.clear()
+        while self._scheduler.has_work:
+            result = self._scheduler.cycle()
+            self._steps.append(result.verdicts)
+            for decided in result.verdicts:
+                self._answers.pop(decided.pod.key, None)
+                planned = _planned(decided, result.attempts[decided.attempt])
+                self._answers[decided.pod.key] = (decided, planned)
+
+    def _planned(self) -> list[Planned]:
+        self._answers = {key: each for key, each in self._answers.items() if key in self.state.pods}
+        return [planned for _, planned in self._answers.values()]
 
 
-def unread(document: Mapping[str, Any]) -> list[str]:
-    """Say what a scenario holds in vain: keys, fields and measured nodes that the plan takes no notice of."""
-    known = ", ".join(SCENARIO_KEYS)
-    found = [
-        f"{_at(key)}: is no key of a scenario, so it is ignored; a scenario has {known}"
-        for key in document
-        if key not in SCENARIO_KEYS and key not in SCENARIO_NOTES
-    ]
-    for i, manifest in enumerate(document["objects"]):
-        found += [ignored(*slip) for slip in slips(manifest, f"objects[{i}]")]
-    nodes = {thing["metadata"]["name"] for thing in document["objects"] if thing["kind"] == "Node"}
-    usage = document.get("usage") or {}
-    return found + [
-        f"{key_path('usage', node)}: no node of the objects has this name, so it is ignored"
-        for node in usage
-        if node not in nodes
-    ]
-
-
-def plan_scenario(
-    document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None
-) -> list[Verdict]:
-    """Return a verdict for every pod that a scenario schedules, in order.
-
-    Parameters
-    ----------
-    document : mapping
-        ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
-        pods to place, in order; all waiting pods when it is missing), ``profile`` and optionally ``usage``
-        (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in percent). Other keys are ignored
-        (``unread`` tells), but not those that look like a slip of one of these.
-    seed : int
-        Decides between nodes of equal score.
-    profile : Profile, optional
-        Instead of the scenario's own.
-
-    Raises
-    ------
-    FieldError
-        With the path of the field, what is wrong and what is allowed.
-    """
-    for key in document:
-        if meant := _meant(key):
-            raise FieldError(_at(key), f"is no key of a scenario; did you mean {meant}?")
-    own = document.get("profile")
-    if profile is None and own is not None:
-        profile = profile_from_manifest(own, path="profile")
-    try:
-        plan = Plan(seed=seed, profile=profile, lenient=True)
-    except FieldError as error:
-        raise FieldError(f"profile.{error.path}", error.message) from None
-    if document.get("usage") is not None:
-        plan.usage = usage_from_manifest(document["usage"])
-    _add_objects(plan, _list(document, "objects"))
-    if "schedule" not in document:
-        return plan.place(plan.waiting())
-    schedule = _list(document, "schedule")
-    for i, name in enumerate(schedule):
-        if not isinstance(name, str):
-            raise FieldError(f"schedule[{i}]", f"expected the name of a pod, got {shown(name)}")
-    return plan.place(schedule)
-
-
-def _add_objects(plan: Plan, objects: list[Any]) -> None:
-    first: dict[tuple[str, str, str], int] = {}
-    for i, manifest in enumerate(objects):
-        plan.add(Given("ADDED", manifest, f"objects[{i}]"))
-        kind = manifest["kind"]
-        if kind not in KINDS_USED or kind == "NodeUsage":
-            continue
-        meta = manifest.get("metadata") or {}
-        namespace = (meta.get("namespace") or "default") if kind == "Pod" else ""
-        at = first.setdefault((kind, namespace, meta.get("name") or ""), i)
-        if at != i:
-            raise FieldError(
-                f"objects[{i}].metadata.name",
-                f"{shown(meta.get('name'))} is the {kind} at objects[{at}] already; one of them is too many",
-            )
-
-
-def _meant(key: str) -> str | None:
-    """Return the key of a scenario that a key looks like a slip of."""
-    return None if key in SCENARIO_NOTES else meant(key, SCENARIO_KEYS)
-
-
-def _at(key: str) -> str:
-    return key_path("", key).removeprefix(".")
-
-
-def _list(document: Mapping[str, Any], key: str) -> list[Any]:
-    if key not in document:
-        raise FieldError(key, "is missing; a scenario has objects, a list of manifests")
-    value = document[key]
-    if not isinstance(value, list):
-        raise FieldError(key, f"expected a list, got {shown(value)}")
-    return value
+def _planned(decided: Placement | Failure, attempt: Attempt) -> Planned:
+    if isinstance(decided, Placement):
+        return Planned(decided.pod, Outcome.BOUND, decided.node, decided.score, attempt)
+    outcome = Outcome.UNRESOLVABLE if attempt.unresolvable else Outcome.UNSCHEDULABLE
+    return Planned(decided.pod, outcome, None, None, attempt)

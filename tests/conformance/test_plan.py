@@ -11,11 +11,14 @@ from typer.testing import CliRunner
 
 from domain.cycle.evaluate import Verdict
 from domain.manifests.profile import profile_from_manifest
+from domain.model.events import Event
 from domain.model.usage import usage_from_manifest
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
 from services.cli.main import app
-from services.plan.plan import Given, Plan, plan_scenario
+from services.plan.objects import Given, event_of
+from services.plan.scenario import plan_scenario
 
 CASES = Path(__file__).parent / "cases"
 FILES = (
@@ -85,12 +88,14 @@ def check(case: dict[str, Any], verdicts: list[Verdict]) -> None:
 def raw(case: dict[str, Any]) -> dict[str, float]:
     """Return what the case's only score gives before it is normalised."""
     profile = profile_from_manifest(case["profile"])
-    plan = Plan(profile=profile, lenient=True)
+    state = ClusterState(seed=0)
     for manifest in case["objects"]:
-        plan.add(Given("ADDED", manifest, "object"))
+        event = event_of(Given("ADDED", manifest), lenient=True)
+        assert isinstance(event, Event)
+        state.apply(event)
     (use,) = ProfilePlan(profile).scores
-    view = NodeView(plan.state, usage_from_manifest(case["usage"]))
-    template = plan.state.pods[case["schedule"][0]].spec.template
+    view = NodeView(state, usage_from_manifest(case["usage"]))
+    template = state.pods[case["schedule"][0]].spec.template
     return dict(zip(view.table.names, use.plugin.raw(template, view, view.all_rows()).tolist(), strict=True))
 
 

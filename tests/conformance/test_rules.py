@@ -8,7 +8,9 @@ import pytest
 
 from domain.cycle.evaluate import Verdict
 from domain.model.errors import FieldError
-from services.plan.plan import Given, Plan, plan_scenario
+from services.plan.objects import Given
+from services.plan.plan import Plan
+from services.plan.scenario import plan_scenario
 
 MIB = 1 << 20
 RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]

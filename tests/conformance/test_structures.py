@@ -25,7 +25,7 @@ from domain.state.snapshot import Snapshot
 from domain.state.table import NodeTable
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
-from services.plan.plan import plan_scenario
+from services.plan.scenario import plan_scenario
 from services.ports.ledger import CommitBatch, CommitOutcome, NodeWrite
 from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.builders import node_manifest, pod_manifest

@@ -18,7 +18,7 @@ from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
 from domain.plugins.registry import ProfilePlan
 from services.cli.main import app
-from services.plan.plan import plan_scenario
+from services.plan.scenario import plan_scenario
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.values import GIB, node, pod, template
 

@@ -14,7 +14,7 @@ from domain.manifests.profile import profile_from_manifest
 from domain.model.errors import FieldError
 from domain.model.profiles import PluginUse, Profile
 from services.cli.main import app
-from services.plan.plan import plan_scenario
+from services.plan.scenario import plan_scenario
 from tests.builders import profile_manifest, usage_manifest
 
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"

@@ -1,0 +1,113 @@
+"""Turns objects of manifests, as they are written, into the events that a scheduler folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+from domain.manifests.node import DEFAULT_NODE_PODS
+from domain.manifests.objects import convert_manifest, node_from_manifest, pod_from_manifest
+from domain.manifests.profile import KIND as PROFILE_KIND
+from domain.manifests.profile import profile_from_manifest
+from domain.manifests.usage import WireNodeUsage, usage_from_wire
+from domain.model.errors import FieldError
+from domain.model.events import (
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+    ProfileDeleted,
+    ProfileEvent,
+    ProfileUpserted,
+)
+from domain.plugins.registry import ProfilePlan
+from services.codec.decode import Decoder
+from services.codec.encode import event_topic_and_key
+from services.ports.log import Record
+
+
+class Given(NamedTuple):
+    """One object of the input.
+
+    ``path`` is what the paths in its errors begin with, ``where`` the file and document that it stands in.
+    """
+
+    type: str
+    manifest: Any
+    path: str = "object"
+    where: str = ""
+
+    def error(self, path: str, message: str) -> FieldError:
+        """Return an error about a field of the object that says where the object stands."""
+        return FieldError(f"{self.where}: {path}" if self.where else path, message)
+
+
+def event_of(given: Given, *, lenient: bool) -> Event | ProfileEvent | None:
+    """Return the event that an object stands for, None where it changes nothing for a plan.
+
+    Parameters
+    ----------
+    given : Given
+        An object of a kind that the log takes.
+    lenient : bool
+        Take nodes and pods exactly as they are written; without it a node that does not say how many pods it
+        takes takes as many as kubelet's default, and a node affinity with a mistake is an error.
+
+    Raises
+    ------
+    FieldError
+        With the path of the field, what is wrong and what is allowed.
+    """
+    manifest, path, gone = given.manifest, given.path, given.type == "DELETED"
+    match manifest["kind"]:
+        case "Node":
+            return _node(manifest, path, gone=gone, lenient=lenient)
+        case "Pod":
+            pod = pod_from_manifest(manifest, path=path, strict=False, lenient=lenient)
+            if gone:
+                return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
+            return PodUpserted(pod)
+        case "NodeUsage":
+            usage = convert_manifest(manifest, WireNodeUsage, path)
+            return None if gone else NodeUsed(usage_from_wire(usage, 0, path))
+        case kind if kind == PROFILE_KIND:
+            return _profile(manifest, path, gone=gone)
+        case _:
+            return _as_logged(given)
+
+
+def _node(manifest: Mapping[str, Any], path: str, *, gone: bool, lenient: bool) -> Event:
+    node = node_from_manifest(manifest, path=path, strict=False)
+    if gone:
+        return NodeDeleted(node.name, resource_version=node.resource_version)
+    if not lenient and node.allocatable and "pods" not in node.allocatable:
+        room = {**node.allocatable, "pods": DEFAULT_NODE_PODS}
+        node = msgspec.structs.replace(node, allocatable=room)
+    return NodeUpserted(node)
+
+
+def _profile(manifest: Any, path: str, *, gone: bool) -> ProfileEvent:
+    profile = profile_from_manifest(manifest, path=path)
+    if gone:
+        return ProfileDeleted(profile.name)
+    try:
+        ProfilePlan(profile)
+    except FieldError as error:
+        raise FieldError(f"{path}.spec.{error.path}", error.message) from None
+    return ProfileUpserted(profile)
+
+
+def _as_logged(given: Given) -> Event | ProfileEvent | None:
+    """Read an object exactly as a worker reads it from the log."""
+    topic, key = event_topic_and_key(given.manifest)
+    value = orjson.dumps({"type": given.type, "object": given.manifest})
+    decoded = Decoder().decode(Record(topic, 0, 0, key, value, 0))
+    if decoded.rejected is not None:
+        path = decoded.rejected.path.removeprefix("object")
+        raise FieldError(f"{given.path}{path}", decoded.rejected.message)
+    return decoded.event

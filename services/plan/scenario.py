@@ -1,0 +1,153 @@
+"""A scenario: a cluster, what was measured, a profile and the pods to place, all in one document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from domain.cycle.evaluate import Verdict
+from domain.manifests.profile import KIND as PROFILE_KIND
+from domain.manifests.profile import profile_from_manifest
+from domain.model.errors import FieldError
+from domain.model.profiles import Profile
+from domain.model.usage import usage_from_manifest
+from domain.model.validation import key_path, shown
+from services.codec.envelope import KINDS
+from services.plan.objects import Given
+from services.plan.plan import Plan
+from services.plan.spelling import ignored, meant, slips
+
+KINDS_IGNORED = ("Namespace", "ReplicaSet", "ReplicationController", "Service", "StatefulSet")
+"""Kinds that may stand beside nodes and pods in a scenario, and change nothing: its pods are all written."""
+
+SCENARIO_KEYS = ("objects", "schedule", "profile", "usage")
+SCENARIO_NOTES = frozenset(
+    (
+        "about", "article_claims", "article_error", "article_figures", "conventions", "derived",
+        "description", "equation", "expect", "expect_detail", "function", "given", "given_in_seed", "id",
+        "missing_in_seed", "name", "note", "notes", "origin", "origin_values", "published_figures", "rule",
+        "schema", "source", "stage", "title", "tolerance", "topic",
+    )
+)  # fmt: skip
+"""What may stand in a scenario for its readers: names, sources, and what a test expects of the answer."""
+
+
+def is_scenario(document: Any) -> bool:
+    """Say whether a document is a scenario, if one with a slip in a key, and not a manifest or an event."""
+    if not isinstance(document, dict) or "kind" in document or {"type", "object"} <= document.keys():
+        return False
+    return any(key in SCENARIO_KEYS or _meant(key) for key in document)
+
+
+def unread(document: Mapping[str, Any]) -> list[str]:
+    """Say what a scenario holds in vain: keys, fields and measured nodes that the plan takes no notice of."""
+    known = ", ".join(SCENARIO_KEYS)
+    found = [
+        f"{_at(key)}: is no key of a scenario, so it is ignored; a scenario has {known}"
+        for key in document
+        if key not in SCENARIO_KEYS and key not in SCENARIO_NOTES
+    ]
+    for i, manifest in enumerate(document["objects"]):
+        found += [ignored(*slip) for slip in slips(manifest, f"objects[{i}]")]
+    nodes = {thing["metadata"]["name"] for thing in document["objects"] if thing["kind"] == "Node"}
+    usage = document.get("usage") or {}
+    return found + [
+        f"{key_path('usage', node)}: no node of the objects has this name, so it is ignored"
+        for node in usage
+        if node not in nodes
+    ]
+
+
+def plan_scenario(
+    document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None
+) -> list[Verdict]:
+    """Return a verdict for every pod that a scenario schedules; see ``placed_scenario``."""
+    return list(placed_scenario(document, seed=seed, profile=profile).verdicts())
+
+
+def placed_scenario(document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None) -> Plan:
+    """Place the pods that a scenario schedules; return the plan, which has the verdicts.
+
+    Parameters
+    ----------
+    document : mapping
+        ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
+        pods, which arrive one by one, in order; without it all waiting pods are there at once),
+        ``profile`` and optionally ``usage`` (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in
+        percent). Other keys are ignored (``unread`` tells), but not those that look like a slip of one of
+        these.
+    seed : int
+        Decides between nodes of equal score.
+    profile : Profile, optional
+        Instead of the scenario's own.
+
+    Raises
+    ------
+    FieldError
+        With the path of the field, what is wrong and what is allowed.
+    """
+    for key in document:
+        if near := _meant(key):
+            raise FieldError(_at(key), f"is no key of a scenario; did you mean {near}?")
+    own = document.get("profile")
+    if profile is None and own is not None:
+        profile = profile_from_manifest(own, path="profile")
+    try:
+        plan = Plan(seed=seed, profile=profile, lenient=True)
+    except FieldError as error:
+        raise FieldError(f"profile.{error.path}", error.message) from None
+    if document.get("usage") is not None:
+        plan.measure(usage_from_manifest(document["usage"]))
+    _add_objects(plan, _list(document, "objects"))
+    if "schedule" not in document:
+        plan.place()
+        return plan
+    schedule = _list(document, "schedule")
+    for i, name in enumerate(schedule):
+        if not isinstance(name, str):
+            raise FieldError(f"schedule[{i}]", f"expected the name of a pod, got {shown(name)}")
+    plan.place_one_by_one(schedule)
+    return plan
+
+
+def _add_objects(plan: Plan, objects: list[Any]) -> None:
+    first: dict[tuple[str, str, str], int] = {}
+    for i, manifest in enumerate(objects):
+        kind = manifest.get("kind") if isinstance(manifest, Mapping) else None
+        if kind in KINDS_IGNORED:
+            continue
+        if kind not in KINDS:
+            raise FieldError(
+                f"objects[{i}].kind",
+                f"{shown(kind)} is not planned with; allowed are {', '.join(KINDS)} "
+                f"(and, without effect, {', '.join(KINDS_IGNORED)})",
+            )
+        plan.add(Given("ADDED", manifest, f"objects[{i}]"))
+        if kind not in ("Node", "Pod", PROFILE_KIND):
+            continue
+        meta = manifest.get("metadata") or {}
+        namespace = (meta.get("namespace") or "default") if kind == "Pod" else ""
+        at = first.setdefault((kind, namespace, meta.get("name") or ""), i)
+        if at != i:
+            raise FieldError(
+                f"objects[{i}].metadata.name",
+                f"{shown(meta.get('name'))} is the {kind} at objects[{at}] already; one of them is too many",
+            )
+
+
+def _meant(key: str) -> str | None:
+    """Return the key of a scenario that a key looks like a slip of."""
+    return None if key in SCENARIO_NOTES else meant(key, SCENARIO_KEYS)
+
+
+def _at(key: str) -> str:
+    return key_path("", key).removeprefix(".")
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Any]:
+    if key not in document:
+        raise FieldError(key, "is missing; a scenario has objects, a list of manifests")
+    value = document[key]
+    if not isinstance(value, list):
+        raise FieldError(key, f"expected a list, got {shown(value)}")
+    return value

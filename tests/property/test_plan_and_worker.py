@@ -1,0 +1,144 @@
+"""Does `berth plan` say of every pod what a worker decides that reads the same objects?"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from services.adapters.memory.database import MemoryDatabase
+from services.cli.main import app
+from services.codec.encode import event_topic_and_key
+from services.codec.partition import partition_for
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record
+from tests.builders import Json, node_manifest, pod_manifest, profile_manifest, usage_manifest
+from tests.property.site import SHARDS, Site
+
+SEEDS = range(100)
+SITE_SEED = "3"
+TAINT = {"key": "team", "value": "blue", "effect": "NoSchedule"}
+TOLERATION = {"key": "team", "operator": "Exists"}
+SPREAD = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+
+
+class World:
+    """Random objects as a user would write them, all of one seed."""
+
+    def __init__(self, seed: int, *, priorities: bool) -> None:
+        self._random = Random(seed)
+        self._priorities = priorities
+
+    def objects(self) -> list[Json]:
+        random = self._random
+        nodes = [self._node(f"n{i}") for i in range(random.randrange(0, 9))]
+        found = [*self._profiles(), *nodes]
+        if random.random() < 0.3:
+            found += [usage_manifest(node["metadata"]["name"], percent={"cpu": 40}) for node in nodes[::2]]
+        return found + [self._pod(f"p{i}", len(nodes)) for i in range(random.randrange(1, 40))]
+
+    def _profiles(self) -> list[Json]:
+        share = ["NodeResourcesFit", {"name": "MasterShare", "args": {"share": 50}}]
+        packing = ["TargetLoadPacking"]
+        return [
+            profile_manifest("own", self._random.choice(("MostAllocated", "LeastAllocated"))),
+            profile_manifest("shares", filters=share),
+            profile_manifest("packing", scores=packing),
+        ]
+
+    def _node(self, name: str) -> Json:
+        random = self._random
+        return node_manifest(
+            name,
+            cpu=random.choice((1, 2, 4)),
+            pods=random.choice((2, 5, 110)),
+            labels={"zone": random.choice("xy")},
+            taints=random.choice(((), (), (), (TAINT,))),
+            unschedulable=random.random() < 0.1,
+        )
+
+    def _pod(self, name: str, nodes_count: int) -> Json:
+        random = self._random
+        names = ("own", "shares", "packing", "first-fit", "nobody", None, None, None)
+        made = pod_manifest(
+            name,
+            random.choice(("a", "b")),
+            cpu=random.choice(("100m", "500m", "1", "1", "3")),
+            memory=random.choice((None, "1Gi", "6Gi")),
+            labels=random.choice((None, {"berth.io/cluster": "db", "berth.io/role": "master"})),
+            priority=random.choice((None, None, -5, 100)) if self._priorities else None,
+            scheduler_name=random.choice(names),
+            tolerations=random.choice(((), (TOLERATION,))),
+            node_selector=random.choice((None, None, None, {"zone": "x"})),
+            host_port=random.choice((None, None, None, 80)),
+            phase=random.choice((*[None] * 12, "Succeeded")),
+        )
+        if random.random() < 0.1:
+            made["spec"]["nodeName"] = f"n{random.randrange(nodes_count + 1)}"
+        if random.random() < 0.05:
+            made["spec"]["schedulingGates"] = [{"name": "wait"}]
+        if random.random() < 0.05:
+            made["spec"]["topologySpreadConstraints"] = SPREAD
+        return made
+
+
+def decided(objects: list[Json]) -> dict[str, tuple[str, str | None]]:
+    """Return the last decision about each pod of a worker that reads all objects at once.
+
+    Usage is measured with the pods that run, and before those that wait come.
+    """
+    site, ends, records = Site(), Counter[tuple[str, int]](), []
+    for thing in sorted(objects, key=stage):
+        topic, key = event_topic_and_key(thing)
+        partition = partition_for(key, None, SHARDS) if topic in (NODES_TOPIC, PODS_TOPIC) else 0
+        value = orjson.dumps({"type": "ADDED", "object": thing})
+        records.append(Record(topic, partition, ends[topic, partition], key, value, 0))
+        ends[topic, partition] += 1
+    site.take(records)
+    assert not any(site.database.dead_letters.values())
+    return outcomes(site.database)
+
+
+def stage(thing: Json) -> int:
+    kinds = ("SchedulingProfile", "Node", "Pod", "NodeUsage", "waiting Pod")
+    waits = thing["kind"] == "Pod" and "nodeName" not in thing["spec"]
+    return kinds.index("waiting Pod" if waits else thing["kind"])
+
+
+def outcomes(database: MemoryDatabase) -> dict[str, tuple[str, str | None]]:
+    """Return what became of each pod; that nothing could help it is said of its attempt."""
+    found = {}
+    for decision, _ in (each for rows in database.decisions.values() for each in rows):
+        attempt = database.attempts.get((decision.shard, decision.cycle_seq))
+        hopeless = decision.outcome == "unschedulable" and attempt is not None and attempt.unresolvable
+        outcome = "unresolvable" if hopeless else decision.outcome.value
+        found[f"{decision.namespace}/{decision.name}"] = (outcome, decision.node)
+    return {key: each for key, each in found.items() if each[0] != "adopted"}
+
+
+def planned(objects: list[Json], folder: Path) -> dict[str, tuple[str, str | None]]:
+    file = folder / "all.json"
+    file.write_text(json.dumps(sorted(objects, key=stage)))
+    done = CliRunner().invoke(app, ["plan", "-f", str(file), "-o", "json", "--seed", SITE_SEED])
+    if "there is no pod to place" in done.output:
+        return {}
+    assert done.exit_code in (0, 3), done.output
+    return {pod["pod"]: (pod["outcome"], pod["node"]) for pod in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("priorities", [False, True], ids=["alike", "priorities"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_plan_is_what_the_worker_decides(seed: int, priorities: bool, tmp_path: Path) -> None:
+    objects = World(seed, priorities=priorities).objects()
+    assert planned(objects, tmp_path) == decided(objects)
+
+
+def test_the_high_priority_gets_the_room_though_it_came_last(tmp_path: Path) -> None:
+    pods = [pod_manifest(name, cpu=1, priority=p) for name, p in (("low-1", 1), ("low-2", 1), ("high", 9))]
+    objects = [node_manifest("n", cpu=1), *pods]
+    assert planned(objects, tmp_path)["default/high"] == ("bound", "n")
+    assert planned(objects, tmp_path) == decided(objects)
