@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from domain.model.errors import BerthError
 from domain.model.limits import usage_window_seconds, usage_window_seconds_max, usage_window_seconds_min
@@ -50,7 +51,12 @@ def _dsn(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
         raise ValueError("an http:// or https:// address is allowed")
     return text.rstrip("/")
 

@@ -170,9 +170,7 @@ async def _warn_without_worker(source: Any, settings: Any) -> None:
     """Say that what was written into the log past any API stays there for now, where no worker is up."""
     import orjson
 
-    from services.cli.source import AppSource
-
-    if not isinstance(source, AppSource):
+    if not source.in_process:
         return
     idle = settings.postgres_dsn is None  # the embedded server is up for this command alone
     if not idle:

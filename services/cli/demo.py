@@ -18,7 +18,7 @@ import typer
 from services import bootstrap
 from services.api.words import plural, reason_in_words
 from services.cli.get import explained
-from services.cli.source import PAGE, AppSource, Source, fetch, fetch_all, send_events
+from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
 from services.cli.story import print_story
 from services.config import Settings
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
@@ -71,7 +71,7 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
         store, log = bootstrap.open_store(running.place), bootstrap.open_log(running.place)
         try:
             async with bootstrap.open_app(running.place, keys_required=False, open_to_all=True) as app:
-                source = AppSource(app)
+                source = in_process(app)
                 outcome = await _play(store, log, source)
                 await _report(source, store, running, outcome, settings, leave=leave)
         finally:

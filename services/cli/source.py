@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any
+from urllib.parse import quote, urlencode
 
+import httpx
 import orjson
 
 from services.cli.options import CommandError
@@ -16,89 +16,47 @@ from services.config import Settings
 
 ADDRESS_FILE = "api.json"
 PAGE = 1000
+_ANSWER_SECONDS_MAX = 120.0
 
 
-class Source(Protocol):
-    """Something that answers requests as the API does."""
+class Source:
+    """The API at an address, or (``app``) the application in this process.
+
+    A proxy that the environment names is only for an address that the user named: an instance that berth
+    found by itself is on this machine.
+    """
+
+    def __init__(self, url: str, key: str | None = None, *, app: Any = None, proxied: bool = False) -> None:
+        self.in_process = app is not None
+        self._url = url
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.AsyncClient(
+            base_url=url,
+            headers={"Content-Type": "application/json"} | authorization,
+            timeout=_ANSWER_SECONDS_MAX,
+            transport=httpx.ASGITransport(app) if self.in_process else None,
+            trust_env=proxied,
+        )
 
     async def request(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body."""
-
-
-class HttpSource:
-    """An API at an address."""
-
-    def __init__(self, url: str, key: str | None) -> None:
-        self._url = url
-        parts = urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=120)
-        self._prefix = parts.path.rstrip("/")
-        self._headers = {"Content-Type": "application/json"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
-
-    async def request(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Ask over HTTP; a command does one thing at a time, so blocking harms nobody."""
         try:
-            self._connection.request(method, self._prefix + target, body, self._headers)
-            answer = self._connection.getresponse()
-            return answer.status, answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
+            answer = await self._client.request(method, target, content=body)
+        except httpx.HTTPError as error:
             raise CommandError(
                 f"the API at {self._url} does not answer ({error or type(error).__name__}); "
                 "start it with `berth up` or `berth api`, or set BERTH_API_URL"
             ) from None
+        return answer.status_code, answer.content
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-
-class AppSource:
-    """The API's application, called without a network."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def request(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Call the application as a server would."""
-        parts = urlsplit(target)
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": _decoded(parts.path),
-            "raw_path": parts.path.encode(),
-            "root_path": "",
-            "query_string": parts.query.encode(),
-            "headers": [(b"content-type", b"application/json")],
-            "client": None,
-            "server": None,
-        }
-        status, chunks = 500, []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body or b"", "more_body": False}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            else:
-                chunks.append(message.get("body", b""))
-
-        await self._app(scope, receive, send)
-        return status, b"".join(chunks)
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
 
 
-def _decoded(path: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(path)
+def in_process(app: Any) -> Source:
+    """Return the application as a source, without a network."""
+    return Source("http://berth", app=app)
 
 
 def _answer(status: int, body: bytes) -> Any:
@@ -185,13 +143,11 @@ async def running_api(directory: Path) -> str | None:
         url = str(orjson.loads((directory / ADDRESS_FILE).read_bytes())["url"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    source = HttpSource(url, None)
     try:
-        status, _ = await source.request("GET", "/healthz")
+        async with contextlib.aclosing(Source(url)) as source:
+            status, _ = await source.request("GET", "/healthz")
     except CommandError:
         return None
-    finally:
-        source.close()
     return url if status == 200 else None
 
 
@@ -201,17 +157,15 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     from services import bootstrap
 
     url = settings.api_url
-    if url is None and settings.postgres_dsn is None:
+    named = url is not None
+    if not named and settings.postgres_dsn is None:
         url = await running_api(bootstrap.data_dir(settings))
     if url is not None:
-        remote = HttpSource(url, settings.api_key)
-        try:
-            yield remote
-        finally:
-            remote.close()
+        async with contextlib.aclosing(Source(url, settings.api_key, proxied=named)) as source:
+            yield source
         return
     async with bootstrap.place(settings) as place:
         if settings.postgres_dsn is None:
             await bootstrap.initialise(place, settings.shards)
         async with bootstrap.open_app(place, keys_required=False, open_to_all=True) as app:
-            yield AppSource(app)
+            yield in_process(app)

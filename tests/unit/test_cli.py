@@ -120,6 +120,8 @@ def test_start_up_imports_nothing_heavy() -> None:
         ("BERTH_POSTGRES_DSN", "localhost", "postgresql://"),
         ("BERTH_KAFKA_BOOTSTRAP", "localhost", "host:port"),
         ("BERTH_API_URL", "localhost:8080", "http://"),
+        ("BERTH_API_URL", "http://[::1", "http://"),
+        ("BERTH_API_URL", "http://here:port", "http://"),
         ("BERTH_LOG_LEVEL", "loud", "debug, info, warning, error"),
     ],
 )

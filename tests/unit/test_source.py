@@ -1,0 +1,73 @@
+"""Does the client find the API: that of this machine, that which the user names, that in its process?"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.cli import source as sources
+from services.cli.options import CommandError
+from services.cli.source import Source, fetch, in_process, running_api, write_address
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """Answers everything with what it was asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"path": "%s"}' % self.path.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return None
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Healthy)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    serving.join()
+    server.server_close()
+
+
+async def test_the_instance_of_this_machine_is_found_past_any_proxy(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    write_address(tmp_path, address)
+    assert await running_api(tmp_path) == address
+
+
+async def test_an_address_that_the_user_names_is_asked_through_the_proxy(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", address)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    source = Source("http://berth.invalid", proxied=True)
+    assert await fetch(source, "/v1/nodes") == {"path": "http://berth.invalid/v1/nodes"}
+    await source.aclose()
+
+
+async def test_names_reach_the_api_as_they_are_and_below_its_prefix(address: str) -> None:
+    source = Source(f"{address}/prefix")
+    found = await fetch(source, sources.target("/v1/pods", "a b", "c/d", limit=1, cursor=None))
+    assert found == {"path": "/prefix/v1/pods/a%20b/c%2Fd?limit=1"}
+    await source.aclose()
+
+
+async def test_an_answer_that_is_not_json_is_said_to_be_none() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 502, "headers": []})
+        await send({"type": "http.response.body", "body": b"<html>"})
+
+    with pytest.raises(CommandError, match=r"the answer \(status 502\) is not JSON"):
+        await fetch(in_process(app), "/v1/nodes")
