@@ -8,7 +8,7 @@ attempt that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -33,7 +33,6 @@ from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodReleased, PodWaits
 from domain.state.cluster import Assumed, ClusterState
-from domain.state.pods import PodEntry
 from domain.state.snapshot import Snapshot
 
 assert candidates_explained_max == kernel.TOP
@@ -111,7 +110,7 @@ class Scheduler:
                 case PodWaits():
                     if change.previous is not None:
                         self.queue.remove(change.previous)
-                    self.queue.add(change.pod, self.state.pods[change.pod.key].arrival, fresh=True)
+                    self.queue.add(change.pod, change.arrival, fresh=True)
                 case PodAdopted(waited=PodSpec() as waited):
                     self.queue.remove(waited)
                 case PodReleased(node=""):
@@ -146,14 +145,16 @@ class Scheduler:
             self.queue.replan(name)
         return change
 
-    def restore_pod(
-        self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0
-    ) -> PodEntry:
+    def restore_pod(self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0) -> None:
         """Put a pod of the ledger back: placed, or waiting after an attempt."""
-        entry = self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
+        self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
         if not node:
-            self.queue.add(pod, entry.arrival, fresh=False)
-        return entry
+            self.queue.add(pod, arrival, fresh=False)
+
+    @property
+    def waiting(self) -> KeysView[bytes]:
+        """The signatures of the groups that wait."""
+        return self.queue.groups.keys()
 
     @property
     def has_work(self) -> bool:

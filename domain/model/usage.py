@@ -64,16 +64,11 @@ class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is remembered of a node's measured usage; without any series it is forgotten.
-
-    ``marks`` says per shard which seq was next when the latest measurement was folded: pods placed from there
-    on are not in it.
-    """
+    """All that is remembered of a node's measured usage; without any series it is forgotten."""
 
     node: str
     at_ms: int
     series: dict[str, SeriesRecord]
-    marks: dict[int, int]
 
 
 Usage = Mapping[str, Mapping[str, Measured]]

@@ -22,6 +22,7 @@ class PodWaits(msgspec.Struct, frozen=True, gc=False):
     """A pod has no node: it is new, or its template changed while it waited (``previous``)."""
 
     pod: PodSpec
+    arrival: int
     previous: PodSpec | None = None
 
 
@@ -30,16 +31,19 @@ class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
 
     pod: PodSpec
     placed: bool
+    arrival: int
 
 
 class PodAdopted(msgspec.Struct, frozen=True, gc=False):
     """The log says that a pod runs on a node where it was not counted.
 
-    It ran on ``previous_node`` before, or had been waiting as ``waited``, or is new.
+    It ran on ``previous_node`` before, or had been waiting as ``waited``, or is new. ``node_version`` is the
+    node's after the change, None while the node is not known.
     """
 
     pod: PodSpec
     node: str
+    node_version: int | None
     previous_node: str = ""
     waited: PodSpec | None = None
 
@@ -49,6 +53,7 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
 
     pod: PodSpec
     node: str
+    node_version: int | None
     reason: str
     resource_version: int | None
 

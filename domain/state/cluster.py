@@ -34,11 +34,10 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
-from domain.state.holdings import Holdings
 from domain.state.nodes import NodeEntry
+from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry, Tombstone
 from domain.state.resources import ResourceIndex
-from domain.state.sums import Sums
 from domain.state.table import NodeTable
 from domain.state.usage import UsageWindows
 from domain.state.versions import is_older, is_stale, newer_of, same_node
@@ -70,15 +69,14 @@ class ClusterState:
     def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
         self.resources = ResourceIndex()
         self.table = NodeTable(self.resources, seed)
-        self.nodes: dict[str, NodeEntry] = {}
+        self._occupancy = Occupancy(self.resources, self.table)
+        self.nodes, self.sums = self._occupancy.nodes, self._occupancy.sums
+        self.holdings = self._occupancy.holdings
+        self.dirty_nodes, self.improved_rows = self._occupancy.dirty, self._occupancy.improved_rows
         self.pods: dict[str, PodEntry] = {}
         self.tombstones: dict[str, Tombstone] = {}
-        self.dirty_nodes: dict[str, bool] = {}  # name -> spec changed too; drained by the committer
-        self.improved_rows: set[int] = set()  # rows with more room or another spec; drained by the cycle
-        self.holdings = Holdings()
         self.usage = UsageWindows(usage_window_seconds)
         self._keys_by_uid: dict[str, str] = {}
-        self.sums = Sums(self.resources, self.table)
         self._next_ordinal = 1
         self._next_arrival = 1
 
@@ -233,9 +231,9 @@ class ClusterState:
         entry = self._know(pod, self._next_arrival)
         self._next_arrival += 1
         if not pod.node_name:
-            return PodWaits(pod)
+            return PodWaits(pod, entry.arrival)
         self._place(entry, pod.node_name, adopted=True)
-        return PodAdopted(pod, pod.node_name)
+        return PodAdopted(pod, pod.node_name, self._occupancy.version_of(pod.node_name))
 
     def _know(self, pod: PodSpec, arrival: int) -> PodEntry:
         self._keys_by_uid[pod.uid] = pod.key
@@ -255,19 +253,20 @@ class ClusterState:
             if before == pod:
                 return _SKIPPED[0]
             entry.spec = pod
-            return PodRefreshed(pod, bool(node))
+            return PodRefreshed(pod, bool(node), entry.arrival)
         if node == "":
             self.holdings.change(before.template, pod.template)
             entry.spec = pod
             entry.arrival = self._next_arrival
             self._next_arrival += 1
-            return PodWaits(pod, before)
+            return PodWaits(pod, entry.arrival, before)
         if before_node:
-            self._unplace(entry)
+            self._occupancy.unplace(entry)
         self.holdings.change(before.template, pod.template)
         entry.spec = pod
         self._place(entry, node, adopted=True)
-        return PodAdopted(pod, node, before_node, waited=None if before_node else before)
+        waited = None if before_node else before
+        return PodAdopted(pod, node, self._occupancy.version_of(node), before_node, waited)
 
     def _delete_pod(self, event: PodDeleted) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
@@ -281,66 +280,24 @@ class ClusterState:
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> Change:
         pod, node = entry.spec, entry.node
         if node:
-            self._unplace(entry)
+            self._occupancy.unplace(entry)
         self.holdings.leave(pod.template)
         del self.pods[pod.key]
         del self._keys_by_uid[pod.uid]
         newest = newer_of(resource_version, pod.resource_version)
         if newest is not None:
-            self.tombstones.pop(pod.key, None)  # the newest are last
-            if len(self.tombstones) >= tombstones_max:
-                del self.tombstones[next(iter(self.tombstones))]
-            self.tombstones[pod.key] = Tombstone(pod.uid, newest)
-        return PodReleased(pod, node, reason, newest)
+            self.restore_tombstone(pod.key, pod.uid, newest)
+        return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)
 
     # ------------------------------------------------------------------------------------- occupancy
 
     def _place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
-        entry.node, entry.adopted, entry.arrival = node, adopted, 0
-        known = self.nodes.get(node)
-        if known is None:
-            known = self._first_seen(node)
-        known.version += 1
-        known.add(entry)
-        self.holdings.hold(node, entry.spec.template)
-        if not known.deleted:
-            row = self.table.rows[node]
-            self.sums.count(row, known, entry.spec, 1)
-            self.table.touch(row)
-        if known.spec is not None:
-            self.dirty_nodes.setdefault(node, False)
-
-    def _unplace(self, entry: PodEntry) -> None:
-        node = entry.node
-        entry.node = ""
-        known = self.nodes[node]
-        known.version += 1
-        self.holdings.release(node, entry.spec.template)
-        if not known.deleted:
-            row = self.table.rows[node]
-            self.sums.count(row, known, entry.spec, -1)
-            self.table.touch(row)
-            self.improved_rows.add(row)
-        known.drop(entry)
-        if known.spec is not None:
-            self.dirty_nodes.setdefault(node, False)
+        if node not in self.nodes:
+            self._first_seen(node)
+        self._occupancy.place(entry, node, adopted=adopted)
 
     def _assume(self, assumed: Assumed) -> tuple[Change, ...]:
-        """Count a cycle's placements, all at once."""
-        names = self.table.names
-        pods = []
-        for key, row in zip(assumed.keys, assumed.rows.tolist(), strict=True):
-            entry = self.pods[key]
-            assert entry.node == "", "a pod is placed once"
-            node = entry.node = names[row]
-            entry.arrival = 0
-            known = self.nodes[node]
-            known.version += 1
-            known.add(entry)
-            self.dirty_nodes.setdefault(node, False)
-            self.holdings.hold(node, entry.spec.template)
-            pods.append(entry.spec)
-        self.sums.count_new(pods, assumed.rows)
+        self._occupancy.assume(assumed.keys, assumed.rows, self.pods)
         return ()
 
     # --------------------------------------------------------------------------------------- restoring
@@ -356,13 +313,19 @@ class ClusterState:
         if not deleted:
             self._show(entry)
 
-    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0) -> PodEntry:
+    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0) -> None:
         """Put a pod of the ledger back; waiting pods come in their order of arrival, and keep it."""
         entry = self._know(pod, arrival)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
             self._place(entry, node, adopted=adopted)
-        return entry
+
+    def restore_tombstone(self, key: str, uid: str, resource_version: int) -> None:
+        """Remember a pod that is gone; of too many the one that went first is forgotten."""
+        self.tombstones.pop(key, None)
+        if len(self.tombstones) >= tombstones_max:
+            del self.tombstones[next(iter(self.tombstones))]
+        self.tombstones[key] = Tombstone(uid, resource_version)
 
     def restore_usage(self, record: UsageRecord) -> None:
         """Put what was measured on a node back, after the pods that it knows of and before later ones."""

@@ -23,17 +23,14 @@ from domain.model.pods import PodSpec
 class PodEntry(msgspec.Struct, eq=False, gc=False):
     """A pod that exists: where it counts (``node`` "" while it waits) and its order of arrival.
 
-    ``shard`` and ``since_ms`` (log time at which it began to wait) belong to whoever commits decisions;
-    ``arrival`` and ``since_ms`` are 0 where a pod is placed, as after a restart. Entries refer to no other
-    entries, so the garbage collector has nothing to look for in a million of them.
+    ``arrival`` is 0 where a pod is placed, as after a restart. Entries refer to no other entries, so the
+    garbage collector has nothing to look for in a million of them.
     """
 
     spec: PodSpec
     node: str = ""
     adopted: bool = False
     arrival: int = 0
-    shard: int = 0
-    since_ms: int = 0
 
     def known(self) -> tuple[object, ...]:
         """Return what two states must agree on to be equal."""

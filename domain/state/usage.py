@@ -97,15 +97,14 @@ class Series:
 
 
 class NodeWindow:
-    """What is remembered of one node; ``marks`` belongs to whoever commits (see ``UsageRecord``)."""
+    """What is remembered of one node."""
 
-    __slots__ = ("at_ms", "marks", "series", "span_ms")
+    __slots__ = ("at_ms", "series", "span_ms")
 
     def __init__(self) -> None:
         self.at_ms = -1  # of the latest measurement
         self.span_ms = 0
         self.series: dict[str, Series] = {}
-        self.marks: dict[int, int] = {}
 
     def fold(
         self, at_ms: int, percent: Mapping[str, float], given: Mapping[str, Measured], window_ms: int
@@ -148,7 +147,6 @@ class NodeWindow:
             node=node,
             at_ms=self.at_ms,
             series=dict(map(self._written, sorted(self.series))),
-            marks=self.marks,
         )
 
     def _written(self, resource: str) -> tuple[str, SeriesRecord]:
@@ -165,7 +163,7 @@ class NodeWindow:
 def window_of(record: UsageRecord) -> NodeWindow:
     """Return the window that a record was made of."""
     window = NodeWindow()
-    window.at_ms, window.marks = record.at_ms, record.marks
+    window.at_ms = record.at_ms
     for resource, written in record.series.items():
         series = window.series[resource] = Series()
         series.at_ms = array("q", (record.at_ms - ago_ms for ago_ms in written.ago_ms))
@@ -240,6 +238,11 @@ class UsageWindows:
     def restore(self, record: UsageRecord, *, known: bool) -> None:
         """Put back what the ledger remembers of a node."""
         self._keep(record.node, window_of(record), known=known)
+
+    def record(self, node: str) -> UsageRecord:
+        """Return all that is remembered of a node, which may be nothing."""
+        window = self.windows.get(node)
+        return UsageRecord(node=node, at_ms=0, series={}) if window is None else window.record(node)
 
     def known(self) -> dict[str, object]:
         """Return what two states must agree on to be equal."""

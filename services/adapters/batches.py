@@ -42,7 +42,7 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
     """
     epochs = _epochs(batch)
     _check_nodes(batch)
-    _unique("node's usage", [record.node for record in batch.usage])
+    _unique("node's usage", [row.record.node for row in batch.usage])
     _unique("profile revision", [(row.name, row.revision) for row in batch.profiles])
     seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in batch.decisions), batch.seq_next)
     dead = _spans("dead letters", epochs, ((x.shard, x.seq) for x in batch.dead_letters), batch.dead_seq_next)

@@ -80,7 +80,7 @@ async def show_node(store: Store, name: str) -> Json | None:
 
 def _usage(row: Row) -> Json:
     series = msgspec.convert(row["series"], dict[str, SeriesRecord], str_keys=True)
-    window = window_of(UsageRecord(node=row["node"], at_ms=row["at_ms"], series=series, marks={}))
+    window = window_of(UsageRecord(node=row["node"], at_ms=row["at_ms"], series=series))
     return {
         "at": instant(window.at_ms),
         "resources": {

@@ -160,6 +160,16 @@ class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class UsageRow(NamedTuple):
+    """What is remembered of a node's usage, and which seq of each shard was next when it was last measured.
+
+    Pods placed from there on are not in the measurement.
+    """
+
+    record: UsageRecord
+    marks: dict[int, int]
+
+
 class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one batch of events changes, written in one transaction or not at all.
 
@@ -186,7 +196,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     tombstones: Sequence[PodTombstone] = ()
     dead_letters: Sequence[DeadLetter] = ()
     profiles: Sequence[ProfileRow] = ()
-    usage: Sequence[UsageRecord] = ()
+    usage: Sequence[UsageRow] = ()
     seq_next: Mapping[int, int] = {}
     dead_seq_next: Mapping[int, int] = {}
     log_time_ms: int = 0
@@ -218,7 +228,7 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     pending: Sequence[PendingPod]
     tombstones: Sequence[PodTombstone]
     profiles: Sequence[ProfileRow]
-    usage: Sequence[UsageRecord]
+    usage: Sequence[UsageRow]
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
     log_time_ms: int

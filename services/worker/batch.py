@@ -25,7 +25,6 @@ from services.codec.envelope import Rejected
 from services.ports.ledger import (
     CommitBatch,
     DeadLetter,
-    NodeWrite,
     OffsetAdvance,
     PendingGroup,
     PendingPod,
@@ -34,10 +33,11 @@ from services.ports.ledger import (
     PlacementRefreshed,
     PodTombstone,
     ProfileRow,
+    UsageRow,
 )
 from services.ports.log import Record
-from services.worker.counters import Counters
-from services.worker.ledger_rows import dead_letter, in_words, profile_row, usage_rows
+from services.worker.book import Book
+from services.worker.ledger_rows import dead_letter, in_words, node_writes, profile_row
 
 
 class BatchBuilder:
@@ -47,16 +47,15 @@ class BatchBuilder:
     its event claims.
     """
 
-    def __init__(self, scheduler: Scheduler, counters: Counters, now_ms: int) -> None:
+    def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
         self._scheduler = scheduler
-        self._counters = counters
-        self._epochs = counters.epochs
+        self._book = book
         self._decisions: list[tuple[Decision, bytes]] = []
         self._opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self._pending_removed: list[str] = []
-        self._waiting: dict[str, None] = {}  # keys of pods whose pending row is to be written
+        self._waiting: dict[str, tuple[PodSpec, int]] = {}  # with their arrival; pending rows to be written
         self._came: dict[str, int | None] = {}  # pods that began to wait in this batch: when, as events claim
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
@@ -78,19 +77,18 @@ class BatchBuilder:
 
     def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
         """Write a dead letter for a record."""
-        seq = self._counters.dead_seq[shard]
-        self._counters.dead_seq[shard] = seq + 1
+        seq = self._book.dead_seq[shard]
+        self._book.dead_seq[shard] = seq + 1
         self._dead_letters.append(dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms))
 
     def take(self, change: Change, record: Record, shard: int) -> None:
         """Note what folding a record changed."""
         match change:
             case PodWaits():
-                entry = self._scheduler.state.pods[change.pod.key]
-                entry.shard, entry.since_ms = shard, self.now_ms
                 if change.previous is not None:
                     self._end_wait(change.previous)
-                self._waiting[change.pod.key] = None
+                self._book.wait(change.pod.key, shard, self.now_ms)
+                self._waiting[change.pod.key] = (change.pod, change.arrival)
                 self._came[change.pod.key] = self.event_at_ms
             case PodRefreshed():
                 self._refresh(change)
@@ -108,9 +106,8 @@ class BatchBuilder:
                 pass
 
     def _measure(self, change: NodeMeasured) -> None:
-        window = self._scheduler.state.usage.windows.get(change.name)
-        if window is not None and change.newer:
-            window.marks = self._counters.marks()
+        if change.newer:
+            self._book.mark(change.name)
         self._measured[change.name] = None
 
     def _end_wait(self, pod: PodSpec) -> None:
@@ -128,7 +125,7 @@ class BatchBuilder:
         pod = change.pod
         if not change.placed:
             self._end_wait(pod)
-            self._waiting[pod.key] = None
+            self._waiting[pod.key] = (pod, change.arrival)
         elif pod.uid in self._opened:
             opened = self._opened[pod.uid]
             self._opened[pod.uid] = msgspec.structs.replace(
@@ -139,20 +136,25 @@ class BatchBuilder:
 
     def _adopt(self, change: PodAdopted, shard: int) -> None:
         pod = change.pod
-        entry = self._scheduler.state.pods[pod.key]
-        entry.shard, entry.since_ms = shard, 0
+        self._book.place(pod.key, shard)
         if change.waited is not None:
             self._end_wait(change.waited)
         if change.previous_node:
             self._end_placement(pod)
-        version = self._version_of(change.node)
         decision = self._decide(
-            pod, shard, Outcome.ADOPTED, change.node, self.now_ms, self.event_at_ms, node_version=version
+            pod,
+            shard,
+            Outcome.ADOPTED,
+            change.node,
+            self.now_ms,
+            self.event_at_ms,
+            node_version=change.node_version,
         )
         self._open(pod, decision, adopted=True)
 
     def _release(self, change: PodReleased, shard: int) -> None:
         pod = change.pod
+        self._book.forget(pod.key)
         if change.node:
             self._end_placement(pod)
         else:
@@ -164,7 +166,7 @@ class BatchBuilder:
             change.node or None,
             self.now_ms,
             self.event_at_ms,
-            node_version=self._version_of(change.node),
+            node_version=change.node_version,
             reason=change.reason,
         )
         if change.resource_version is not None:
@@ -182,10 +184,9 @@ class BatchBuilder:
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Note what a cycle decided, and how long it took as a whole."""
         cycle_seqs: dict[tuple[int, int], int] = {}
-        pods = self._scheduler.state.pods
         for verdict in result.verdicts:
-            shard = pods[verdict.pod.key].shard
-            cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._counters.seq[shard])
+            shard = self._book.shards[verdict.pod.key]
+            cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._book.seq[shard])
             if isinstance(verdict, Placement):
                 self._bind(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
             else:
@@ -200,9 +201,8 @@ class BatchBuilder:
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
         # A pod that came in this batch is decided at its own time, one that was woken at the batch's.
-        entry = self._scheduler.state.pods[pod.key]
-        at_ms = entry.since_ms if pod.key in self._came else self.now_ms
-        entry.since_ms = 0
+        since_ms = self._book.since_ms.pop(pod.key)
+        at_ms = since_ms if pod.key in self._came else self.now_ms
         self._end_wait(pod)
         decision = self._decide(
             pod,
@@ -225,7 +225,7 @@ class BatchBuilder:
             shard,
             Outcome.UNSCHEDULABLE,
             None,
-            self._scheduler.state.pods[failure.pod.key].since_ms,
+            self._book.since_ms[failure.pod.key],
             self._came.get(failure.pod.key),
             profile_revision=attempt.profile_revision or None,
             warnings=attempt.warnings,
@@ -236,16 +236,16 @@ class BatchBuilder:
 
     def _note_pending(self, result: CycleResult, cycle_seqs: Mapping[tuple[int, int], int]) -> None:
         """Say why groups wait: of shards where pods have begun to wait, and where it is new."""
-        groups = self._scheduler.queue.groups
+        waiting = self._scheduler.waiting
         failed_on: dict[int, set[int]] = {}
         for verdict in result.verdicts:
             if isinstance(verdict, Failure):
-                shard = self._scheduler.state.pods[verdict.pod.key].shard
+                shard = self._book.shards[verdict.pod.key]
                 failed_on.setdefault(verdict.attempt, set()).add(shard)
         for index, attempt in enumerate(result.attempts):
-            if attempt.signature not in groups or not attempt.reasons_at_failure:
+            if attempt.signature not in waiting or not attempt.reasons_at_failure:
                 continue
-            known = self._counters.reasons_known.setdefault(attempt.signature, {})
+            known = self._book.reasons_known.setdefault(attempt.signature, {})
             failed = failed_on.get(index, set())
             for shard in sorted(failed | known.keys()):
                 # A shard's last pod may have left since, and with it what the ledger said of the group.
@@ -260,8 +260,8 @@ class BatchBuilder:
                     cycle_seq=cycle_seqs.get((index, shard), 0),
                     at_ms=self.now_ms,
                 )
-        for signature in self._counters.reasons_known.keys() - groups.keys():
-            del self._counters.reasons_known[signature]
+        for signature in self._book.reasons_known.keys() - waiting:
+            del self._book.reasons_known[signature]
 
     def _decide(
         self,
@@ -280,12 +280,12 @@ class BatchBuilder:
         score: float | None = None,
         cycle_seq: int = 0,
     ) -> Decision:
-        seq = self._counters.seq[shard]
-        self._counters.seq[shard] = seq + 1
+        seq = self._book.seq[shard]
+        self._book.seq[shard] = seq + 1
         namespace, _, name = pod.key.partition("/")
         decision = Decision(
             shard=shard,
-            epoch=self._epochs[shard],
+            epoch=self._book.epochs[shard],
             seq=seq,
             pod_uid=pod.uid,
             namespace=namespace,
@@ -303,16 +303,11 @@ class BatchBuilder:
             cycle_seq=cycle_seq,
         )
         self._need_template(pod)
-        fragment = self._counters.fragment(pod)
+        fragment = self._book.fragment(pod)
         self._decisions.append(
             (decision, encode_decision(decision, fragment, pod.labels, node_version, reasons, warnings))
         )
         return decision
-
-    def _version_of(self, node: str) -> int | None:
-        """Version of a node after the change that is being noted; None while the node itself is unknown."""
-        entry = self._scheduler.state.nodes.get(node)
-        return None if entry is None or entry.spec is None else entry.version
 
     def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
         assert decision.node is not None
@@ -331,15 +326,15 @@ class BatchBuilder:
         )
 
     def _need_template(self, pod: PodSpec) -> None:
-        if self._counters.is_new(pod.signature):
+        if self._book.is_new(pod.signature):
             self._templates[pod.signature] = pod.template
 
     # ------------------------------------------------------------------------------------------- result
 
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
         """Return the batch."""
-        nodes = self._node_writes()
-        pending = [self._pending_row(key) for key in self._waiting]
+        nodes = node_writes(self._scheduler.state)
+        pending = [self._pending_row(pod, arrival) for pod, arrival in self._waiting.values()]
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self._decisions}
         return CommitBatch(
             offsets=offsets,
@@ -356,36 +351,22 @@ class BatchBuilder:
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,
             profiles=self._profiles,
-            usage=usage_rows(self._measured, self._scheduler.state.usage.windows),
-            seq_next={shard: self._counters.seq[shard] for shard in shards},
-            dead_seq_next={shard: self._counters.dead_seq[shard] for shard in shards},
+            usage=self._usage_rows(),
+            seq_next={shard: self._book.seq[shard] for shard in shards},
+            dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
             log_time_ms=self.now_ms,
         )
 
-    def _node_writes(self) -> list[NodeWrite]:
-        state = self._scheduler.state
-        drained = state.drain_dirty()
-        sums = state.requested_of_each([name for name, *_ in drained])
-        writes = []
-        for (name, entry, version, spec_changed), requested in zip(drained, sums, strict=True):
-            spec = entry.spec
-            assert spec is not None
-            writes.append(
-                NodeWrite(
-                    id=entry.ordinal,
-                    name=name,
-                    version_expected=version,
-                    version=entry.version,
-                    requested=requested,
-                    spec=spec if spec_changed else None,
-                    deleted=entry.deleted,
-                )
-            )
-        return writes
+    def _usage_rows(self) -> list[UsageRow]:
+        """Return what is remembered of the nodes measured; of those that are gone, that nothing is."""
+        rows = []
+        for node in sorted(self._measured):
+            record = self._scheduler.state.usage.record(node)
+            marks = self._book.marks.get(node, {}) if record.series else self._book.marks.pop(node, {})
+            rows.append(UsageRow(record, marks))
+        return rows
 
-    def _pending_row(self, key: str) -> PendingPod:
-        entry = self._scheduler.state.pods[key]
-        pod = entry.spec
+    def _pending_row(self, pod: PodSpec, arrival: int) -> PendingPod:
         self._need_template(pod)
         return PendingPod(
             pod_uid=pod.uid,
@@ -394,7 +375,7 @@ class BatchBuilder:
             resource_version=pod.resource_version,
             signature=pod.signature,
             labels=pod.labels,
-            shard=entry.shard,
-            arrival=entry.arrival,
-            since_ms=entry.since_ms,
+            shard=self._book.shards[pod.key],
+            arrival=arrival,
+            since_ms=self._book.since_ms[pod.key],
         )

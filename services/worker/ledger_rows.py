@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 from domain.manifests.profile import profile_to_spec
 from domain.model.decisions import Attempt
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.profiles import ProfileRevision
-from domain.model.usage import UsageRecord
-from domain.state.usage import NodeWindow
+from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
-from services.ports.ledger import DeadLetter, ProfileRow
+from services.ports.ledger import DeadLetter, NodeWrite, ProfileRow
 from services.ports.log import Record
 
 
@@ -32,6 +29,27 @@ def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_
     )
 
 
+def node_writes(state: ClusterState) -> list[NodeWrite]:
+    """Take over the nodes that changed since the last batch."""
+    drained = state.drain_dirty()
+    sums = state.requested_of_each([name for name, *_ in drained])
+    writes = []
+    for (name, entry, version, spec_changed), requested in zip(drained, sums, strict=True):
+        assert entry.spec is not None
+        writes.append(
+            NodeWrite(
+                id=entry.ordinal,
+                name=name,
+                version_expected=version,
+                version=entry.version,
+                requested=requested,
+                spec=entry.spec if spec_changed else None,
+                deleted=entry.deleted,
+            )
+        )
+    return writes
+
+
 def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:
     """Return the row of a profile's revision."""
     return ProfileRow(
@@ -41,16 +59,6 @@ def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:
         resource_version=revision.resource_version,
         at_ms=at_ms,
     )
-
-
-def usage_rows(nodes: Iterable[str], windows: Mapping[str, NodeWindow]) -> list[UsageRecord]:
-    """Return what is remembered of the usage of nodes; of those without a window, that nothing is."""
-    return [
-        windows[node].record(node)
-        if node in windows
-        else UsageRecord(node=node, at_ms=0, series={}, marks={})
-        for node in sorted(nodes)
-    ]
 
 
 def in_words(attempt: Attempt) -> str:

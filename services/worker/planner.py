@@ -14,7 +14,6 @@ from domain.model.events import ProfileEvent
 from domain.model.limits import usage_window_seconds
 from domain.model.pods import PodSpec
 from domain.model.profiles import Profile, ProfileRevision
-from domain.state.pods import Tombstone
 from services.codec.decode import Decoder
 from services.ports.ledger import (
     CommitBatch,
@@ -27,7 +26,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
-from services.worker.counters import Counters
+from services.worker.book import Book
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ class Planner:
         self._stopwatch = stopwatch
         self._decoder = Decoder()
         self._epochs = {lease.shard: lease.epoch for lease in leases}
-        self._counters = Counters(self._epochs, ledger.seq_next, ledger.dead_seq_next)
+        self.book = Book(self._epochs, ledger.seq_next, ledger.dead_seq_next)
         self._offsets = dict(ledger.offsets)
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
@@ -81,20 +80,21 @@ class Planner:
                     spec=node.spec,
                     deleted=node.deleted,
                 )
-        self._counters.know(ledger.templates)
+        self.book.know(ledger.templates)
         self._restore_placed(ledger)
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
-            entry = self.scheduler.restore_pod(_pod_of(waiting, ledger, ""), arrival=waiting.arrival)
-            entry.shard, entry.since_ms = waiting.shard, waiting.since_ms
-            self._counters.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
+            pod = _pod_of(waiting, ledger, "")
+            self.scheduler.restore_pod(pod, arrival=waiting.arrival)
+            self.book.wait(pod.key, waiting.shard, waiting.since_ms)
+            self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name)):
             key = f"{gone.namespace}/{gone.name}"
-            self.scheduler.state.tombstones[key] = Tombstone(gone.uid, gone.resource_version)
+            self.scheduler.state.restore_tombstone(key, gone.uid, gone.resource_version)
         self.scheduler.state.restored()
 
     def _restore_placed(self, ledger: LedgerState) -> None:
         """Put placed pods back, and each measurement after the pods that it knows, as it was folded."""
-        marks = {record.node: record.marks for record in ledger.usage}
+        marks = self.book.marks = {record.node: marks for record, marks in ledger.usage}
         later = []
         rows = ledger.placements
         rows.reverse()
@@ -104,15 +104,15 @@ class Planner:
                 later.append(placed)
             else:
                 self._restore_placement(placed, ledger)
-        for record in ledger.usage:
+        for record, _ in ledger.usage:
             self.scheduler.state.restore_usage(record)
         for placed in later:
             self._restore_placement(placed, ledger)
 
     def _restore_placement(self, placed: PlacementOpened, ledger: LedgerState) -> None:
         pod = _pod_of(placed, ledger, placed.node if placed.adopted else "")
-        entry = self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)
-        entry.shard = placed.shard
+        self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)
+        self.book.place(pod.key, placed.shard)
 
     def _restore_profile(self, row: ProfileRow) -> None:
         """Put a profile back; one that this version of berth no longer accepts is as good as deleted."""
@@ -151,7 +151,7 @@ class Planner:
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder = BatchBuilder(self.scheduler, self._counters, self._now_ms)
+        builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
         ends: dict[tuple[int, str, int], int] = {}
         records = [*self._rest, *records]
         end = 0

@@ -20,6 +20,7 @@ from services.ports.ledger import (
     PlacementOpened,
     PodTombstone,
     ProfileRow,
+    UsageRow,
 )
 from services.ports.log import PODS_TOPIC
 
@@ -145,7 +146,7 @@ def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
     )
 
 
-def usage(node: str, **more: Any) -> UsageRecord:
+def usage(node: str, marks: dict[int, int] | None = None, **more: Any) -> UsageRow:
     """Return what was measured on a node."""
     series = {
         "cpu": SeriesRecord(
@@ -153,7 +154,8 @@ def usage(node: str, **more: Any) -> UsageRecord:
         ),
         "x.io/odd": SeriesRecord(given=Measured(avg=1 / 3, std=0.0), given_ago_ms=7),
     }
-    return UsageRecord(**{"node": node, "at_ms": AT_MS, "series": series, "marks": {0: 1, 1: 2**62}, **more})
+    record = UsageRecord(**{"node": node, "at_ms": AT_MS, "series": series, **more})
+    return UsageRow(record, {0: 1, 1: 2**62} if marks is None else marks)
 
 
 def profile(name: str, revision: int, **more: Any) -> ProfileRow:

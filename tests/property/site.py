@@ -15,6 +15,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.digest import digest_of
 from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
+from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
 from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpened
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
@@ -119,6 +120,17 @@ class Site:
             assert self.database.apply(self.planner.plan([])) is CommitOutcome.COMMITTED
         pytest.fail("the planner never comes to rest")
 
+    def tell(self, kind: str, manifest: Json, *, at_ms: int = 1_700_000_000_000) -> None:
+        """Take one event as a batch of its own."""
+        topic, key = event_topic_and_key(manifest)
+        at = TopicPartition(topic, partition_for(key, None, SHARDS))
+        offset = self.planner.positions()[at]
+        self.take([Record(*at, offset, key, orjson.dumps(event(kind, manifest)), at_ms)])
+
+    def decided(self) -> list[Json]:
+        """Return the decision records of all shards, those of a shard in their order."""
+        return [orjson.loads(payload) for rows in self.database.decisions.values() for _, payload in rows]
+
     def accepted(self) -> dict[str, Any]:
         """Return what does not depend on where batches end: what was accepted, not where it went."""
         db = self.database
@@ -172,11 +184,12 @@ def audit(site: Site) -> None:
 def kept(planner: Planner) -> dict[str, Any]:
     """Return what a worker must know again after a restart."""
     state = planner.scheduler.state
-    waiting = sorted((p.arrival, p.shard, p.since_ms, key) for key, p in state.pods.items() if not p.node)
+    waiting = sorted((p.arrival, key) for key, p in state.pods.items() if not p.node)
     return {
         "digest": digest_of(state),
         "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
         "queue": waiting,
+        "book": (planner.book.shards, planner.book.since_ms, planner.book.marks),
         "profiles": {name: plan.profile for name, plan in planner.scheduler.profiles.plans.items()},
     }
 

@@ -164,7 +164,7 @@ class Auditor:
             )
             if usage.node in WATCHED:
                 windows.fold(usage, None)
-        kept = {node: r.series for node, r in self._database.usage.items() if node in WATCHED}
+        kept = {node: row.record.series for node, row in self._database.usage.items() if node in WATCHED}
         expected = {node: window.record(node).series for node, window in windows.windows.items()}
         _require(kept == expected, f"measured usage lost or invented: {kept}, not {expected}")
 

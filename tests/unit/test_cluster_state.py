@@ -96,7 +96,7 @@ def test_a_node_that_returns_keeps_its_pods_and_its_place_in_the_order(
 
 def test_pods_count_on_a_node_that_is_not_known_yet(state: ClusterState) -> None:
     changes = put(state, pod("p", template(300, 0, 80), on="late"))
-    assert changes == (PodAdopted(state.pods["default/p"].spec, "late"),)
+    assert changes == (PodAdopted(state.pods["default/p"].spec, "late", None),)
     assert state.drain_dirty() == []
     put(state, node("first"), node("late"))
     assert cpu_on(state, "late") == 300
@@ -165,13 +165,13 @@ def test_the_texts_of_a_pod_are_kept_once_however_often_it_changes(state: Cluste
 
 def test_a_pod_waits_is_assumed_and_leaves(state: ClusterState) -> None:
     waiting = pod("p", template(500, 0, 80))
-    assert put(state, node("a"), waiting) == (PodWaits(waiting),)
+    assert put(state, node("a"), waiting) == (PodWaits(waiting, 1),)
     state.apply(Assumed(["default/p"], np.array([0])))
     entry = state.pods["default/p"]
     assert (entry.node, entry.adopted, cpu_on(state, "a")) == ("a", False, 500)
     assert state.holdings.ports == {"a": {HostPort(80): 1}}
     gone = state.apply(PodDeleted("default", "p", resource_version=2))
-    assert gone == (PodReleased(waiting, "a", "deleted", 2),)
+    assert gone == (PodReleased(waiting, "a", 3, "deleted", 2),)
     assert state.requested_of("a") == {}
     assert (state.holdings.ports, state.pods) == ({}, {})
 
@@ -180,7 +180,7 @@ def test_a_binding_seen_in_the_log_confirms_what_was_assumed(state: ClusterState
     put(state, node("a"), pod("p", template(500)))
     state.apply(Assumed(["default/p"], np.array([0])))
     confirmed = pod("p", template(500), on="a", version=2)
-    assert put(state, confirmed) == (PodRefreshed(confirmed, placed=True),)
+    assert put(state, confirmed) == (PodRefreshed(confirmed, placed=True, arrival=0),)
     assert cpu_on(state, "a") == 500
     assert not state.pods["default/p"].adopted
 
@@ -188,7 +188,7 @@ def test_a_binding_seen_in_the_log_confirms_what_was_assumed(state: ClusterState
 def test_a_binding_elsewhere_moves_the_pod(state: ClusterState) -> None:
     put(state, node("a"), node("b"), pod("p", template(500, 0, 80), on="a"))
     moved = pod("p", template(500, 0, 80), on="b", version=2)
-    assert put(state, moved) == (PodAdopted(moved, "b", "a"),)
+    assert put(state, moved) == (PodAdopted(moved, "b", 2, "a"),)
     assert (cpu_on(state, "a"), cpu_on(state, "b")) == (0, 500)
     assert list(state.holdings.ports) == ["b"]
 
@@ -197,13 +197,13 @@ def test_a_waiting_pod_that_the_log_binds_is_adopted(state: ClusterState) -> Non
     waited = pod("p")
     put(state, node("a"), waited)
     bound = pod("p", on="a", version=2)
-    assert put(state, bound) == (PodAdopted(bound, "a", waited=waited),)
+    assert put(state, bound) == (PodAdopted(bound, "a", 2, waited=waited),)
 
 
 def test_resize_counts_the_new_size_once(state: ClusterState) -> None:
     put(state, node("a"), pod("p", template(500), on="a"))
     bigger = pod("p", template(900), on="a", version=2)
-    assert put(state, bigger) == (PodAdopted(bigger, "a", "a"),)
+    assert put(state, bigger) == (PodAdopted(bigger, "a", 4, "a"),)
     assert cpu_on(state, "a") == 900
     assert put(state, pod("p", template(500), on="a", version=1)) == SKIPPED
     assert cpu_on(state, "a") == 900
@@ -213,7 +213,7 @@ def test_a_waiting_pod_with_another_template_waits_from_anew(state: ClusterState
     first = pod("p", template(500))
     put(state, first, pod("q"))
     changed = pod("p", template(900), version=2)
-    assert put(state, changed) == (PodWaits(changed, first),)
+    assert put(state, changed) == (PodWaits(changed, 3, first),)
     assert state.pods["default/p"].arrival > state.pods["default/q"].arrival
 
 
@@ -221,7 +221,7 @@ def test_labels_alone_refresh_a_pod(state: ClusterState) -> None:
     put(state, pod("p"))
     arrival = state.pods["default/p"].arrival
     relabelled = pod("p", version=2, labels={"app": "x"})
-    assert put(state, relabelled) == (PodRefreshed(relabelled, placed=False),)
+    assert put(state, relabelled) == (PodRefreshed(relabelled, placed=False, arrival=arrival),)
     assert state.pods["default/p"].arrival == arrival
 
 
@@ -246,7 +246,7 @@ def test_a_late_duplicate_does_not_resurrect_a_deleted_pod(state: ClusterState) 
     assert put(state, pod("p", version=3)) == SKIPPED
     assert put(state, pod("p", version=5)) == SKIPPED
     assert state.pods == {}
-    assert put(state, pod("p", version=6, uid="next")) == (PodWaits(state.pods["default/p"].spec),)
+    assert put(state, pod("p", version=6, uid="next")) == (PodWaits(state.pods["default/p"].spec, 2),)
     put(state, pod("p", version=None, uid="next"))
     state.apply(PodDeleted("default", "p"))
     assert put(state, pod("p", version=4)) == SKIPPED, "also when a pod without a version was there since"
@@ -263,9 +263,9 @@ def test_a_late_deletion_does_not_remove_a_successor(state: ClusterState) -> Non
 def test_a_new_uid_under_a_known_name_replaces_the_pod(state: ClusterState) -> None:
     old, new = pod("p", template(500), on="a"), pod("p", template(300), version=2, uid="new")
     put(state, node("a"), old)
-    assert put(state, new) == (PodReleased(old, "a", "replaced", 2), PodWaits(new))
+    assert put(state, new) == (PodReleased(old, "a", 3, "replaced", 2), PodWaits(new, 2))
     assert cpu_on(state, "a") == 0
-    assert put(state, pod("q", uid=old.uid)) == (PodWaits(state.pods["default/q"].spec),)
+    assert put(state, pod("q", uid=old.uid)) == (PodWaits(state.pods["default/q"].spec, 3),)
 
 
 def test_a_uid_under_two_names_is_refused(state: ClusterState) -> None:

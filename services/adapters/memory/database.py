@@ -11,7 +11,6 @@ import msgspec
 from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
-from domain.model.usage import UsageRecord
 from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
 from services.ports.ledger import (
     CommitBatch,
@@ -24,6 +23,7 @@ from services.ports.ledger import (
     PlacementOpened,
     PodTombstone,
     ProfileRow,
+    UsageRow,
 )
 from services.ports.outbox import Stream
 
@@ -100,7 +100,7 @@ class MemoryDatabase:
         self.tombstones: dict[tuple[str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
-        self.usage: dict[str, UsageRecord] = {}
+        self.usage: dict[str, UsageRow] = {}
         self.batches_count = 0
         self.gone: set[object] = set()  # connections that ended
         self._node_ids: dict[str, int] = {}
@@ -228,9 +228,9 @@ class MemoryDatabase:
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
             self.profiles[profile.name, profile.revision] = newer
         for usage in batch.usage:
-            self.usage.pop(usage.node, None)
-            if usage.series:
-                self.usage[usage.node] = usage
+            self.usage.pop(usage.record.node, None)
+            if usage.record.series:
+                self.usage[usage.record.node] = usage
 
     def _write_pending(self, batch: CommitBatch) -> None:
         touched = {(group.shard, group.signature) for group in batch.pending_groups}

@@ -8,7 +8,6 @@ from typing import Any
 import asyncpg
 
 from domain.model.errors import Fenced
-from domain.model.usage import UsageRecord
 from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
 from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
@@ -22,6 +21,7 @@ from services.ports.ledger import (
     NodeWrite,
     PendingGroup,
     Resolution,
+    UsageRow,
 )
 from services.ports.log import TopicPartition
 
@@ -245,11 +245,11 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
 
 
-async def _write_usage(connection: Connection, usage: Sequence[UsageRecord]) -> None:
-    measured = [rows.usage_row(record) for record in usage if record.series]
+async def _write_usage(connection: Connection, usage: Sequence[UsageRow]) -> None:
+    measured = [rows.usage_row(row) for row in usage if row.record.series]
     if measured:
         await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
-    forgotten = [record.node for record in usage if not record.series]
+    forgotten = [row.record.node for row in usage if not row.record.series]
     if forgotten:
         await connection.execute(sql.REMOVE_USAGE, forgotten)
 

@@ -22,6 +22,7 @@ from services.ports.ledger import (
     PlacementOpened,
     PodTombstone,
     ProfileRow,
+    UsageRow,
 )
 
 ROWS_PER_FETCH = 5_000
@@ -71,7 +72,9 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
                 for row in await connection.fetch(sql.LOAD_PROFILES)
             ],
             usage=[
-                UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series), marks=_decode_marks(marks))
+                UsageRow(
+                    UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series)), _decode_marks(marks)
+                )
                 async for node, at_ms, series, marks in _stream(connection, sql.LOAD_USAGE)
             ],
             seq_next={row["shard"]: row["seq_next"] for row in shards},

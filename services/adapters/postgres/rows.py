@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
-from domain.model.usage import UsageRecord
-from services.ports.ledger import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow
+from services.ports.ledger import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow, UsageRow
 
 _encode = msgspec.json.Encoder().encode
 
@@ -170,6 +169,6 @@ def profile_row(p: ProfileRow) -> tuple[Any, ...]:
     return (p.name, p.revision, spec, p.resource_version, p.at_ms)
 
 
-def usage_row(u: UsageRecord) -> tuple[Any, ...]:
+def usage_row(u: UsageRow) -> tuple[Any, ...]:
     """Return what UPSERT_USAGE takes."""
-    return (u.node, u.at_ms, json_text(u.series), json_text(u.marks))
+    return (u.record.node, u.record.at_ms, json_text(u.record.series), json_text(u.marks))

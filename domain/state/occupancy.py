@@ -1,0 +1,89 @@
+"""Which pods count on which node, and what that changes: columns, holdings, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from domain.model.pods import PodSpec
+from domain.state.holdings import Holdings
+from domain.state.nodes import NodeEntry
+from domain.state.pods import PodEntry
+from domain.state.resources import ResourceIndex
+from domain.state.sums import Sums
+from domain.state.table import NodeTable
+
+
+class Occupancy:
+    """Lets pods count on nodes, whether these have a row at the moment or not.
+
+    Attributes
+    ----------
+    nodes : dict
+        Every node that an event or a pod has named.
+    dirty : dict
+        Name of a node that changed -> whether its spec did too; the committer drains it.
+    improved_rows : set of int
+        Rows with more room or another spec; the cycle drains it.
+    """
+
+    def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
+        self._table = table
+        self.sums = Sums(resources, table)
+        self.holdings = Holdings()
+        self.nodes: dict[str, NodeEntry] = {}
+        self.dirty: dict[str, bool] = {}
+        self.improved_rows: set[int] = set()
+
+    def place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
+        """Let a pod count on a node."""
+        entry.node, entry.adopted, entry.arrival = node, adopted, 0
+        known = self.nodes[node]
+        known.version += 1
+        known.add(entry)
+        self.holdings.hold(node, entry.spec.template)
+        if not known.deleted:
+            row = self._table.rows[node]
+            self.sums.count(row, known, entry.spec, 1)
+            self._table.touch(row)
+        if known.spec is not None:
+            self.dirty.setdefault(node, False)
+
+    def unplace(self, entry: PodEntry) -> None:
+        """Let a pod count no longer."""
+        node = entry.node
+        entry.node = ""
+        known = self.nodes[node]
+        known.version += 1
+        self.holdings.release(node, entry.spec.template)
+        if not known.deleted:
+            row = self._table.rows[node]
+            self.sums.count(row, known, entry.spec, -1)
+            self._table.touch(row)
+            self.improved_rows.add(row)
+        known.drop(entry)
+        if known.spec is not None:
+            self.dirty.setdefault(node, False)
+
+    def assume(self, keys: Sequence[str], rows: np.ndarray, pods: Mapping[str, PodEntry]) -> None:
+        """Count the pods that a cycle placed, all at once: ``rows[i]`` is the node row of ``keys[i]``."""
+        names = self._table.names
+        placed: list[PodSpec] = []
+        for key, row in zip(keys, rows.tolist(), strict=True):
+            entry = pods[key]
+            assert entry.node == "", "a pod is placed once"
+            node = entry.node = names[row]
+            entry.arrival = 0
+            known = self.nodes[node]
+            known.version += 1
+            known.add(entry)
+            self.dirty.setdefault(node, False)
+            self.holdings.hold(node, entry.spec.template)
+            placed.append(entry.spec)
+        self.sums.count_new(placed, rows)
+
+    def version_of(self, node: str) -> int | None:
+        """Return the version of a node; None while the node itself is unknown."""
+        entry = self.nodes.get(node)
+        return None if entry is None or entry.spec is None else entry.version

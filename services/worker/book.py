@@ -1,0 +1,82 @@
+"""The worker's own book: what goes on from batch to batch, and what the ledger needs beside the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from domain.model.limits import signatures_cached_max
+from domain.model.pods import PodSpec
+from services.codec.encode import template_fragment
+
+
+class Book:
+    """Epochs and counters per shard, what the ledger is known to have, and notes on pods and nodes.
+
+    Attributes
+    ----------
+    shards : dict
+        Key of a pod that exists -> the shard whose decisions it belongs to.
+    since_ms : dict
+        Key of a pod that waits -> log time at which it began to.
+    marks : dict
+        Node -> the next seq of every shard when it was last measured.
+    reasons_known : dict
+        Signature -> shard -> why the group waits, as the ledger has it.
+    """
+
+    def __init__(
+        self, epochs: Mapping[int, int], seq: Mapping[int, int], dead_seq: Mapping[int, int]
+    ) -> None:
+        self.epochs = dict(epochs)
+        self.seq = dict(seq)
+        self.dead_seq = dict(dead_seq)
+        self.shards: dict[str, int] = {}
+        self.since_ms: dict[str, int] = {}
+        self.marks: dict[str, dict[int, int]] = {}
+        self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
+        self._marks_now: dict[int, int] = {}
+        self._templates_known: set[bytes] = set()
+        self._fragments: dict[bytes, bytes] = {}
+
+    def wait(self, key: str, shard: int, since_ms: int) -> None:
+        """Note that a pod waits."""
+        self.shards[key], self.since_ms[key] = shard, since_ms
+
+    def place(self, key: str, shard: int) -> None:
+        """Note that a pod is placed."""
+        self.shards[key] = shard
+        self.since_ms.pop(key, None)
+
+    def forget(self, key: str) -> None:
+        """Drop what is noted of a pod that is gone."""
+        self.shards.pop(key, None)
+        self.since_ms.pop(key, None)
+
+    def mark(self, node: str) -> None:
+        """Note that a node is measured now; measurements of one moment share one dict."""
+        if self._marks_now != self.seq:
+            self._marks_now = dict(self.seq)
+        self.marks[node] = self._marks_now
+
+    def know(self, signatures: Iterable[bytes]) -> None:
+        """Note that the ledger has these templates."""
+        for signature in signatures:
+            self.is_new(signature)
+
+    def is_new(self, signature: bytes) -> bool:
+        """Say whether a template has to be written, which it then counts as; once too often does no harm."""
+        if signature in self._templates_known:
+            return False
+        if len(self._templates_known) >= signatures_cached_max:
+            self._templates_known.clear()
+        self._templates_known.add(signature)
+        return True
+
+    def fragment(self, pod: PodSpec) -> bytes:
+        """Return what the decision records of a template share."""
+        fragment = self._fragments.get(pod.signature)
+        if fragment is None:
+            if len(self._fragments) >= signatures_cached_max:
+                self._fragments.clear()
+            fragment = self._fragments[pod.signature] = template_fragment(pod.template, pod.signature)
+        return fragment
