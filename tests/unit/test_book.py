@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import services.worker
+from services.codec.partition import partition_for
 from tests.builders import node_manifest, pod_manifest
-from tests.property.site import Site
+from tests.property.site import SHARDS, Site
 
 OWN = {"self", "builder", "lane"}
 
@@ -51,7 +52,9 @@ def test_the_book_knows_pods_for_as_long_as_they_exist() -> None:
     for name in "ab":
         site.tell("ADDED", pod_manifest(name, cpu=1, resource_version=1))
     book = site.planner.book
-    assert book.shards == {"default/a": 0, "default/b": 0}
+    assert book.shards == {
+        f"default/{name}": partition_for(f"default/{name}".encode(), None, SHARDS) for name in "ab"
+    }
     assert list(book.since_ms) == ["default/b"], "the first one is placed"
     for name in "ab":
         site.tell("DELETED", pod_manifest(name, resource_version=2))
