@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+
+from services.ports.store import Counts, ShardState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -60,15 +61,15 @@ class ApiMetrics:
         return bytes(generate_latest(self.registry))
 
 
-def render_ledger(counts: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> bytes:
+def render_ledger(counts: Counts, shards: Sequence[ShardState]) -> bytes:
     """Return what the ledger says: sizes, and per shard how far the worker and the relay have come."""
     registry = CollectorRegistry()
 
     def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
         return Gauge(f"berth_ledger_{name}", help_text, labels, registry=registry)
 
-    gauge("nodes", "Nodes that are not deleted").set(counts["nodes"])
-    gauge("pending_pods", "Pods that wait for a node").set(counts["pending_pods"])
+    gauge("nodes", "Nodes that are not deleted").set(counts.nodes)
+    gauge("pending_pods", "Pods that wait for a node").set(counts.pending_pods)
     decisions = gauge("decisions", "Decisions committed per shard", ["shard"])
     unpublished = gauge("decisions_unpublished", "Decisions that the relay has not published", ["shard"])
     dead = gauge("dead_letters", "Records that could not be accepted, per shard", ["shard"])
@@ -76,11 +77,11 @@ def render_ledger(counts: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
     epoch = gauge("epoch", "Ownership counter of the shard", ["shard"])
     log_time = gauge("log_time_seconds", "Time of the last folded event", ["shard"])
     for row in shards:
-        label = str(row["shard"])
-        decisions.labels(label).set(row["seq_next"] - 1)
-        unpublished.labels(label).set(row["seq_next"] - 1 - (row["decisions_seq"] or 0))
-        dead.labels(label).set(row["dead_seq_next"] - 1)
-        owned.labels(label).set(row["owner"] is not None)
-        epoch.labels(label).set(row["epoch"])
-        log_time.labels(label).set(row["log_time_ms"] / 1000)
+        label = str(row.shard)
+        decisions.labels(label).set(row.seq_next - 1)
+        unpublished.labels(label).set(row.seq_next - 1 - row.decisions_seq)
+        dead.labels(label).set(row.dead_seq_next - 1)
+        owned.labels(label).set(row.owner is not None)
+        epoch.labels(label).set(row.epoch)
+        log_time.labels(label).set(row.log_time_ms / 1000)
     return bytes(generate_latest(registry))

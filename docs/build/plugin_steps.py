@@ -4,7 +4,7 @@ from __future__ import annotations
 
 STEPS = r"""## Write your own
 
-A plugin is one file and three lines. The steps below add a filter; they are commands for a shell in the
+A plugin is one file and two lines. The steps below add a filter; they are commands for a shell in the
 project's folder after `make dev` and `. .venv/bin/activate` (with GNU sed, as on Linux), and
 `tests/unit/test_own_plugin.py` runs them as they stand here.
 
@@ -12,7 +12,7 @@ project's folder after `make dev` and `. .venv/bin/activate` (with GNU sed, as o
 
 ```sh
 cp domain/plugins/template_filter.py domain/plugins/filters/my_filter.py
-sed -i -e 's/TemplateFilter/MyFilter/; s/template-filter/my-reason/' domain/plugins/filters/my_filter.py
+sed -i -e 's/TemplateFilter/MyFilter/; s/template-filter/my-reason/g' domain/plugins/filters/my_filter.py
 ```
 
 **2. Add it to the registry**, `domain/plugins/registry.py`: an import, and a line in `FILTERS`, where the
@@ -45,13 +45,11 @@ It refuses `a` with the new reason:
 {"node": "b", "infeasible": {"a": "my-reason"}}
 ```
 
-**4. Change what it does**, then let explanations, this page and the tests know of it. Explanations say the
-reason in words, `docs/plugins.md` is made from the docstring, and the contract of all plugins (`reads`
-names every field that the answer depends on, and no other) is tested for the new one as well:
+**4. Change what it does**, and the phrase with which explanations say its reason. Then let this page and the
+tests know of it: `docs/plugins.md` is made from the docstring, and the contract of all plugins (`reads` names
+every field that the answer depends on, and no other) is tested for the new one as well:
 
 ```sh
-sed -i -e '/^_PHRASES = {$/a \
-    "my-reason": "lack the label",' services/api/words.py
 python -m docs.build.plugin_pages
 python -m pytest -q tests/unit/test_plugin_contract.py tests/unit/test_plugin_pages.py -k "MyFilter or page"
 ```

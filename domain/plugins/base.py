@@ -45,10 +45,14 @@ class Plugin(ABC):
         rests on it. A plugin that does not declare it is not registered.
     reads_usage : bool
         The answer also depends on measured usage, with the arguments that the plugin has.
+    phrases : mapping
+        Of a filter: reason code, up to a colon, -> what nodes with it do, in the plural: "are cordoned". What
+        follows the colon is added to it.
     """
 
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
+    phrases: ClassVar[Mapping[str, str]] = {}
     reads_usage: bool = False
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:

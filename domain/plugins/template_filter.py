@@ -26,6 +26,7 @@ class TemplateFilter(StaticFilter):
     # How profiles name it, and the fields of the pod's template that the answer depends on.
     name: ClassVar[str] = "TemplateFilter"
     reads: ClassVar[frozenset[str]] = frozenset({"priority"})
+    phrases: ClassVar[Mapping[str, str]] = {"template-filter": "lack the label that the profile asks for"}
     # What it says of a node that it refuses; unresolvable: evicting pods could not change that.
     reasons: tuple[Reason, ...] = (Reason("template-filter", unresolvable=True),)
 

@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
-from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from domain.model.errors import BerthError, FieldError, Unavailable
-from services.api import failures, models, pages
+from services.api import failures, pages
+from services.api.answers import Error, Health
+from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
@@ -21,9 +22,7 @@ from services.ports.log import NODES_TOPIC, PODS_TOPIC
 
 VERSION = "0.1.0"
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    "default": {"model": models.Error, "description": "What was wrong and what to do"}
-}
+_ERRORS = answering(Error, "default", "What was wrong and what to do")
 
 
 def create_app(deps: Deps) -> FastAPI:
@@ -51,7 +50,7 @@ def create_app(deps: Deps) -> FastAPI:
 
     pages.install(app)
     app.add_middleware(Observed, metrics=deps.metrics)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app
 
 
@@ -62,25 +61,6 @@ def _check_parameters(request: Request) -> None:
         if name not in known:
             allowed = ", ".join(sorted(known)) or "there are none here"
             raise FieldError(f"query.{name}", f"unknown parameter; allowed: {allowed}")
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the contract, with the body of POST /v1/events, which is read by hand, added."""
-    if app.openapi_schema is None:
-        found = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
-        schemas = found["components"]["schemas"]
-        for model in (models.Event, models.EventList):
-            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            schema.pop("$defs", None)
-            schemas[model.__name__] = schema
-        # Every error has the one shape, so the framework's own is never answered.
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        for operations in found["paths"].values():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-        app.openapi_schema = found
-    return app.openapi_schema
 
 
 class Observed:
@@ -129,21 +109,20 @@ async def _checks(deps: Deps) -> dict[str, str]:
 def _open_routes(deps: Deps) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/healthz", response_model=models.Health, summary="Whether the process is alive")
+    @router.get("/healthz", responses=answering(Health), summary="Whether the process is alive")
     async def healthz() -> Response:
-        return json_answer({"status": "ok", "checks": {}})
+        return json_answer(Health(status="ok", checks={}))
 
     @router.get(
         "/readyz",
-        response_model=models.Health,
-        responses={503: {"model": models.Health, "description": "Not ready"}},
+        responses=answering(Health) | answering(Health, 503, "Not ready"),
         summary="Whether the database and the log are reachable and laid down",
     )
     async def readyz() -> Response:
         checks = await _checks(deps)
         ready = all(state == "ok" for state in checks.values())
         return json_answer(
-            {"status": "ok" if ready else "not-ready", "checks": checks}, 200 if ready else 503
+            Health(status="ok" if ready else "not-ready", checks=checks), 200 if ready else 503
         )
 
     return router

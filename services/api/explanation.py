@@ -2,220 +2,234 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
+import msgspec
 
 from domain.manifests.codes import ignored_in_words
-from services.api.words import (
-    Json,
-    cursor,
-    instant,
-    page,
-    parse_position,
-    plural,
-    profile_target,
-    quantities,
-    reasons_in_words,
-    stamp,
-    sum_in_units,
+from domain.manifests.profile import profile_to_spec
+from domain.model.decisions import Attempt, Basis, Outcome
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.api.answers_decisions import (
+    Candidate,
+    CandidateInputs,
+    Cycle,
+    Decision,
+    Explanation,
+    Extremes,
+    FiguresThen,
+    SumOfNode,
+    UsageThen,
 )
-from services.ports.store import DecisionFilter, Row, Store
+from services.api.formats import instant, profile_target, quantities, row_id, stamp, sum_in_units
+from services.phrases import parts_in_words, plural, reasons_in_words
+from services.ports.store import DecisionRow, Store
 
 
-def decision_view(row: Row) -> Json:
-    payload = orjson.loads(row["payload"])
-    pod = payload.get("pod") or {}
-    return {
-        "id": f"{row['shard']}-{row['seq']}",
-        "shard": row["shard"],
-        "seq": row["seq"],
-        "epoch": row["epoch"],
-        "pod": {
-            "namespace": row["namespace"],
-            "name": row["name"],
-            "uid": row["pod_uid"],
-            "resource_version": pod.get("resource_version"),
-        },
-        "outcome": row["outcome"],
-        "node": row["node"],
-        "node_version": payload.get("node_version"),
-        "decided_at": instant(row["decided_at_ms"]),
-        "event_at": payload.get("event_at"),
-        "recorded_at": stamp(row["recorded_at"]),
-        "profile": payload.get("profile") or "",
-        "profile_revision": payload.get("profile_revision"),
-        "reason": payload.get("reason") or "",
-        "reasons": payload.get("reasons") or {},
-        "warnings": payload.get("warnings") or [],
-        "score": payload.get("score"),
-        "signature": row["signature"].hex(),
-        "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
-    }
+class _Requests(msgspec.Struct):
+    requests: dict[str, int] = {}
 
 
-async def list_decisions(
-    store: Store, which: DecisionFilter, *, limit: int, at: str | None, newest_first: bool
-) -> Json:
-    """Return a page of decisions in commit order per shard, or the reverse."""
-    after = parse_position(at) if at else None
-    items = [decision_view(row) for row in await store.decisions(which, limit, after, newest_first)]
-    return page(items, limit, cursor(items[-1]["seq"], items[-1]["shard"]) if items else None)
+class _Record(msgspec.Struct):
+    """Of a record of ``berth.decisions``, what its answer says in other words."""
+
+    template: _Requests = msgspec.field(default_factory=_Requests)
 
 
-def cycle_view(row: Row) -> Json:
-    doc: Json = row["doc"]
-    return {
-        "id": f"{row['shard']}-{row['seq']}",
-        "profile": doc["profile"],
-        "profile_revision": doc["profile_revision"],
-        "seed": doc["seed"],
-        "generation": doc["generation"],
-        "nodes": doc["nodes_count"],
-        "feasible": doc["feasible_count"],
-        "unresolvable": doc["unresolvable_count"],
-        "reasons": doc["reasons"],
-        "looked_at": instant(doc.get("looked_at_ms")),
-        "repeated_at_generation": doc.get("repeated_at") or None,
-        "candidates": [
-            {"node": each["node"], "score": each["score"], "parts": each["parts"], "inputs": inputs}
-            for each, inputs in zip(doc["candidates"], _inputs(doc), strict=True)
+_decode_decision = msgspec.json.Decoder(Decision, strict=False).decode
+_decode_record = msgspec.json.Decoder(_Record).decode
+
+
+def decision_of(row: DecisionRow) -> Decision:
+    """Return a decision: its published record, and what only the ledger knows of it."""
+    decision = _decode_decision(row.payload)
+    decision.requests = quantities(_decode_record(row.payload).template.requests)
+    decision.signature = row.signature.hex()
+    decision.recorded_at = stamp(row.recorded_at)
+    decision.cycle = row_id(row.shard, row.cycle_seq) if row.cycle_seq else None
+    return decision
+
+
+# -------------------------------------------------------------------------------------------------- cycle
+
+
+def cycle_of(attempt: Attempt, weights: Mapping[str, float]) -> Cycle:
+    """Return an attempt, with the weights of its profile's scores."""
+    basis = attempt.basis or Basis(resources=(), allocatable=[], requested=[])
+    return Cycle(
+        id=row_id(attempt.shard, attempt.seq),
+        profile=attempt.profile,
+        profile_revision=attempt.profile_revision,
+        weights=dict(weights),
+        seed=attempt.seed,
+        generation=attempt.generation,
+        nodes=attempt.nodes_count,
+        feasible=attempt.feasible_count,
+        unresolvable=attempt.unresolvable_count,
+        reasons=attempt.reasons,
+        looked_at=instant(attempt.looked_at_ms) if attempt.looked_at_ms else None,
+        repeated_at_generation=attempt.repeated_at or None,
+        candidates=[
+            Candidate(node=each.node, score=each.score, parts=each.parts, inputs=_inputs(basis, i))
+            for i, each in enumerate(attempt.candidates)
         ],
-        "extremes": {
-            label: {
-                "low": found["low"],
-                "high": found["high"],
-                "nodes": found.get("nodes_count", 0),
-                "metrics_sum": found.get("metrics_sum", 0),
-            }
-            for label, found in (doc.get("basis") or {}).get("extremes", {}).items()
+        extremes={
+            label: Extremes(
+                low=each.low, high=each.high, nodes=each.nodes_count, metrics_sum=each.metrics_sum
+            )
+            for label, each in basis.extremes.items()
         },
-        "pods": doc["pods_count"],
-        "bound": doc["bound_count"],
-        "duration_us": doc.get("duration_us", 0),
-    }
+        pods=attempt.pods_count,
+        bound=attempt.bound_count,
+        duration_us=attempt.duration_us,
+    )
 
 
-def _inputs(doc: Json) -> list[Json | None]:
-    """Return per candidate of a cycle what it was scored from, None where that is not kept."""
-    basis: Json = doc.get("basis") or {}
-    names = basis.get("resources", [])
-    count, width = len(doc["candidates"]), len(names)
-    found: list[Json | None] = []
-    for i in range(count):
-        of_each = slice(i * width, (i + 1) * width)
-        allocatable = basis.get("allocatable", [])[of_each]
-        requested = basis.get("requested", [])[of_each]
-        if not allocatable:
-            found.append(None)
-            continue
-        at_ms = _at(basis, "usage_at_ms", i)
-        found.append(
-            {
-                "node_version": _at(basis, "node_versions", i),
-                "resource_version": _at(basis, "resource_versions", i),
-                "sums": {
-                    name: {"allocatable": sum_in_units(name, offers), "requested": sum_in_units(name, holds)}
-                    for name, offers, holds in zip(names, allocatable, requested, strict=True)
-                },
-                "usage": {
-                    "at": instant(at_ms) if at_ms else None,
-                    "resources": {
-                        resource: {key: figures[key] for key in ("avg", "std", "latest")}
-                        | {"peak_yesterday": figures["peak"]}
-                        for resource, figures in basis["usage"][i].items()
-                    },
-                }
-                if basis.get("usage")
-                else None,
-            }
-        )
-    return found
+def _inputs(basis: Basis, i: int) -> CandidateInputs | None:
+    """Return what candidate ``i`` of a cycle was scored from, None where that is not kept."""
+    width = len(basis.resources)
+    of_each = slice(i * width, (i + 1) * width)
+    offers, holds = basis.allocatable[of_each], basis.requested[of_each]
+    if not offers:
+        return None
+    return CandidateInputs(
+        node_version=basis.node_versions[i] if basis.node_versions else None,
+        resource_version=basis.resource_versions[i] if basis.resource_versions else None,
+        sums={
+            name: SumOfNode(allocatable=sum_in_units(name, offered), requested=sum_in_units(name, held))
+            for name, offered, held in zip(basis.resources, offers, holds, strict=True)
+        },
+        usage=_usage(basis, i) if basis.usage else None,
+    )
 
 
-def _at(basis: Json, field: str, i: int) -> Any:
-    values = basis.get(field)
-    return values[i] if values else None
+def _usage(basis: Basis, i: int) -> UsageThen:
+    at_ms = basis.usage_at_ms[i] if basis.usage_at_ms else 0
+    return UsageThen(
+        at=instant(at_ms) if at_ms else None,
+        resources={
+            name: FiguresThen(avg=each.avg, std=each.std, latest=each.latest, peak_yesterday=each.peak)
+            for name, each in basis.usage[i].items()
+        },
+    )
 
 
-async def explain(store: Store, shard: int, seq: int) -> Json | None:
+def weights_of(spec: Mapping[str, Any]) -> dict[str, float]:
+    """Return the weight of each score of a profile, by the label that the score has in candidates."""
+    weights: dict[str, float] = {}
+    seen: Counter[str] = Counter()
+    for use in spec["scores"]:
+        seen[use["name"]] += 1
+        again = f"#{seen[use['name']]}" if seen[use["name"]] > 1 else ""
+        weights[use["name"] + again] = use["weight"]
+    return weights
+
+
+async def _weights(store: Store, name: str, revision: int) -> dict[str, float]:
+    rows = await store.profile_revisions(name, 1, revision)
+    if rows and rows[0].spec is not None:
+        return weights_of(rows[0].spec)
+    built_in = BUILT_IN_PROFILES.get(name)
+    return weights_of(profile_to_spec(built_in)) if built_in and built_in.revision == revision else {}
+
+
+# -------------------------------------------------------------------------------------------- explanation
+
+
+async def explain(store: Store, shard: int, seq: int) -> Explanation | None:
     """Return a decision with the cycle that explains it and a summary in words."""
     row = await store.decision(shard, seq)
     if row is None:
         return None
-    found = await store.cycle(shard, row["cycle_seq"]) if row["cycle_seq"] else None
-    decision, cycle = decision_view(row), cycle_view(found) if found else None
-    template = await store.template(row["signature"])
-    spec: Json = template["spec"] if template else {}
-    revision = decision["profile_revision"]
-    requests = quantities(spec.get("requests", {}))
-    return {
-        "decision": decision,
-        "requests": requests,
-        "template": {field: value for field, value in spec.items() if value},
-        "cycle": cycle,
-        "profile": profile_target(decision["profile"], revision) if revision else None,
-        "summary": summary(decision, requests, cycle),
-    }
+    decision, cycle = decision_of(row), None
+    found = await store.attempt(shard, row.cycle_seq) if row.cycle_seq else None
+    if found is not None:
+        cycle = cycle_of(found, await _weights(store, found.profile, found.profile_revision))
+    template = await store.template(row.signature)
+    revision = decision.profile_revision
+    explanation = Explanation(
+        decision=decision,
+        requests=decision.requests,
+        template={} if template is None else _not_empty(template),
+        reasons=decision.reasons or (cycle.reasons if cycle else {}),
+        cycle=cycle,
+        profile=profile_target(decision.profile, revision) if revision else None,
+        summary="",
+    )
+    explanation.summary = summary(explanation)
+    return explanation
 
 
-def summary(decision: Json, requests: Mapping[str, str], cycle: Json | None) -> str:
-    """Say in a few sentences what was decided for a pod and why."""
-    pod, outcome = decision["pod"], decision["outcome"]
-    name = f"{pod['namespace']}/{pod['name']}"
-    asks = ", ".join(f"{amount} {resource}" for resource, amount in requests.items()) or "nothing"
-    node = decision["node"]
-    said = {
-        "bound": f"{name} was placed on {node}; it asks for {asks}.",
-        "adopted": f"{name} was already bound to {node} when its event arrived; berth counts it there.",
-        "unschedulable": f"{name} waits: no node fits now; it asks for {asks}.",
-        "unresolvable": f"{name} waits: no node would fit even if all other pods left; it asks for {asks}.",
-        "released": f"{name} is gone{f' from {node}' if node else ''}; what it held is free.",
-        "nominated": f"{name} waits for its victims to leave {node}.",
-        "evicted": f"{name} was evicted{f' from {node}' if node else ''}.",
-        "migrated": f"{name} moves to {node}.",
-    }
-    sentences = [said.get(outcome, f"{name}: {outcome}.")]
-    waits = outcome in ("unschedulable", "unresolvable")
-    if decision["reasons"]:
-        sentences.append(f"Of all nodes, {reasons_in_words(decision['reasons'])}.")
-    elif decision["reason"] and (waits or outcome not in ("bound", "adopted")):
-        sentences.append(f"Reason: {decision['reason']}.")
-    if cycle is not None and cycle["repeated_at_generation"]:
-        sentences.append(
-            f"Nothing was looked at anew for it: its group was parked at generation {cycle['generation']}"
-            f" (log time {cycle['looked_at']}), and what changed until generation"
-            f" {cycle['repeated_at_generation']} made no room for it."
+def _not_empty(template: msgspec.Struct) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(template).items() if value}
+
+
+def summary(explanation: Explanation) -> str:
+    """Say in a few sentences what was decided for a pod and why, with the counts of the explanation."""
+    return " ".join(_sentences(explanation))
+
+
+def _sentences(explanation: Explanation) -> Iterator[str]:
+    decision, cycle = explanation.decision, explanation.cycle
+    waits = decision.outcome in (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
+    yield _opening(decision)
+    if waits and explanation.reasons:
+        yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
+    elif decision.reason and decision.outcome not in (Outcome.BOUND, Outcome.ADOPTED):
+        yield f"Reason: {decision.reason}."
+    if decision.warnings:
+        yield f"Not looked at: {'; '.join(map(ignored_in_words, decision.warnings))}."
+    if cycle is None:
+        return
+    if cycle.repeated_at_generation:
+        yield (
+            f"Nothing was looked at anew for it: its group was parked at generation {cycle.generation}"
+            f" (log time {cycle.looked_at}), and what changed until generation"
+            f" {cycle.repeated_at_generation} made no room for it."
         )
-    if decision["warnings"]:
-        things = "; ".join(map(ignored_in_words, decision["warnings"]))
-        sentences.append(f"Not looked at: {things}.")
-    if cycle is not None:
-        sentences += _wait_in_words(cycle) if waits else _choice_in_words(decision, cycle)
-    return " ".join(sentences)
+    if not waits:
+        yield from _choice(explanation, cycle)
+    elif cycle.feasible:
+        room, before = plural(cycle.feasible, "node"), plural(cycle.bound, "equal pod")
+        yield f"When its cycle began, {room} had room; {before} got there first."
 
 
-def _choice_in_words(decision: Json, cycle: Json) -> list[str]:
-    said = [f"{cycle['feasible']:,} of {plural(cycle['nodes'], 'node')} could take a pod of its group."]
-    if cycle["reasons"]:
-        said.append(f"Of the others, {reasons_in_words(cycle['reasons'])}.")
-    chosen = next((each for each in cycle["candidates"] if each["node"] == decision["node"]), None)
+def _opening(decision: Decision) -> str:
+    name, node = f"{decision.pod.namespace}/{decision.pod.name}", decision.node
+    asks = ", ".join(f"{amount} {resource}" for resource, amount in decision.requests.items()) or "nothing"
+    from_node = f" from {node}" if node else ""
+    match decision.outcome:
+        case Outcome.BOUND:
+            return f"{name} was placed on {node}; it asks for {asks}."
+        case Outcome.ADOPTED:
+            return f"{name} was already bound to {node} when its event arrived; berth counts it there."
+        case Outcome.UNSCHEDULABLE:
+            return f"{name} waits: no node fits now; it asks for {asks}."
+        case Outcome.UNRESOLVABLE:
+            return f"{name} waits: no node would fit even if all other pods left; it asks for {asks}."
+        case Outcome.RELEASED:
+            return f"{name} is gone{from_node}; what it held is free: {asks}."
+        case Outcome.NOMINATED:
+            return f"{name} waits for its victims to leave {node}."
+        case Outcome.EVICTED:
+            return f"{name} was evicted{from_node}."
+        case Outcome.MIGRATED:
+            return f"{name} moves to {node}."
+
+
+def _choice(explanation: Explanation, cycle: Cycle) -> Iterator[str]:
+    decision = explanation.decision
+    yield f"{cycle.feasible:,} of {plural(cycle.nodes, 'node')} could take a pod of its group."
+    if explanation.reasons:
+        yield f"Of the others, {reasons_in_words(explanation.reasons)}."
+    chosen = next((each for each in cycle.candidates if each.node == decision.node), None)
     if chosen is not None:
-        parts = ", ".join(f"{name} {value:.6g}" for name, value in chosen["parts"].items())
-        said.append(f"{chosen['node']} scored {chosen['score']:.6g}{f' ({parts})' if parts else ''}.")
-    elif decision["score"] is not None:
-        said.append(f"{decision['node']} scored {decision['score']:.6g}, the best when its turn came.")
-    said.append(f"Profile {cycle['profile']}, revision {cycle['profile_revision']}, says what is best.")
-    if cycle["pods"] > 1:
-        said.append(f"The cycle placed {cycle['bound']:,} of {plural(cycle['pods'], 'equal pod')}.")
-    return said
-
-
-def _wait_in_words(cycle: Json) -> list[str]:
-    if not cycle["feasible"]:
-        return []
-    return [
-        f"When its cycle began, {plural(cycle['feasible'], 'node')} had room; "
-        f"{plural(cycle['bound'], 'equal pod')} got there first."
-    ]
+        parts = ", ".join(parts_in_words(chosen.parts, cycle.weights))
+        yield f"{chosen.node} scored {chosen.score:.6g}{f' ({parts})' if parts else ''}."
+    elif decision.score is not None:
+        yield f"{decision.node} scored {decision.score:.6g}, the best when its turn came."
+    yield f"Profile {cycle.profile}, revision {cycle.profile_revision}, says what is best."
+    if cycle.pods > 1:
+        yield f"The cycle placed {cycle.bound:,} of {plural(cycle.pods, 'equal pod')}."

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
-import orjson
+import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from msgspec import UNSET
 from starlette.exceptions import HTTPException
 
 from domain.model.errors import BerthError, FieldError
+from services.api.answers import Error, ErrorBody, ErrorDetail
 
 _log = logging.getLogger("berth.api")
 
@@ -34,7 +35,7 @@ STATUS = {
 class ApiError(BerthError):
     """An error that is answered as it is."""
 
-    def __init__(self, code: str, message: str, details: Sequence[dict[str, Any]] | None = None) -> None:
+    def __init__(self, code: str, message: str, details: Sequence[ErrorDetail] | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.details = details
@@ -42,19 +43,17 @@ class ApiError(BerthError):
 
 def json_answer(value: object, status: int = 200) -> Response:
     """Return a value as a JSON answer."""
-    return Response(orjson.dumps(value), status, media_type="application/json")
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def error_answer(
-    code: str, message: str, path: str | None = None, details: Sequence[dict[str, Any]] | None = None
+    code: str, message: str, path: str | None = None, details: Sequence[ErrorDetail] | None = None
 ) -> Response:
     """Return an error as a JSON answer with the status of its code."""
-    body: dict[str, Any] = {"code": code, "message": message}
-    if path:
-        body["path"] = path
+    body = ErrorBody(code=code, message=message, path=path or UNSET)
     if details is not None:
-        body["details"] = details
-    answer = json_answer({"error": body}, STATUS.get(code, 500))
+        body.details = list(details)
+    answer = json_answer(Error(error=body), STATUS.get(code, 500))
     if answer.status_code == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
     if answer.status_code == 503:
@@ -84,10 +83,10 @@ async def _http(request: Request, error: Exception) -> Response:
 async def _parameters(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     details = [
-        {"path": str(each["loc"][-1]) if each["loc"] else "", "message": str(each["msg"])}
+        ErrorDetail(path=str(each["loc"][-1]) if each["loc"] else "", message=str(each["msg"]))
         for each in error.errors()
     ]
-    return error_answer("invalid-field", details[0]["message"], details[0]["path"], details)
+    return error_answer("invalid-field", details[0].message, details[0].path, details)
 
 
 async def _bug(_: Request, error: Exception) -> Response:

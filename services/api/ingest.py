@@ -9,12 +9,13 @@ from fastapi import APIRouter, Query, Request, Response
 
 from domain.model import limits
 from domain.model.errors import FieldError
-from services.api import models
+from services.api.answers import ErrorDetail, Ingested
+from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.words import plural
 from services.codec.gateway import Gateway, Outgoing, append
 from services.metrics import ApiMetrics
+from services.phrases import plural
 
 _OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what it lacks
 _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events": [...]}'
@@ -51,18 +52,18 @@ def _events(body: bytes) -> list[Any]:
     return found
 
 
-def check(gateway: Gateway, events: list[Any]) -> tuple[list[Outgoing], list[dict[str, Any]]]:
+def check(gateway: Gateway, events: list[Any]) -> tuple[list[Outgoing], list[ErrorDetail]]:
     """Split events into what can be appended and what is wrong with the others."""
     good, bad = [], []
     for index, event in enumerate(events):
         try:
             good.append(gateway.prepare(event))
         except FieldError as error:
-            bad.append({"index": index, "path": error.path, "message": error.message})
+            bad.append(ErrorDetail(index=index, path=error.path, message=error.message))
     return good, bad
 
 
-async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, Any]:
+async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Ingested:
     """Append events; return the counts.
 
     An id is recorded only after its event is durable in the log. A request that is repeated because its
@@ -72,11 +73,11 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, A
     _count(deps.metrics, "invalid", len(bad))
     if bad and not partial:
         first = bad[0]
-        path = ".".join(filter(None, (f"events[{first['index']}]", first["path"])))
+        path = ".".join(filter(None, (f"events[{first.index}]", first.path)))
         more = f" (and {plural(len(bad) - 1, 'more event')})" if len(bad) > 1 else ""
         raise ApiError(
             "invalid-events",
-            f"nothing was sent, for {path}: {first['message']}{more}; partial=true sends the valid ones",
+            f"nothing was sent, for {path}: {first.message}{more}; partial=true sends the valid ones",
             bad,
         )
     seen = await deps.store.known_events([each.id for each in good if each.id])
@@ -92,12 +93,7 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> dict[str, A
         await deps.store.record_events(ids)
     _count(deps.metrics, "accepted", len(fresh))
     _count(deps.metrics, "duplicate", len(good) - len(fresh))
-    return {
-        "accepted": len(fresh),
-        "duplicates": len(good) - len(fresh),
-        "invalid": len(bad),
-        "errors": bad,
-    }
+    return Ingested(accepted=len(fresh), duplicates=len(good) - len(fresh), invalid=len(bad), errors=bad)
 
 
 def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
@@ -115,7 +111,7 @@ def ingest_routes(deps: Deps) -> APIRouter:
     @router.post(
         "/v1/events",
         status_code=202,
-        response_model=models.Ingested,
+        responses=answering(Ingested, 202),
         summary="Append events to the log",
         openapi_extra={
             "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -5,90 +5,97 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
+from msgspec.structs import asdict
 
 from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.api import models
+from services.api.answers import Profile, ProfileDetail, ProfilePage, ProfileRevision
+from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
+from services.api.formats import cursor, instant, parse_cursor
 from services.api.routes import Cursor, Limit
-from services.api.words import Json, cursor, instant, page, parse_cursor
-from services.ports.store import Row, Store
+from services.ports.ledger import ProfileRow
+from services.ports.store import Store
 
 REVISIONS_SHOWN_MAX = 100
 
 
-def _view(row: Row) -> Json:
-    return {
-        "name": row["name"],
-        "revision": row["revision"],
-        "built_in": False,
-        "deleted": row["spec"] is None,
-        "resource_version": row["resource_version"],
-        "since": instant(row["at_ms"]),
-        "spec": row["spec"],
-    }
+def _profile(row: ProfileRow) -> Profile:
+    return Profile(
+        name=row.name,
+        revision=row.revision,
+        built_in=False,
+        deleted=row.spec is None,
+        resource_version=row.resource_version,
+        since=instant(row.at_ms),
+        spec=row.spec,
+    )
 
 
-def _built_in(name: str) -> Json:
+def _built_in(name: str) -> Profile:
     profile = BUILT_IN_PROFILES[name]
-    return {
-        "name": name,
-        "revision": profile.revision,
-        "built_in": True,
-        "deleted": False,
-        "resource_version": None,
-        "since": None,
-        "spec": profile_to_spec(profile),
-    }
+    return Profile(
+        name=name,
+        revision=profile.revision,
+        built_in=True,
+        deleted=False,
+        resource_version=None,
+        since=None,
+        spec=profile_to_spec(profile),
+    )
 
 
-async def list_profiles(store: Store, *, limit: int, at: str | None) -> Json:
+async def list_profiles(store: Store, *, limit: int, at: str | None) -> ProfilePage:
     """Return a page of the profiles in force, by name."""
     after = parse_cursor(at)[0] if at else None
-    found = {row["name"]: _view(row) for row in await store.profiles(limit, after)}
+    found = {row.name: _profile(row) for row in await store.profiles(limit, after)}
     for name in BUILT_IN_PROFILES:
         if after is None or name > after:
             found.setdefault(name, _built_in(name))  # beyond a full page it is cut off again
     items = [found[name] for name in sorted(found)][:limit]
-    return page(items, limit, cursor(items[-1]["name"]) if items else None)
+    return ProfilePage(items=items, next=cursor(items[-1].name) if len(items) == limit else None)
 
 
-async def show_profile(store: Store, name: str, revision: int | None) -> Json | None:
+async def show_profile(store: Store, name: str, revision: int | None) -> ProfileDetail | None:
     """Return a profile as it is in force, or as one revision had it, with its latest revisions."""
-    rows = [_view(row) for row in await store.profile_revisions(name, REVISIONS_SHOWN_MAX, None)]
-    known = list(rows)
-    if name in BUILT_IN_PROFILES and len(rows) < REVISIONS_SHOWN_MAX:
+    known = [_profile(row) for row in await store.profile_revisions(name, REVISIONS_SHOWN_MAX, None)]
+    if name in BUILT_IN_PROFILES and len(known) < REVISIONS_SHOWN_MAX:
         built_in = _built_in(name)
-        if all(item["revision"] != built_in["revision"] for item in rows):
+        if all(item.revision != built_in.revision for item in known):
             known.append(built_in)
     if not known:
         return None
     asked = known[0]
     if revision is not None:
-        older = (_view(row) for row in await store.profile_revisions(name, 1, revision))
-        found = next((item for item in known if item["revision"] == revision), None) or next(older, None)
+        older = (_profile(row) for row in await store.profile_revisions(name, 1, revision))
+        found = next((item for item in known if item.revision == revision), None) or next(older, None)
         if found is None:
             return None
         asked = found
-    shown = ("revision", "built_in", "deleted", "since")
-    return asked | {
-        "in_force": asked is known[0] and not asked["deleted"],
-        "revisions": [{key: item[key] for key in shown} for item in known],
-    }
+    return ProfileDetail(
+        **asdict(asked),
+        in_force=asked is known[0] and not asked.deleted,
+        revisions=[
+            ProfileRevision(
+                revision=item.revision, built_in=item.built_in, deleted=item.deleted, since=item.since
+            )
+            for item in known
+        ],
+    )
 
 
 def profile_routes(deps: Deps) -> APIRouter:
     """Return the routes of profiles."""
     router = APIRouter()
 
-    @router.get("/v1/profiles", response_model=models.ProfilePage, summary="List the profiles in force")
+    @router.get("/v1/profiles", responses=answering(ProfilePage), summary="List the profiles in force")
     async def profiles(limit: Limit = 100, cursor: Cursor = None) -> Response:
         return json_answer(await list_profiles(deps.store, limit=limit, at=cursor))
 
     @router.get(
         "/v1/profiles/{name}",
-        response_model=models.ProfileDetail,
+        responses=answering(ProfileDetail),
         summary="Show a profile or a revision of it",
     )
     async def profile(

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from domain.model.decisions import Outcome
-from services.api import explanation, models, models_explanation, views
+from services.api import answers, answers_decisions, explanation, views
+from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.words import Json, parse_decision_id, parse_instant, parse_signature
+from services.api.formats import parse_decision_id, parse_instant, parse_signature
 from services.ports.store import DecisionFilter, PodFilter
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
@@ -18,10 +19,11 @@ FewLimit = Annotated[int, Query(ge=1, le=100, description="Items per page at mos
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
 Namespace = Annotated[str | None, Query(description="Only this namespace", max_length=253)]
 NodeName = Annotated[str | None, Query(description="Only this node", max_length=253)]
+DecisionId = Annotated[str, Path(description="<shard>-<seq>")]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
 
-def _found(answer: Json | None, what: str) -> Response:
+def _found(answer: object | None, what: str) -> Response:
     if answer is None:
         raise ApiError(
             "not-found", f"{what} is not known here; a name is exact, and events may be on the way"
@@ -39,7 +41,7 @@ def object_routes(deps: Deps) -> APIRouter:
     """Return the routes of nodes and pods."""
     router = APIRouter()
 
-    @router.get("/v1/nodes", response_model=models.NodePage, summary="List nodes")
+    @router.get("/v1/nodes", responses=answering(answers.NodePage), summary="List nodes")
     async def nodes(
         limit: Limit = 100,
         cursor: Cursor = None,
@@ -48,12 +50,14 @@ def object_routes(deps: Deps) -> APIRouter:
         _no_nul(name)
         return json_answer(await views.list_nodes(deps.store, limit=limit, at=cursor, name=name))
 
-    @router.get("/v1/nodes/{name}", response_model=models.NodeDetail, summary="Show a node and its pods")
+    @router.get(
+        "/v1/nodes/{name}", responses=answering(answers.NodeDetail), summary="Show a node and its pods"
+    )
     async def node(name: Annotated[str, Path(description="Name of the node")]) -> Response:
         _no_nul(name)
         return _found(await views.show_node(deps.store, name), f"node {name}")
 
-    @router.get("/v1/pods", response_model=models.PodPage, summary="List live pods")
+    @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
     async def pods(
         limit: Limit = 100,
         cursor: Cursor = None,
@@ -68,7 +72,9 @@ def object_routes(deps: Deps) -> APIRouter:
         return json_answer(await views.list_pods(deps.store, which, limit=limit, at=cursor))
 
     @router.get(
-        "/v1/pods/{namespace}/{name}", response_model=models.PodDetail, summary="Show a pod and its history"
+        "/v1/pods/{namespace}/{name}",
+        responses=answering(answers.PodDetail),
+        summary="Show a pod and its history",
     )
     async def pod(
         namespace: Annotated[str, Path(description="Namespace of the pod")],
@@ -84,7 +90,7 @@ def decision_routes(deps: Deps) -> APIRouter:
     """Return the routes of decisions, pending pods, shards and dead letters."""
     router = APIRouter()
 
-    @router.get("/v1/decisions", response_model=models.DecisionPage, summary="List decisions")
+    @router.get("/v1/decisions", responses=answering(answers.DecisionPage), summary="List decisions")
     async def decisions(
         request: Request,
         limit: Limit = 100,
@@ -116,29 +122,36 @@ def decision_routes(deps: Deps) -> APIRouter:
             until_ms=parse_instant("until", until) if until else None,
         )
         return json_answer(
-            await explanation.list_decisions(
+            await views.list_decisions(
                 deps.store, which, limit=limit, at=cursor, newest_first=order == "newest"
             )
         )
 
     @router.get(
+        "/v1/decisions/{id}", responses=answering(answers_decisions.Decision), summary="Show a decision"
+    )
+    async def decision(id: DecisionId) -> Response:
+        row = await deps.store.decision(*parse_decision_id(id))
+        return _found(row and explanation.decision_of(row), f"decision {id}")
+
+    @router.get(
         "/v1/decisions/{id}/explanation",
-        response_model=models_explanation.Explanation,
+        responses=answering(answers_decisions.Explanation),
         summary="Explain a decision",
     )
-    async def explain(id: Annotated[str, Path(description="<shard>-<seq>")]) -> Response:
+    async def explain(id: DecisionId) -> Response:
         shard, seq = parse_decision_id(id)
         return _found(await explanation.explain(deps.store, shard, seq), f"decision {id}")
 
-    @router.get("/v1/pending", response_model=models.PendingPage, summary="List what waits, and why")
+    @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
     async def pending(shard: ShardNumber = None) -> Response:
         return json_answer(await views.list_pending(deps.store, shard))
 
-    @router.get("/v1/shards", response_model=models.ShardPage, summary="List shards")
+    @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
     async def shards() -> Response:
         return json_answer(await views.list_shards(deps.store))
 
-    @router.get("/v1/deadletters", response_model=models.DeadLetterPage, summary="List dead letters")
+    @router.get("/v1/deadletters", responses=answering(answers.DeadLetterPage), summary="List dead letters")
     async def deadletters(limit: FewLimit = 20, cursor: Cursor = None) -> Response:
         return json_answer(await views.list_deadletters(deps.store, limit=limit, at=cursor))
 

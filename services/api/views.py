@@ -1,28 +1,53 @@
-"""Answers of the API as JSON-ready values: rows of the ledger in, the documented shapes out."""
+"""Rows of the ledger as the API's answers: nodes, pods, decisions, what waits, shards and dead letters."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
 
-import msgspec
-import orjson
+from msgspec.structs import asdict
 
-from domain.model.usage import SeriesRecord, UsageRecord
+from domain.model.usage import UsageRecord
 from domain.state.usage import window_of
-from services.api.explanation import decision_view
-from services.api.words import (
-    Json,
+from services.api.answers import (
+    DeadLetter,
+    DeadLetterPage,
+    DecisionPage,
+    Measured,
+    Node,
+    NodeDetail,
+    NodePage,
+    Offset,
+    PendingGroup,
+    PendingPage,
+    Placement,
+    Pod,
+    PodDetail,
+    PodPage,
+    Shard,
+    ShardPage,
+    Taint,
+    Usage,
+)
+from services.api.answers_decisions import Decision
+from services.api.explanation import decision_of
+from services.api.formats import (
     cursor,
     instant,
-    page,
     parse_cursor,
     parse_position,
     quantities,
+    row_id,
     stamp,
-    vector,
+    text_of,
 )
-from services.ports.store import DecisionFilter, PodFilter, Row, Store
+from services.ports.store import (
+    DecisionFilter,
+    NodeState,
+    PodFilter,
+    PodState,
+    Store,
+    WaitingGroup,
+)
 
 HISTORY_MAX = 100
 
@@ -30,219 +55,214 @@ HISTORY_MAX = 100
 # ------------------------------------------------------------------------------------------ nodes and pods
 
 
-def _node(row: Row, names: Mapping[int, str]) -> Json:
-    spec: Json = row["spec"] or {}
-    allocatable = vector(row["allocatable"], names)
-    requested = vector(row["requested"], names)
-    free = {name: max(0, amount - requested.get(name, 0)) for name, amount in allocatable.items()}
-    return {
-        "name": row["name"],
-        "version": row["version"],
-        "deleted": row["deleted"],
-        "unschedulable": bool(spec.get("unschedulable", False)),
-        "labels": spec.get("labels", {}),
-        "taints": [
-            {
-                "key": taint["key"],
-                "value": taint.get("value", ""),
-                "effect": taint.get("effect", "NoSchedule"),
-            }
-            for taint in spec.get("taints", [])
-        ],
-        "allocatable": quantities(allocatable),
-        "requested": quantities(requested),
-        "free": quantities(free),
-        "spec_changed_at": instant(row["at_ms"]),
-    }
+def _node(state: NodeState) -> Node:
+    node, spec = state.node, state.node.spec
+    assert spec is not None
+    offered, held = spec.allocatable, node.requested
+    return Node(
+        name=node.name,
+        version=node.version,
+        deleted=node.deleted,
+        unschedulable=spec.unschedulable,
+        labels=spec.labels,
+        taints=[Taint(key=each.key, value=each.value, effect=each.effect) for each in spec.taints],
+        allocatable=quantities(offered),
+        requested=quantities(held),
+        free=quantities({name: max(0, amount - held.get(name, 0)) for name, amount in offered.items()}),
+        spec_changed_at=instant(state.spec_changed_ms),
+    )
 
 
-async def list_nodes(store: Store, *, limit: int, at: str | None, name: str | None) -> Json:
+async def list_nodes(store: Store, *, limit: int, at: str | None, name: str | None) -> NodePage:
     """Return a page of nodes."""
     after = parse_cursor(at)[0] if at else None
-    names = await store.resources()
-    rows = await store.nodes(limit, after, name)
-    items = [_node(row, names) for row in rows]
-    return page(items, limit, cursor(items[-1]["name"]) if items else None)
+    items = [_node(state) for state in await store.nodes(limit, after, name)]
+    return NodePage(items=items, next=cursor(items[-1].name) if len(items) == limit else None)
 
 
-async def show_node(store: Store, name: str) -> Json | None:
+async def show_node(store: Store, name: str) -> NodeDetail | None:
     """Return one node with the pods on it."""
-    row = await store.node(name)
-    if row is None:
+    state = await store.node(name)
+    if state is None:
         return None
     pods = await store.pods(PodFilter(node=name, phase="bound"), HISTORY_MAX * 100, None)
     usage = await store.usage(name)
-    return _node(row, await store.resources()) | {
-        "usage": None if usage is None else _usage(usage),
-        "pods": [_pod(pod) for pod in pods],
-    }
+    return NodeDetail(
+        **asdict(_node(state)),
+        usage=None if usage is None else _usage(usage),
+        pods=[_pod(pod) for pod in pods],
+    )
 
 
-def _usage(row: Row) -> Json:
-    series = msgspec.convert(row["series"], dict[str, SeriesRecord], str_keys=True)
-    window = window_of(UsageRecord(node=row["node"], at_ms=row["at_ms"], series=series))
-    return {
-        "at": instant(window.at_ms),
-        "resources": {
-            resource: {
-                "avg": figures.avg,
-                "std": figures.std,
-                "latest": figures.latest,
-                "peak_yesterday": figures.peak,
-                "samples": len(window.series[resource].at_ms),
-            }
+def _usage(record: UsageRecord) -> Usage:
+    window = window_of(record)
+    return Usage(
+        at=instant(window.at_ms),
+        resources={
+            resource: Measured(
+                avg=figures.avg,
+                std=figures.std,
+                latest=figures.latest,
+                peak_yesterday=figures.peak,
+                samples=len(window.series[resource].at_ms),
+            )
             for resource, figures in sorted(window.measured().items())
         },
-    }
+    )
 
 
-def _pod(row: Row) -> Json:
-    template: Json = row["template"] or {}
-    bound = row["node"] is not None
-    return {
-        "namespace": row["namespace"],
-        "name": row["name"],
-        "uid": row["pod_uid"],
-        "resource_version": row["resource_version"],
-        "phase": "bound" if bound else "pending",
-        "node": row["node"],
-        "adopted": row["adopted"],
-        "since": instant(row["since_ms"]),
-        "requests": quantities(template.get("requests", {})),
-        "labels": orjson.loads(row["labels"]) if row["labels"] else {},
-        "signature": row["signature"].hex(),
-        "shard": row["shard"],
-        "decision": f"{row['shard']}-{row['seq']}" if row["seq"] is not None else None,
-    }
+def _pod(pod: PodState) -> Pod:
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.pod_uid,
+        resource_version=pod.resource_version,
+        phase="pending" if pod.node is None else "bound",
+        node=pod.node,
+        adopted=pod.adopted,
+        since=instant(pod.since_ms),
+        requests=quantities(pod.template.requests if pod.template else {}),
+        labels=pod.labels,
+        signature=pod.signature.hex(),
+        shard=pod.shard,
+        decision=None if pod.seq is None else row_id(pod.shard, pod.seq),
+    )
 
 
-async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | None) -> Json:
+async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | None) -> PodPage:
     """Return a page of live pods."""
     after = parse_cursor(at)[0] if at else None
-    items = [_pod(row) for row in await store.pods(which, limit, after)]
-    return page(items, limit, cursor(items[-1]["uid"]) if items else None)
+    items = [_pod(pod) for pod in await store.pods(which, limit, after)]
+    return PodPage(items=items, next=cursor(items[-1].uid) if len(items) == limit else None)
 
 
-async def show_pod(store: Store, namespace: str, name: str) -> Json | None:
+async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
     """Return one pod, live or gone, with its decisions and placements, latest first."""
     live = await store.pod(namespace, name)
     which = DecisionFilter(namespace=namespace, name=name)
-    decisions = await store.decisions(which, HISTORY_MAX, None, True)
+    decisions = [decision_of(row) for row in await store.decisions(which, HISTORY_MAX, None, True)]
     if live is None and not decisions:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)
-    waiting = live is not None and live["node"] is None
-    groups = await store.pending(live["shard"], live["signature"]) if live and waiting else []
-    return {
-        **(_pod(live) if live is not None else await _gone(store, decisions[0])),
-        "group": _group(groups[0]) if groups else None,
-        "decisions": [decision_view(row) for row in decisions],
-        "placements": [
-            {
-                "node": row["node"],
-                "uid": row["pod_uid"],
-                "adopted": row["adopted"],
-                "from": instant(row["bound_at_ms"]),
-                "to": instant(row["released_at_ms"]),
-                "decision": f"{row['shard']}-{row['seq']}",
-            }
-            for row in placements
+    waiting = live is not None and live.node is None
+    groups = await store.pending(live.shard, live.signature) if live and waiting else []
+    return PodDetail(
+        **asdict(_pod(live) if live is not None else _gone(decisions[0])),
+        group=_group(groups[0]) if groups else None,
+        decisions=decisions,
+        placements=[
+            Placement(
+                node=span.node,
+                uid=span.pod_uid,
+                adopted=span.adopted,
+                started=instant(span.bound_at_ms),
+                ended=None if span.released_at_ms is None else instant(span.released_at_ms),
+                decision=row_id(span.shard, span.seq),
+            )
+            for span in placements
         ],
-    }
+    )
 
 
-async def _gone(store: Store, last: Row) -> Json:
+def _gone(last: Decision) -> Pod:
     """Return what is still known of a pod that neither waits nor counts on a node."""
-    template = await store.template(last["signature"])
-    row: Json = {
-        **last,
-        "template": template["spec"] if template else None,
-        "labels": None,
-        "adopted": False,
-        "node": None,
-        "since_ms": last["decided_at_ms"],
-        "resource_version": None,
-    }
-    return _pod(row) | {"phase": "released"}
+    return Pod(
+        namespace=last.pod.namespace,
+        name=last.pod.name,
+        uid=last.pod.uid,
+        resource_version=last.pod.resource_version,
+        phase="released",
+        node=None,
+        adopted=False,
+        since=last.decided_at,
+        requests=last.requests,
+        labels={},
+        signature=last.signature,
+        shard=last.shard,
+        decision=last.id,
+    )
 
 
-# ------------------------------------------------------------------------------ pending, shards, dead letters
+# ------------------------------------------------------- decisions, pending, shards, dead letters
 
 
-async def list_pending(store: Store, shard: int | None) -> Json:
+async def list_decisions(
+    store: Store, which: DecisionFilter, *, limit: int, at: str | None, newest_first: bool
+) -> DecisionPage:
+    """Return a page of decisions in commit order per shard, or the reverse."""
+    after = parse_position(at) if at else None
+    items = [decision_of(row) for row in await store.decisions(which, limit, after, newest_first)]
+    following = cursor(items[-1].seq, items[-1].shard) if len(items) == limit else None
+    return DecisionPage(items=items, next=following)
+
+
+async def list_pending(store: Store, shard: int | None) -> PendingPage:
     """Return the groups of pending pods with why they wait, largest first."""
-    return {"items": [_group(row) for row in await store.pending(shard)], "next": None}
+    return PendingPage(items=[_group(group) for group in await store.pending(shard)])
 
 
-def _group(row: Row) -> Json:
-    template: Json = row["template"] or {}
-    return {
-        "signature": row["signature"].hex(),
-        "shard": row["shard"],
-        "count": row["count"],
-        "reasons": row["reasons"] or {},
-        "unresolvable": bool(row["unresolvable"]),
-        "since": instant(row["since_ms"]),
-        "tried_at": instant(row["at_ms"]),
-        "cycle": f"{row['shard']}-{row['cycle_seq']}" if row["cycle_seq"] else None,
-        "requests": quantities(template.get("requests", {})),
-        "profile": template.get("profile", ""),
-        "priority": template.get("priority", 0),
-        "examples": list(row["examples"]),
-    }
+def _group(group: WaitingGroup) -> PendingGroup:
+    template = group.template
+    return PendingGroup(
+        signature=group.signature.hex(),
+        shard=group.shard,
+        count=group.pods_count,
+        reasons=group.reasons or {},
+        unresolvable=bool(group.unresolvable),
+        since=instant(group.since_ms),
+        tried_at=None if group.at_ms is None else instant(group.at_ms),
+        cycle=row_id(group.shard, group.cycle_seq) if group.cycle_seq else None,
+        requests=quantities(template.requests if template else {}),
+        profile=template.profile if template else "",
+        priority=template.priority if template else 0,
+        examples=list(group.examples),
+    )
 
 
-async def list_shards(store: Store) -> Json:
+async def list_shards(store: Store) -> ShardPage:
     """Return the shards with their owners and how far they and the relay have come."""
-    offsets: dict[int, list[Json]] = {}
+    offsets: dict[int, list[Offset]] = {}
     for row in await store.offsets():
-        if row["topic"].startswith("~"):  # the worker's own counter, no topic of the log
-            continue
-        position = {key: row[key] for key in ("topic", "partition", "next_offset")}
-        offsets.setdefault(row["shard"], []).append(position)
+        if not row.topic.startswith("~"):  # that is the worker's own counter, no topic of the log
+            at = Offset(topic=row.topic, partition=row.partition, next_offset=row.next_offset)
+            offsets.setdefault(row.shard, []).append(at)
     items = [
-        {
-            "shard": row["shard"],
-            "owner": row["owner"],
-            "epoch": row["epoch"],
-            "lease_until": stamp(row["lease_until"]),
-            "decisions": row["seq_next"] - 1,
-            "published": row["decisions_seq"] or 0,
-            "deadletters": row["dead_seq_next"] - 1,
-            "relay": row["relay_owner"],
-            "log_time": instant(row["log_time_ms"]) if row["log_time_ms"] else None,
-            "offsets": offsets.get(row["shard"], []),
-        }
-        for row in await store.shards()
+        Shard(
+            shard=shard.shard,
+            owner=shard.owner,
+            epoch=shard.epoch,
+            lease_until=stamp(shard.lease_until),
+            decisions=shard.seq_next - 1,
+            published=shard.decisions_seq,
+            deadletters=shard.dead_seq_next - 1,
+            relay=shard.relay_owner,
+            log_time=instant(shard.log_time_ms) if shard.log_time_ms else None,
+            offsets=offsets.get(shard.shard, []),
+        )
+        for shard in await store.shards()
     ]
-    return {"items": items, "next": None}
+    return ShardPage(items=items)
 
 
-def _text(raw: bytes) -> str | None:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-async def list_deadletters(store: Store, *, limit: int, at: str | None) -> Json:
+async def list_deadletters(store: Store, *, limit: int, at: str | None) -> DeadLetterPage:
     """Return a page of records that could not be accepted, latest first."""
-    rows: Sequence[Row] = await store.deadletters(limit, parse_position(at) if at else None)
+    rows = await store.deadletters(limit, parse_position(at) if at else None)
     items = [
-        {
-            "id": f"{row['shard']}-{row['seq']}",
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "offset": row["log_offset"],
-            "key": _text(row["key"]) if row["key"] is not None else None,
-            "code": row["code"],
-            "path": row["path"],
-            "message": row["message"],
-            "at": instant(row["at_ms"]),
-            "raw_base64": base64.b64encode(row["raw"]).decode(),
-            "raw_text": _text(row["raw"]),
-        }
+        DeadLetter(
+            id=row_id(row.shard, row.seq),
+            topic=row.topic,
+            partition=row.partition,
+            offset=row.offset,
+            key=None if row.key is None else text_of(row.key),
+            code=row.code,
+            path=row.path,
+            message=row.message,
+            at=instant(row.at_ms),
+            raw_base64=base64.b64encode(row.raw).decode(),
+            raw_text=text_of(row.raw),
+        )
         for row in rows
     ]
-    last = rows[-1] if rows else None
-    return page(items, limit, cursor(last["seq"], last["shard"]) if last else None)
+    return DeadLetterPage(
+        items=items, next=cursor(rows[-1].seq, rows[-1].shard) if len(items) == limit else None
+    )

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from services.api.words import plural
 from services.cli import options
 from services.cli.get import split_pod
 from services.cli.options import CLIENT, CommandError, with_settings
 from services.config import Settings
+from services.phrases import plural
 
 ERRORS_SHOWN_MAX = 20
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import typer
 
 from services import bootstrap
-from services.api.words import plural, reason_in_words
 from services.cli.get import explained
 from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
 from services.cli.story import print_story
 from services.config import Settings
+from services.phrases import plural, reason_in_words
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
 from services.ports.store import Store
 from services.processes import Running, serve_up
@@ -89,7 +89,7 @@ async def _play(store: Store, log: Log, source: Source) -> Outcome:
     events = list(openb.events())
     with progress_bar() as bar:
         bar.show(0, len(events), "waiting for the worker")
-        while not all(row["owner"] for row in await store.shards()):
+        while not all(row.owner for row in await store.shards()):
             await asyncio.sleep(_POLL_SECONDS)
         before = await _decided(store)
         started = time.perf_counter()
@@ -114,7 +114,7 @@ async def _play(store: Store, log: Log, source: Source) -> Outcome:
 
 
 async def _decided(store: Store) -> int:
-    return sum(int(row["seq_next"]) - 1 for row in await store.shards())
+    return sum(row.seq_next - 1 for row in await store.shards())
 
 
 async def log_ends(log: Log) -> dict[TopicPartition, int]:
@@ -129,13 +129,10 @@ async def log_ends(log: Log) -> dict[TopicPartition, int]:
 
 async def settled(store: Store, ends: Mapping[TopicPartition, int]) -> bool:
     """Return whether everything before these offsets took effect and every pending group was tried."""
-    done = {
-        TopicPartition(row["topic"], row["partition"]): int(row["next_offset"])
-        for row in await store.offsets()
-    }
+    done = {TopicPartition(row.topic, row.partition): row.next_offset for row in await store.offsets()}
     if any(done.get(at, 0) < end for at, end in ends.items()):
         return False
-    return all(row["reasons"] is not None for row in await store.pending(None))
+    return all(row.reasons is not None for row in await store.pending(None))
 
 
 async def _report(
@@ -144,7 +141,7 @@ async def _report(
     """Print the table, an explained decision and what to try next."""
     waiting = await fetch_all(source, "/v1/pending", None)
     placed = await fetch_all(source, "/v1/pods", None, phase="bound")
-    nodes = int((await store.counts())["nodes"])
+    nodes = (await store.counts()).nodes
     reasons: Counter[str] = Counter()
     for group in waiting:
         code = max(group["reasons"], key=lambda each: group["reasons"][each], default="none")

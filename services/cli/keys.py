@@ -73,13 +73,17 @@ async def create(
 @with_settings("dir", "postgres_dsn")
 async def show(settings: Settings, form: Output = Format.TABLE) -> None:
     """List the keys, revoked ones included; the keys themselves are not kept."""
-    from services.api.words import stamp
+    from services.api.formats import stamp
 
     async with _store(settings) as store:
         rows = await store.keys()
     items = [
-        {"name": row["name"], "role": row["role"]}
-        | {moment: stamp(row[moment]) for moment in ("created_at", "revoked_at")}
+        {
+            "name": row.name,
+            "role": row.role,
+            "created_at": stamp(row.created_at),
+            "revoked_at": stamp(row.revoked_at),
+        }
         for row in rows
     ]
     output.print_items("keys", COLUMNS, items, form)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from services.api.words import reason_in_words
+from services.phrases import reason_in_words
 
 Json = dict[str, Any]
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.api.words import plural, reason_in_words
 from services.cli import documents, options
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Json, print_json, print_table
 from services.config import Settings
+from services.phrases import plural, reason_in_words
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict

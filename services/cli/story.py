@@ -6,14 +6,14 @@ from typing import Any
 
 import typer
 
-from services.api.words import reason_in_words
 from services.cli import output
 from services.cli.output import Column
+from services.phrases import parts_in_words, reason_in_words
 
 CANDIDATES = (
     Column("NODE", lambda item: item["node"]),
     Column("SCORE", lambda item: item["score"], right=True),
-    Column("PARTS", lambda item: " ".join(f"{name}={value:g}" for name, value in item["parts"].items())),
+    Column("PARTS", lambda item: " ".join(parts_in_words(item["parts"], item["weights"]))),
 )
 INPUTS = (
     Column("NODE", lambda item: item["node"]),
@@ -66,7 +66,8 @@ def print_story(answer: dict[str, Any]) -> None:
         )
         if cycle["candidates"]:
             typer.echo("\nbest nodes, as the first pod of its group saw them")
-            output.print_table("candidates", CANDIDATES, cycle["candidates"])
+            weighted = [{**each, "weights": cycle["weights"]} for each in cycle["candidates"]]
+            output.print_table("candidates", CANDIDATES, weighted)
         scored = [each for each in cycle["candidates"] if each["inputs"] is not None]
         if scored:
             typer.echo("\nwhat they were scored from, before the pod")

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+import datetime
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-Row = Mapping[str, Any]
+from domain.model.decisions import Attempt
+from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
+from services.ports.ledger import DeadLetter, NodeRow, ProfileRow
+
+EXAMPLES_MAX = 3
+"""Pods that a waiting group names."""
 
 
 class DecisionFilter(NamedTuple):
@@ -29,66 +36,165 @@ class PodFilter(NamedTuple):
     phase: str | None = None
 
 
+class NodeState(NamedTuple):
+    """A node as it is now, and the log time at which its spec last changed."""
+
+    node: NodeRow
+    spec_changed_ms: int
+
+
+class PodState(NamedTuple):
+    """A live pod: bound since ``since_ms`` by decision ``shard``-``seq``, or pending since then."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    signature: bytes
+    labels: dict[str, str]
+    node: str | None
+    adopted: bool
+    shard: int
+    seq: int | None
+    since_ms: int
+    template: PodTemplate | None
+
+
+class PlacementSpan(NamedTuple):
+    """A time span in which a pod counted on a node; without an end it does so still."""
+
+    shard: int
+    seq: int
+    pod_uid: str
+    node: str
+    adopted: bool
+    bound_at_ms: int
+    released_at_ms: int | None
+
+
+class DecisionRow(NamedTuple):
+    """A decision: its record of ``berth.decisions``, and what is not in there."""
+
+    shard: int
+    seq: int
+    signature: bytes
+    cycle_seq: int
+    recorded_at: datetime.datetime | None
+    payload: bytes
+
+
+class WaitingGroup(NamedTuple):
+    """Pending pods of one signature; why they wait is None until they were tried."""
+
+    shard: int
+    signature: bytes
+    pods_count: int
+    since_ms: int
+    examples: Sequence[str]
+    reasons: dict[str, int] | None
+    unresolvable: bool | None
+    cycle_seq: int | None
+    at_ms: int | None
+    template: PodTemplate | None
+
+
+class ShardState(NamedTuple):
+    """A shard: who owns it, how far it has come, and how far the relay has published it."""
+
+    shard: int
+    owner: str | None
+    epoch: int
+    lease_until: datetime.datetime | None
+    seq_next: int
+    dead_seq_next: int
+    log_time_ms: int
+    relay_owner: str | None
+    decisions_seq: int
+    dead_letters_seq: int
+
+
+class ShardOffset(NamedTuple):
+    """How far a shard has read a partition."""
+
+    shard: int
+    topic: str
+    partition: int
+    next_offset: int
+
+
+class Counts(NamedTuple):
+    """Sizes that are worth a metric."""
+
+    nodes: int
+    pending_pods: int
+
+
+class KeyRow(NamedTuple):
+    """An API key, without anything secret."""
+
+    name: str
+    role: str
+    created_at: datetime.datetime
+    revoked_at: datetime.datetime | None
+
+
 class Store(Protocol):
     """Reads of the ledger; every list is ordered by what its ``after`` names and holds at most ``limit``."""
 
     async def ping(self) -> None:
         """Return when the database answers; raise ``Unavailable`` otherwise."""
 
-    async def resources(self) -> dict[int, str]:
-        """Return the names of the resource dimensions by their position, from 1."""
+    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
+        """Return live nodes, by name; ``name`` keeps names that contain it."""
 
-    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[Row]:
-        """Return live nodes with their current spec, by name; ``name`` keeps names that contain it."""
-
-    async def node(self, name: str) -> Row | None:
+    async def node(self, name: str) -> NodeState | None:
         """Return one node, deleted ones included, or None."""
 
-    async def usage(self, node: str) -> Row | None:
-        """Return what is remembered of a node's measured usage (the fields of ``UsageRecord``), or None."""
+    async def usage(self, node: str) -> UsageRecord | None:
+        """Return what is remembered of a node's measured usage, or None."""
 
-    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[Row]:
+    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
         """Return live pods, by uid."""
 
-    async def pod(self, namespace: str, name: str) -> Row | None:
+    async def pod(self, namespace: str, name: str) -> PodState | None:
         """Return the live pod of this name (the latest, when there were several), or None."""
 
-    async def pod_placements(self, namespace: str, name: str, limit: int) -> Sequence[Row]:
+    async def pod_placements(self, namespace: str, name: str, limit: int) -> Sequence[PlacementSpan]:
         """Return where pods of this name were, latest first."""
 
     async def decisions(
         self, which: DecisionFilter, limit: int, after: tuple[int, int] | None, newest_first: bool
-    ) -> Sequence[Row]:
+    ) -> Sequence[DecisionRow]:
         """Return decisions by (seq, shard), each shard in its commit order."""
 
-    async def decision(self, shard: int, seq: int) -> Row | None:
+    async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Return one decision or None."""
 
-    async def cycle(self, shard: int, seq: int) -> Row | None:
-        """Return one cycle or None."""
+    async def attempt(self, shard: int, seq: int) -> Attempt | None:
+        """Return one scheduling attempt or None."""
 
-    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[Row]:
+    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[WaitingGroup]:
         """Return the groups of pending pods, of a shard or a signature if given, largest first."""
 
-    async def shards(self) -> Sequence[Row]:
-        """Return the shards with their owners, counters and how far the relay has come."""
+    async def shards(self) -> Sequence[ShardState]:
+        """Return the shards by number."""
 
-    async def offsets(self) -> Sequence[Row]:
+    async def offsets(self) -> Sequence[ShardOffset]:
         """Return how far each shard has read."""
 
-    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[Row]:
+    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
         """Return dead letters by (seq, shard), latest first."""
 
-    async def profiles(self, limit: int, after: str | None) -> Sequence[Row]:
+    async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
         """Return the last revision of the profiles that events have made, by name, deleted ones left out."""
 
-    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[Row]:
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[ProfileRow]:
         """Return the revisions that events have made of a profile, or the one asked for, latest first."""
 
-    async def template(self, signature: bytes) -> Row | None:
+    async def template(self, signature: bytes) -> PodTemplate | None:
         """Return the template of an equivalence group or None."""
 
-    async def counts(self) -> Row:
+    async def counts(self) -> Counts:
         """Return the sizes that are worth a metric."""
 
     async def known_events(self, ids: Sequence[str]) -> set[str]:
@@ -97,8 +203,8 @@ class Store(Protocol):
     async def record_events(self, ids: Sequence[str]) -> None:
         """Remember accepted event ids; known ones are fine."""
 
-    async def keys(self) -> Sequence[Row]:
-        """Return the API keys, revoked ones included, without anything secret."""
+    async def keys(self) -> Sequence[KeyRow]:
+        """Return the API keys, revoked ones included, oldest first."""
 
     async def key_role(self, key_hash: bytes) -> str | None:
         """Return the role of a key that is not revoked, or None."""

@@ -8,14 +8,15 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import httpx
+import msgspec
 import pytest
 import pytest_asyncio
-from pydantic import BaseModel
 
 from domain.model.errors import Unavailable
 from services import bootstrap
 from services.adapters.postgres.queries import PostgresStore
-from services.api import models, models_explanation
+from services.api import answers
+from services.api.answers_decisions import Explanation
 from services.api.app import create_app
 from services.api.auth import Gate
 from services.api.deps import Deps
@@ -32,6 +33,7 @@ from tests.integration.api_world import (
     World,
     all_items,
     answer_of,
+    checked,
     client_of,
     fresh_database,
     work_off,
@@ -84,7 +86,7 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
 
 
 async def test_nodes_show_quantities_as_kubernetes_writes_them(world: World) -> None:
-    found = await answer_of(world, "/v1/nodes", models.NodePage)
+    found = await answer_of(world, "/v1/nodes", answers.NodePage)
     assert [node["name"] for node in found["items"]] == ["n1", "n2", "n3"]
     n2 = found["items"][1]
     assert n2["allocatable"] == {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "2", "pods": "110"}
@@ -95,23 +97,23 @@ async def test_nodes_show_quantities_as_kubernetes_writes_them(world: World) -> 
 
 
 async def test_nodes_are_filtered_by_a_part_of_the_name_taken_literally(world: World) -> None:
-    assert len(await all_items(world, "/v1/nodes", models.NodePage, name="1")) == 1
-    assert await all_items(world, "/v1/nodes", models.NodePage, name="%") == []
+    assert len(await all_items(world, "/v1/nodes", answers.NodePage, name="1")) == 1
+    assert await all_items(world, "/v1/nodes", answers.NodePage, name="%") == []
 
 
 async def test_a_node_shows_the_pods_that_its_requests_are_the_sum_of(world: World) -> None:
-    n1 = await answer_of(world, "/v1/nodes/n1", models.NodeDetail)
+    n1 = await answer_of(world, "/v1/nodes/n1", answers.NodeDetail)
     names = {pod["name"] for pod in n1["pods"]}
     assert names == {"web-0", "web-1", "web-2", "web-3", "small"}
     assert n1["requested"] == {"cpu": "2100m", "memory": "4Gi", "pods": "5"}
-    gone = await answer_of(world, "/v1/nodes/gone", models.NodeDetail)
+    gone = await answer_of(world, "/v1/nodes/gone", answers.NodeDetail)
     assert gone["deleted"]
     assert gone["pods"] == []
 
 
 async def test_pods_by_namespace_node_and_phase(world: World) -> None:
     async def names(**params: str) -> set[str]:
-        return {pod["name"] for pod in await all_items(world, "/v1/pods", models.PodPage, **params)}
+        return {pod["name"] for pod in await all_items(world, "/v1/pods", answers.PodPage, **params)}
 
     everything = {"web-0", "web-1", "web-2", "web-3", "small", "placed", "huge-0", "huge-1"}
     assert await names() == everything
@@ -125,15 +127,15 @@ async def test_pods_by_namespace_node_and_phase(world: World) -> None:
 @pytest.mark.parametrize(
     ("target", "model"),
     [
-        ("/v1/nodes", models.NodePage),
-        ("/v1/pods", models.PodPage),
-        ("/v1/decisions", models.DecisionPage),
-        ("/v1/deadletters", models.DeadLetterPage),
+        ("/v1/nodes", answers.NodePage),
+        ("/v1/pods", answers.PodPage),
+        ("/v1/decisions", answers.DecisionPage),
+        ("/v1/deadletters", answers.DeadLetterPage),
     ],
 )
 @pytest.mark.parametrize("limit", [1, 2, 3])
 async def test_pages_hold_each_item_once(
-    world: World, target: str, model: type[BaseModel], limit: int
+    world: World, target: str, model: type[msgspec.Struct], limit: int
 ) -> None:
     whole = (await answer_of(world, target, model, limit=100))["items"]
     assert len(whole) > 1
@@ -141,8 +143,11 @@ async def test_pages_hold_each_item_once(
 
 
 async def test_a_bound_pod(world: World) -> None:
-    pod = await answer_of(world, "/v1/pods/default/web-1", models.PodDetail)
-    assert (pod["phase"], pod["node"], pod["since"]) == ("bound", "n1", "2024-05-01T10:00:00.000Z")
+    pod = await answer_of(world, "/v1/pods/default/web-1", answers.PodDetail)
+    assert (pod["phase"], pod["node"]) == ("bound", "n1")
+    (decision,) = pod["decisions"]
+    assert pod["since"] == decision["decided_at"] == pod["placements"][0]["from"]
+    assert decision["event_at"] == "2024-05-01T10:00:00.000Z"  # the producer's claim
     assert pod["requests"] == {"cpu": "500m", "memory": "1Gi"}
     assert pod["labels"] == {"app": "web"}
     assert [each["outcome"] for each in pod["decisions"]] == ["bound"]
@@ -151,37 +156,40 @@ async def test_a_bound_pod(world: World) -> None:
 
 
 async def test_a_waiting_pod_shows_its_group(world: World) -> None:
-    pod = await answer_of(world, "/v1/pods/default/huge-0", models.PodDetail)
+    pod = await answer_of(world, "/v1/pods/default/huge-0", answers.PodDetail)
     assert (pod["phase"], pod["node"]) == ("pending", None)
     assert pod["group"]["count"] >= 1
     assert sum(pod["group"]["reasons"].values()) == 4  # when it was last tried, `gone` was there
 
 
 async def test_a_pod_that_is_gone_keeps_its_history(world: World) -> None:
-    pod = await answer_of(world, "/v1/pods/default/brief", models.PodDetail)
+    pod = await answer_of(world, "/v1/pods/default/brief", answers.PodDetail)
     assert (pod["phase"], pod["node"]) == ("released", None)
     assert [each["outcome"] for each in pod["decisions"]] == ["released", "bound"]
-    assert pod["placements"][0]["from"] == "2024-05-01T10:00:00.000Z"
-    assert pod["placements"][0]["to"] == "2024-05-01T11:00:00.000Z"
+    released, bound = pod["decisions"]
+    (span,) = pod["placements"]
+    assert (span["from"], span["to"]) == (bound["decided_at"], released["decided_at"])
+    assert span["from"] < span["to"]
+    assert pod["requests"] == bound["requests"] == released["requests"] == {"cpu": "250m"}
 
 
 # ----------------------------------------------------------------------------------------------- decisions
 
 
 async def test_decisions_are_in_commit_order_per_shard_and_newest_first_is_the_reverse(world: World) -> None:
-    items = await all_items(world, "/v1/decisions", models.DecisionPage)
+    items = await all_items(world, "/v1/decisions", answers.DecisionPage)
     for shard in (0, 1):
         seqs = [item["seq"] for item in items if item["shard"] == shard]
         assert seqs == list(range(1, len(seqs) + 1))
-        of_shard = await all_items(world, "/v1/decisions", models.DecisionPage, shard=shard, limit=2)
+        of_shard = await all_items(world, "/v1/decisions", answers.DecisionPage, shard=shard, limit=2)
         assert [item["seq"] for item in of_shard] == seqs
-    newest = await all_items(world, "/v1/decisions", models.DecisionPage, order="newest", limit=4)
+    newest = await all_items(world, "/v1/decisions", answers.DecisionPage, order="newest", limit=4)
     assert newest == items[::-1]
 
 
 async def test_decisions_by_pod_node_outcome_signature_and_time(world: World) -> None:
     async def names(**params: str) -> list[str]:
-        found = await all_items(world, "/v1/decisions", models.DecisionPage, **params)
+        found = await all_items(world, "/v1/decisions", answers.DecisionPage, **params)
         return sorted(item["pod"]["name"] for item in found)
 
     assert await names(pod="default/brief") == ["brief", "brief"]
@@ -189,18 +197,17 @@ async def test_decisions_by_pod_node_outcome_signature_and_time(world: World) ->
     assert await names(pod="default/small") == []
     assert await names(outcome="adopted") == ["placed"]
     assert await names(node="n2") == ["placed"]
-    assert await names(since=LATER) == ["brief"]
-    assert "brief" in await names(until=LATER)
-    web = await answer_of(world, "/v1/pods/default/web-0", models.PodDetail)
+    released, bound = (await answer_of(world, "/v1/pods/default/brief", answers.PodDetail))["decisions"]
+    assert await names(since=released["decided_at"]) == ["brief"]
+    assert (await names(until=released["decided_at"])).count("brief") == 1
+    web = await answer_of(world, "/v1/pods/default/web-0", answers.PodDetail)
     assert await names(signature=web["signature"]) == ["web-0", "web-1", "web-2", "web-3"]
 
 
 async def explanation_of(world: World, pod: str) -> Any:
     """Return the explanation of a pod's only decision."""
-    items = await all_items(world, "/v1/decisions", models.DecisionPage, pod=pod)
-    return await answer_of(
-        world, f"/v1/decisions/{items[0]['id']}/explanation", models_explanation.Explanation
-    )
+    items = await all_items(world, "/v1/decisions", answers.DecisionPage, pod=pod)
+    return await answer_of(world, f"/v1/decisions/{items[0]['id']}/explanation", Explanation)
 
 
 async def test_the_explanation_of_a_placement(world: World) -> None:
@@ -216,7 +223,7 @@ async def test_the_explanation_of_a_placement(world: World) -> None:
         assert each["inputs"]["sums"]["pods"]["allocatable"] == "110"
         assert int(each["inputs"]["sums"]["pods"]["requested"]) >= 0
         assert (each["inputs"]["usage"], each["inputs"]["node_version"]) == (None, None)
-    assert cycle["looked_at"] == "2024-05-01T10:00:00.000Z"
+    assert cycle["looked_at"] == found["decision"]["decided_at"]
     assert cycle["repeated_at_generation"] is None
     assert "default/web-0 was placed on n1; it asks for 500m cpu, 1Gi memory." in found["summary"]
     assert "2 are cordoned; 1 has a taint that it does not tolerate" in found["summary"]
@@ -240,7 +247,7 @@ async def test_the_explanation_of_an_adopted_pod_needs_no_cycle(world: World) ->
 
 
 async def test_pending_groups(world: World) -> None:
-    found = (await answer_of(world, "/v1/pending", models.PendingPage))["items"]
+    found = (await answer_of(world, "/v1/pending", answers.PendingPage))["items"]
     assert sum(group["count"] for group in found) == 2
     for group in found:
         assert group["requests"] == {"cpu": "64", "memory": "1Gi"}
@@ -248,14 +255,14 @@ async def test_pending_groups(world: World) -> None:
         assert sum(group["reasons"].values()) == 4
     assert len({group["signature"] for group in found}) == 1
     shard = found[0]["shard"]
-    of_shard = await answer_of(world, "/v1/pending", models.PendingPage, shard=shard)
+    of_shard = await answer_of(world, "/v1/pending", answers.PendingPage, shard=shard)
     assert {group["shard"] for group in of_shard["items"]} == {shard}
 
 
 async def test_shards(world: World) -> None:
-    found = (await answer_of(world, "/v1/shards", models.ShardPage))["items"]
+    found = (await answer_of(world, "/v1/shards", answers.ShardPage))["items"]
     assert [shard["shard"] for shard in found] == [0, 1]
-    decisions = await all_items(world, "/v1/decisions", models.DecisionPage)
+    decisions = await all_items(world, "/v1/decisions", answers.DecisionPage)
     assert sum(shard["decisions"] for shard in found) == len(decisions)
     assert all(shard["published"] == shard["decisions"] for shard in found)
     topics = {at["topic"] for shard in found for at in shard["offsets"]}
@@ -263,7 +270,7 @@ async def test_shards(world: World) -> None:
 
 
 async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
-    found = await all_items(world, "/v1/deadletters", models.DeadLetterPage)
+    found = await all_items(world, "/v1/deadletters", answers.DeadLetterPage)
     by_key = {letter["key"]: letter for letter in found}
     assert by_key["bad"]["raw_text"] == "not json"
     assert by_key["bad"]["code"] == "not-json"
@@ -306,7 +313,7 @@ async def test_every_error_has_the_one_shape(
 ) -> None:
     answer = await world.client.request(method, target)
     assert answer.status_code == status, answer.text
-    models.Error.model_validate(answer.json())
+    checked(answer.json(), answers.Error)
     assert answer.json()["error"]["code"] == code
     assert "pattern" not in answer.text, "what is allowed is said in words"
 
@@ -328,7 +335,7 @@ async def test_a_fault_of_ours_has_the_shape_too(world: World) -> None:
     ) as client:
         answer = await client.get("/v1/nodes")
     assert answer.status_code == 500
-    models.Error.model_validate(answer.json())
+    checked(answer.json(), answers.Error)
     assert "secret" not in answer.text
 
 
@@ -338,7 +345,7 @@ async def test_without_a_database_the_api_lives_and_says_so() -> None:
         assert (await client.get("/healthz")).status_code == 200
         ready = await client.get("/readyz")
         assert ready.status_code == 503
-        models.Health.model_validate(ready.json())
+        checked(ready.json(), answers.Health)
         assert ready.json()["checks"]["database"] != "ok"
         answer = await client.get("/v1/nodes")
         assert answer.status_code == 503
@@ -376,7 +383,7 @@ async def test_keys_and_roles(embedded_dsn: str) -> None:
                 body: list[Any] | None = [] if method == "POST" else None
                 answer = await client.request(method, target, headers=headers, json=body)
                 if answer.status_code >= 400:
-                    models.Error.model_validate(answer.json())
+                    checked(answer.json(), answers.Error)
                 return answer.status_code
 
             table = {"producer": (202, 403), "auditor": (403, 200), "admin": (202, 200)}
@@ -464,6 +471,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/pods",
         "/v1/pods/{namespace}/{name}",
         "/v1/decisions",
+        "/v1/decisions/{id}",
         "/v1/decisions/{id}/explanation",
         "/v1/pending",
         "/v1/profiles",

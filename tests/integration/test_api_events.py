@@ -8,11 +8,11 @@ import pytest_asyncio
 
 from domain.model import limits
 from services import bootstrap
-from services.api import models
+from services.api import answers
 from services.bootstrap import Place
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
 from tests.builders import event, node_manifest, pod_manifest
-from tests.integration.api_world import Client, client_of, ends_of, fresh_database
+from tests.integration.api_world import Client, checked, client_of, ends_of, fresh_database
 
 
 @pytest_asyncio.fixture
@@ -29,7 +29,7 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
     one = event("ADDED", pod_manifest("a"), id="e1")
     first = await client.post("/v1/events", json=[one, one, event("ADDED", pod_manifest("b"), id="e2")])
     assert first.status_code == 202
-    models.Ingested.model_validate(first.json())
+    checked(first.json(), answers.Ingested)
     assert first.json() == {"accepted": 2, "duplicates": 1, "invalid": 0, "errors": []}
     again = await client.post("/v1/events", json={"events": [one]})
     assert again.json()["duplicates"] == 1
@@ -79,7 +79,7 @@ async def test_one_invalid_event_holds_all_back_unless_partial(empty: tuple[Plac
     answer = await client.post("/v1/events", json=[good, bad, kind, 7])
     assert answer.status_code == 422
     error = answer.json()["error"]
-    models.Error.model_validate(answer.json())
+    checked(answer.json(), answers.Error)
     assert error["code"] == "invalid-events"
     assert [each["index"] for each in error["details"]] == [1, 2, 3]
     assert error["details"][0]["path"] == "object.spec.containers[0].resources.requests.cpu"

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from services import bootstrap
-from services.api import models, models_explanation
+from services.api import answers
+from services.api.answers_decisions import Explanation
 from services.config import Settings
 from services.metrics import process_registry
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest, usage_manifest
@@ -26,15 +27,15 @@ def sample(node: str, at: str, **fields: Json) -> Json:
 
 
 async def placed(world: World, name: str) -> tuple[str, float]:
-    detail = await answer_of(world, f"/v1/pods/default/{name}", models.PodDetail)
+    detail = await answer_of(world, f"/v1/pods/default/{name}", answers.PodDetail)
     return detail["decisions"][0]["node"], detail["decisions"][0]["score"]
 
 
 async def inputs(world: World, name: str) -> Json:
     """Return what the chosen node was scored from, by the explanation of a pod's only decision."""
-    detail = await answer_of(world, f"/v1/pods/default/{name}", models.PodDetail)
+    detail = await answer_of(world, f"/v1/pods/default/{name}", answers.PodDetail)
     target = f"/v1/decisions/{detail['decisions'][0]['id']}/explanation"
-    cycle = (await answer_of(world, target, models_explanation.Explanation))["cycle"]
+    cycle = (await answer_of(world, target, Explanation))["cycle"]
     assert [each["node"] for each in cycle["candidates"]] == ["idle", "busy"]
     found: Json = cycle["candidates"][0]["inputs"]
     assert found["node_version"] == detail["decisions"][0]["node_version"] - 1
@@ -65,8 +66,8 @@ async def day(kind: str, request: pytest.FixtureRequest, *, restart: bool) -> li
                     settings = Settings(worker_name="test", seed=7)
                     worker = asyncio.create_task(bootstrap.run_worker(place, settings, process_registry()))
                 await send(world, each)
-            node = await answer_of(world, "/v1/nodes/idle", models.NodeDetail)
-            other = await answer_of(world, "/v1/nodes/busy", models.NodeDetail)
+            node = await answer_of(world, "/v1/nodes/idle", answers.NodeDetail)
+            other = await answer_of(world, "/v1/nodes/busy", answers.NodeDetail)
             await stop(worker)
             return [
                 *[await placed(world, name) for name in ("first", "second", "third")],

@@ -16,7 +16,8 @@ import yaml
 
 from domain.model.profiles import BUILT_IN_PROFILES
 from services import bootstrap
-from services.api import models, models_explanation
+from services.api import answers
+from services.api.answers_decisions import Explanation
 from services.config import Settings
 from services.metrics import process_registry
 from services.ports.log import CONFIG_TOPIC, Entry
@@ -45,7 +46,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 async def decided(world: World, pod: str) -> tuple[str, str | None, int | None]:
     """Return outcome, node and revision of a pod's last decision."""
-    detail = await answer_of(world, f"/v1/pods/default/{pod}", models.PodDetail)
+    detail = await answer_of(world, f"/v1/pods/default/{pod}", answers.PodDetail)
     latest = detail["decisions"][0]
     return latest["outcome"], latest["node"], latest["profile_revision"]
 
@@ -61,15 +62,15 @@ def applied(strategy: str) -> Json:
 async def test_a_profile_is_applied_to_what_runs(world: World) -> None:
     await send(world, pod("a"))
     assert await decided(world, "a") == ("unschedulable", None, None)
-    (group,) = (await answer_of(world, "/v1/pending", models.PendingPage))["items"]
+    (group,) = (await answer_of(world, "/v1/pending", answers.PendingPage))["items"]
     assert group["reasons"] == {"unknown-profile:mine": 2}
     await send(world, applied("MostAllocated"))
     assert await decided(world, "a") == ("bound", "half", 1)
     await send(world, applied("LeastAllocated"), pod("b"))
     assert await decided(world, "b") == ("bound", "empty", 2)
-    detail = await answer_of(world, "/v1/pods/default/a", models.PodDetail)
+    detail = await answer_of(world, "/v1/pods/default/a", answers.PodDetail)
     target = f"/v1/decisions/{detail['decisions'][0]['id']}/explanation"
-    explanation = await answer_of(world, target, models_explanation.Explanation)
+    explanation = await answer_of(world, target, Explanation)
     assert "Profile mine, revision 1," in explanation["summary"]
     assert explanation["profile"] == "/v1/profiles/mine?revision=1"
     assert explanation["cycle"]["profile_revision"] == 1
@@ -95,7 +96,7 @@ async def test_a_bad_profile_becomes_a_dead_letter_and_the_old_one_stays(world: 
     await writer.aclose()
     await log.aclose()
     await work_off(world)
-    (letter,) = await all_items(world, "/v1/deadletters", models.DeadLetterPage)
+    (letter,) = await all_items(world, "/v1/deadletters", answers.DeadLetterPage)
     assert (letter["topic"], letter["code"], letter["path"]) == (CONFIG_TOPIC, "invalid-field", path)
     assert "'Most' is not allowed; allowed are LeastAllocated, MostAllocated" in letter["message"]
     await send(world, pod("c"))
@@ -104,7 +105,7 @@ async def test_a_bad_profile_becomes_a_dead_letter_and_the_old_one_stays(world: 
 
 async def test_the_api_shows_what_is_in_force_and_what_was(world: World) -> None:
     built_in = sorted(BUILT_IN_PROFILES)
-    found = await all_items(world, "/v1/profiles", models.ProfilePage, limit=1)
+    found = await all_items(world, "/v1/profiles", answers.ProfilePage, limit=1)
     assert [(item["name"], item["built_in"], item["since"]) for item in found] == [
         (name, True, None) for name in built_in
     ]
@@ -115,22 +116,22 @@ async def test_the_api_shows_what_is_in_force_and_what_was(world: World) -> None
     ]
     changes += [event("ADDED", profile_manifest("first-fit", resource_version=5)), applied("MostAllocated")]
     await send(world, *changes[:3])
-    gone = await answer_of(world, "/v1/profiles/mine", models.ProfileDetail)
+    gone = await answer_of(world, "/v1/profiles/mine", answers.ProfileDetail)
     assert (gone["deleted"], gone["in_force"], gone["spec"], gone["revision"]) == (True, False, None, 3)
     assert [each["revision"] for each in gone["revisions"]] == [3, 2, 1]
-    assert len(await all_items(world, "/v1/profiles", models.ProfilePage, limit=1)) == len(built_in)
+    assert len(await all_items(world, "/v1/profiles", answers.ProfilePage, limit=1)) == len(built_in)
     await send(world, *changes[3:])
-    found = await all_items(world, "/v1/profiles", models.ProfilePage, limit=2)
+    found = await all_items(world, "/v1/profiles", answers.ProfilePage, limit=2)
     assert [(item["name"], item["revision"]) for item in found] == [
         ("default-scheduler", 1), ("first-fit", 2), ("mine", 4), ("most-allocated", 1)
     ]  # fmt: skip
-    first_fit = await answer_of(world, "/v1/profiles/first-fit", models.ProfileDetail)
+    first_fit = await answer_of(world, "/v1/profiles/first-fit", answers.ProfileDetail)
     assert (first_fit["resource_version"], first_fit["built_in"]) == (5, False)
     assert [(each["revision"], each["built_in"]) for each in first_fit["revisions"]] == [
         (2, False),
         (1, True),
     ]
-    original = await answer_of(world, "/v1/profiles/first-fit", models.ProfileDetail, revision=1)
+    original = await answer_of(world, "/v1/profiles/first-fit", answers.ProfileDetail, revision=1)
     assert (original["built_in"], original["in_force"]) == (True, False)
     assert original["spec"]["scores"] == [{"name": "FirstFit", "weight": 1}]
 

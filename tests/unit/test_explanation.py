@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
+from domain.model.decisions import Attempt, Outcome
 from domain.model.events import NodeUpserted, NodeUsed, PodUpserted
 from domain.model.limits import reasons_per_cycle_max
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import NodeUsage
-from services.api.explanation import cycle_view, summary
+from services.api.answers_decisions import Decision, Explanation, PodRef
+from services.api.explanation import cycle_of, summary
 from services.cli.story import print_story
 from services.ports.log import NODES_TOPIC, PODS_TOPIC
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
@@ -92,9 +95,12 @@ def test_a_repeated_verdict_says_when_the_nodes_were_looked_at() -> None:
     assert first.looked_at_ms == 1_704_067_201_000
 
 
+CANDIDATE: Json = {"node": "n", "score": 1.0, "parts": {"A": 0.5}}
+
+
 def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.CaptureFixture[str]) -> None:
     doc = {
-        "candidates": [{"node": "n", "score": 1.0, "parts": {"A": 1.0}}] * 3,
+        "candidates": [CANDIDATE] * 3,
         "looked_at_ms": 1_704_067_201_000,
         "generation": 4,
         "repeated_at": 9,
@@ -108,25 +114,28 @@ def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.Cap
             "usage_at_ms": [1_704_067_200_000, 0],
         },
     }
-    cycle = cycle_view({"shard": 0, "seq": 1, "doc": {**cycle_doc(), **doc}})
-    assert [each["inputs"] is None for each in cycle["candidates"]] == [False, False, True]
-    told = summary(decision(), {}, cycle)
-    assert "parked at generation 4 (log time 2024-01-01T00:00:01.000Z)" in told
-    assert "until generation 9" in told
-    print_story({"pod": POD, "explanation": {"decision": decision(), "cycle": cycle, "summary": told}})
+    cycle = cycle_of(msgspec.convert({**cycle_doc(), **doc}, Attempt), {"A": 2})
+    assert [each.inputs is None for each in cycle.candidates] == [False, False, True]
+    explanation = Explanation(
+        decision=DECISION, requests={}, template={}, reasons={}, cycle=cycle, profile=None, summary=""
+    )
+    explanation.summary = summary(explanation)
+    assert "parked at generation 4 (log time 2024-01-01T00:00:01.000Z)" in explanation.summary
+    assert "until generation 9" in explanation.summary
+    print_story({"pod": POD, "explanation": msgspec.to_builtins(explanation)})
     printed = capsys.readouterr().out
     assert "generation 4 looked at 2024-01-01T00:00:01.000Z, repeated at 9" in printed
     measured = "cpu avg=20.5 std=0 peak_yesterday=90 at 2024-01-01T00:00:00.000Z"
     assert f"n\t7\tcpu=1050m/4\t{measured}" in printed
     assert "n\t8\tcpu=0/2\t-" in printed
+    assert "\t2*A=0.5" in printed
 
 
 def test_a_cycle_of_before_has_no_inputs() -> None:
     """Rows that an earlier berth wrote stay readable."""
-    candidate = {"node": "n", "score": 1.0, "parts": {}}
-    found = cycle_view({"shard": 0, "seq": 1, "doc": {**cycle_doc(), "candidates": [candidate]}})
-    assert found["candidates"] == [{**candidate, "inputs": None}]
-    assert (found["looked_at"], found["repeated_at_generation"], found["extremes"]) == (None, None, {})
+    found = cycle_of(msgspec.convert({**cycle_doc(), "candidates": [CANDIDATE]}, Attempt), {})
+    assert [msgspec.to_builtins(each) for each in found.candidates] == [{**CANDIDATE, "inputs": None}]
+    assert (found.looked_at, found.repeated_at_generation, found.extremes) == (None, None, {})
 
 
 POD: Json = {
@@ -139,28 +148,28 @@ POD: Json = {
     "group": None,
     "decisions": [],
 }
-
-
-def decision() -> Json:
-    return {
-        "id": "0-1",
-        "pod": {"namespace": "default", "name": "p", "resource_version": 1},
-        "outcome": "unschedulable",
-        "node": None,
-        "node_version": None,
-        "decided_at": "",
-        "reasons": {},
-        "reason": "",
-        "warnings": [],
-        "score": None,
-    }
+DECISION = Decision(
+    id="0-1",
+    shard=0,
+    seq=1,
+    epoch=1,
+    pod=PodRef(namespace="default", name="p", uid="p", resource_version=1),
+    outcome=Outcome.UNSCHEDULABLE,
+    node=None,
+    decided_at="",
+    profile="default-scheduler",
+    profile_revision=1,
+    reason="",
+    score=None,
+)
 
 
 def cycle_doc() -> Json:
     """Return a cycle's document as berth wrote it before the inputs were kept."""
     counts = ("seed", "generation", "nodes_count", "feasible_count", "unresolvable_count")
-    doc: Json = dict.fromkeys((*counts, "pods_count", "bound_count"), 0)
-    return doc | {"profile": "default-scheduler", "profile_revision": 1, "reasons": {}, "candidates": []}
+    doc: Json = dict.fromkeys((*counts, "pods_count", "bound_count", "shard", "seq"), 0)
+    more = {"profile": "default-scheduler", "profile_revision": 1, "reasons": {}, "candidates": []}
+    return doc | {"signature": ""} | more
 
 
 def test_what_is_short_in_more_ways_than_are_named_is_counted_as_others() -> None:

@@ -15,8 +15,8 @@ from domain.manifests.profile import profile_from_manifest
 from domain.model.events import ProfileUpserted
 from domain.plugins.base import Plugin
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
-from services.api.words import reason_in_words, reasons_in_words
 from services.codec.decode import Decoded, Decoder
+from services.phrases import reason_in_words, reasons_in_words
 from services.plan.scenario import plan_scenario
 from services.ports.log import CONFIG_TOPIC
 from tests.builders import event_bytes, record

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-
 import msgspec
 import orjson
 
-from services.api.explanation import decision_view, summary
-from services.api.words import reason_in_words
+from services.api.answers_decisions import Explanation
+from services.api.explanation import decision_of, summary
+from services.phrases import reason_in_words
 from services.ports.log import NODES_TOPIC, PODS_TOPIC
+from services.ports.store import DecisionRow
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
 from tests.property.site import Site
 
@@ -28,22 +28,14 @@ def decided(*pods: Json) -> list[Json]:
 
 def explained(payload: Json) -> str:
     """Return the explanation of a decision, from its row as the ledger has it."""
-    pod = payload["pod"]
-    view = decision_view(
-        {
-            **{key: payload[key] for key in ("shard", "seq", "epoch", "outcome", "node")},
-            "namespace": pod["namespace"],
-            "name": pod["name"],
-            "pod_uid": pod["uid"],
-            "payload": orjson.dumps(payload),
-            "decided_at_ms": 0,
-            "recorded_at": datetime.datetime.now(datetime.UTC),
-            "signature": bytes(16),
-            "cycle_seq": 0,
-        }
+    decision = decision_of(DecisionRow(0, payload["seq"], bytes(16), 0, None, orjson.dumps(payload)))
+    assert decision.warnings == payload.get("warnings", [])
+    reasons = decision.reasons
+    return summary(
+        Explanation(
+            decision=decision, requests={}, template={}, reasons=reasons, cycle=None, profile=None, summary=""
+        )
     )
-    assert view["warnings"] == payload.get("warnings", [])
-    return summary(view, {}, None)
 
 
 def test_a_bound_pod_is_warned_and_a_plain_one_is_not() -> None:

@@ -28,6 +28,7 @@ class MasterShare(OccupancyFilter):
 
     name: ClassVar[str] = "MasterShare"
     reads: ClassVar[frozenset[str]] = frozenset({"cluster", "role"})
+    phrases: ClassVar[Mapping[str, str]] = {"master-share": "hold their share of its cluster's masters"}
     reason: ClassVar[Reason] = Reason("master-share", unresolvable=False)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:

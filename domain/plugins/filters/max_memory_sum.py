@@ -27,6 +27,9 @@ class MaxMemorySum(LimitFilter):
 
     name: ClassVar[str] = "MaxMemorySum"
     reads: ClassVar[frozenset[str]] = frozenset({"limits", "requests"})
+    phrases: ClassVar[Mapping[str, str]] = {
+        "max-memory-sum": "would promise more memory than the profile allows"
+    }
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         self._percent = Arguments(args, path, ("share",)).number("share", 100.0, 0.0, _SHARE_MAX)

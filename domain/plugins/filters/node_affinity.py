@@ -26,6 +26,10 @@ class NodeAffinity(StaticFilter):
 
     name: ClassVar[str] = "NodeAffinity"
     reads: ClassVar[frozenset[str]] = frozenset({"node_selector", "node_affinity"})
+    phrases: ClassVar[Mapping[str, str]] = {
+        "node-affinity": "do not match its node selector or affinity",
+        "node-affinity-enforced": "do not match the node affinity that the profile adds",
+    }
     reasons: tuple[Reason, ...] = (
         Reason("node-affinity", unresolvable=True),
         Reason("node-affinity-enforced", unresolvable=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ class NodeName(StaticFilter):
 
     name: ClassVar[str] = "NodeName"
     reads: ClassVar[frozenset[str]] = frozenset({"node_name"})
+    phrases: ClassVar[Mapping[str, str]] = {"node-name": "are not the node that it names"}
     reasons: tuple[Reason, ...] = (Reason("node-name", unresolvable=True),)
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:

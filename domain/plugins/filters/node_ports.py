@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ class NodePorts(OccupancyFilter):
 
     name: ClassVar[str] = "NodePorts"
     reads: ClassVar[frozenset[str]] = frozenset({"host_ports"})
+    phrases: ClassVar[Mapping[str, str]] = {"host-port-conflict": "have one of its ports in use"}
     reason: ClassVar[Reason] = Reason("host-port-conflict", unresolvable=False)
 
     def concerns(self, template: PodTemplate) -> bool:

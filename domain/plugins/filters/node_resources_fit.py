@@ -30,6 +30,10 @@ class NodeResourcesFit(ResourceFilter):
 
     name: ClassVar[str] = "NodeResourcesFit"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    phrases: ClassVar[Mapping[str, str]] = {
+        "too-many-pods": "hold as many pods as they may",
+        "insufficient": "lack",
+    }
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         allowed = ("ignoredResources", "ignoredResourceGroups", "scoringStrategy", "arithmetic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ class NodeUnschedulable(StaticFilter):
 
     name: ClassVar[str] = "NodeUnschedulable"
     reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
+    phrases: ClassVar[Mapping[str, str]] = {"node-unschedulable": "are cordoned"}
     reasons: tuple[Reason, ...] = (Reason("node-unschedulable", unresolvable=True),)
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:

@@ -29,6 +29,7 @@ class PeakUsage(StaticFilter):
 
     name: ClassVar[str] = "PeakUsage"
     reads: ClassVar[frozenset[str]] = frozenset()
+    phrases: ClassVar[Mapping[str, str]] = {"peak-usage": "were above the profile's threshold yesterday in"}
     reads_usage = True
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:

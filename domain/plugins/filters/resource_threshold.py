@@ -35,6 +35,10 @@ class ResourceThreshold(StaticFilter, LimitFilter):
 
     name: ClassVar[str] = "ResourceThreshold"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    phrases: ClassVar[Mapping[str, str]] = {
+        "over-threshold": "would request more than the profile allows of",
+        "over-threshold-measured": "were measured above the profile's threshold for",
+    }
     reads_usage = True
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,7 @@ class TaintToleration(StaticFilter):
 
     name: ClassVar[str] = "TaintToleration"
     reads: ClassVar[frozenset[str]] = frozenset({"tolerations"})
+    phrases: ClassVar[Mapping[str, str]] = {"untolerated-taint": "have a taint that it does not tolerate"}
     reasons: tuple[Reason, ...] = (Reason("untolerated-taint", unresolvable=True),)
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import asyncpg
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from domain.model.errors import BerthError, Unavailable
+from domain.model.decisions import Attempt
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
-from services.adapters.postgres.connections import UNANSWERED, answering, connect
+from services.adapters.postgres.engine import Engine
+from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
     bound_pods,
     decision_conditions,
@@ -22,84 +23,56 @@ from services.adapters.postgres.selects import (
     pending_pods,
     texts,
 )
-from services.ports.store import DecisionFilter, PodFilter, Row
+from services.ports.ledger import DeadLetter, NodeRow, ProfileRow
+from services.ports.store import (
+    EXAMPLES_MAX,
+    Counts,
+    DecisionFilter,
+    DecisionRow,
+    KeyRow,
+    NodeState,
+    PlacementSpan,
+    PodFilter,
+    PodState,
+    ShardOffset,
+    ShardState,
+    WaitingGroup,
+)
 
-EXAMPLES_MAX = 3
-_DECISION_COLUMNS = [column for column in t.decisions.c if column.name != "payload"] + [t.decisions.c.payload]
+_decode_attempt = msgspec.json.Decoder(Attempt).decode
 
 
-class NotLaidDown(BerthError):
-    """The database has none of the tables."""
-
-    code = "not-ready"
-
-    def __init__(self) -> None:
-        super().__init__("the database is empty; run `berth init`")
+def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
+    """Return a table's columns that a row of the port has, in its order."""
+    return [table.c[name] for name in row._fields]
 
 
-class PostgresStore:
-    """The ``Store`` port on Postgres.
+_DECISION = _columns(t.decisions, DecisionRow)
+_PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
-    Parameters
-    ----------
-    dsn : str
-        As asyncpg takes it, unix sockets included.
-    """
 
-    def __init__(self, dsn: str) -> None:
-        async def creator() -> Any:
-            return await connect(dsn, "berth-api")
+def _template(spec: dict[str, Any] | None) -> PodTemplate | None:
+    return None if spec is None else msgspec.convert(spec, PodTemplate)
 
-        self._engine: AsyncEngine = create_async_engine(
-            "postgresql+asyncpg://", async_creator=creator, pool_size=4, max_overflow=4, pool_pre_ping=True
-        )
 
-    async def aclose(self) -> None:
-        """Close the pool."""
-        await self._engine.dispose()
-
-    async def _rows(self, statement: sa.Executable) -> Sequence[Row]:
-        with _faults(), answering():
-            async with self._engine.connect() as connection:
-                await connection.execution_options(isolation_level="AUTOCOMMIT")
-                return [dict(row) for row in (await connection.execute(statement)).mappings()]
-
-    async def _row(self, statement: sa.Executable) -> Row | None:
-        rows = await self._rows(statement)
-        return rows[0] if rows else None
-
-    async def _write(self, statement: sa.Executable) -> int:
-        with _faults(), answering():
-            async with self._engine.begin() as connection:
-                return int((await connection.execute(statement)).rowcount)
+class PostgresStore(Engine):
+    """The ``Store`` port on Postgres."""
 
     # ------------------------------------------------------------------------------------------ health
 
-    async def ping(self) -> None:
-        """Ask the database for nothing."""
-        await self._rows(sa.select(sa.literal(1)))
-
-    async def counts(self) -> Row:
+    async def counts(self) -> Counts:
         """Count what the metrics show: cheap reads only, but for the pending pods."""
-        count = sa.func.count()
-        row = await self._row(
-            sa.select(
-                sa.select(count)
-                .select_from(t.nodes)
-                .where(~t.nodes.c.deleted)
-                .scalar_subquery()
-                .label("nodes"),
-                sa.select(count).select_from(t.pending).scalar_subquery().label("pending_pods"),
-            )
-        )
-        assert row is not None
-        return row
+        nodes = sa.select(sa.func.count()).select_from(t.nodes).where(~t.nodes.c.deleted)
+        pending = sa.select(sa.func.count()).select_from(t.pending)
+        statement = sa.select(nodes.scalar_subquery(), pending.scalar_subquery())
+        return (await self._all(Counts, statement))[0]
 
-    async def shards(self) -> Sequence[Row]:
+    async def shards(self) -> Sequence[ShardState]:
         """Read all shards beside their relay cursors."""
         s, r = t.shards.c, t.relay_cursor.c
         joined = t.shards.outerjoin(t.relay_cursor, s.shard == r.shard)
-        return await self._rows(
+        return await self._all(
+            ShardState,
             sa.select(
                 s.shard,
                 sa.case((s.lease_until > sa.func.now(), s.owner)).label("owner"),
@@ -109,50 +82,68 @@ class PostgresStore:
                 s.dead_seq_next,
                 s.log_time_ms,
                 sa.case((r.lease_until > sa.func.now(), r.owner)).label("relay_owner"),
-                r.decisions_seq,
-                r.dead_letters_seq,
+                sa.func.coalesce(r.decisions_seq, 0),
+                sa.func.coalesce(r.dead_letters_seq, 0),
             )
             .select_from(joined)
-            .order_by(s.shard)
+            .order_by(s.shard),
         )
 
-    async def offsets(self) -> Sequence[Row]:
+    async def offsets(self) -> Sequence[ShardOffset]:
         """Read all offset rows."""
         o = t.shard_offsets.c
-        return await self._rows(sa.select(t.shard_offsets).order_by(o.shard, o.topic, o.partition))
-
-    async def resources(self) -> dict[int, str]:
-        """Read the resource dimensions."""
-        return {row["id"]: row["name"] for row in await self._rows(sa.select(t.resources))}
+        columns = _columns(t.shard_offsets, ShardOffset)
+        return await self._all(ShardOffset, sa.select(*columns).order_by(o.shard, o.topic, o.partition))
 
     # ------------------------------------------------------------------------------------ nodes and pods
 
-    def _nodes(self) -> sa.Select[Any]:
-        spec = sa.and_(
-            t.node_specs.c.node_id == t.nodes.c.id, t.node_specs.c.version == t.nodes.c.spec_version
+    async def _nodes(self, *which: sa.ColumnElement[bool], limit: int = 1) -> list[NodeState]:
+        """Walk the unique index on the name; names of resources are read last, so that none is missing."""
+        n, s = t.nodes.c, t.node_specs.c
+        spec = sa.and_(s.node_id == n.id, s.version == n.spec_version)
+        found = await self._rows(
+            sa.select(n.id, n.name, n.version, n.deleted, n.requested, s.spec, s.at_ms)
+            .select_from(t.nodes.outerjoin(t.node_specs, spec))
+            .where(*which)
+            .order_by(n.name)
+            .limit(limit)
         )
-        return sa.select(t.nodes, t.node_specs.c.spec, t.node_specs.c.at_ms).select_from(
-            t.nodes.outerjoin(t.node_specs, spec)
-        )
+        names = await self._rows(sa.select(t.resources.c.name, t.resources.c.id))
+        ids = ResourceIds(dict(map(tuple, names)))
+        return [
+            NodeState(
+                NodeRow(
+                    id=row.id,
+                    name=row.name,
+                    version=row.version,
+                    spec=msgspec.convert(row.spec, NodeSpec),
+                    requested=ids.amounts(row.requested),
+                    deleted=row.deleted,
+                ),
+                row.at_ms,
+            )
+            for row in found
+        ]
 
-    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[Row]:
-        """Walk the unique index on the name."""
-        query = self._nodes().where(~t.nodes.c.deleted).order_by(t.nodes.c.name).limit(limit)
+    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
+        """Read a page of live nodes."""
+        which = [~t.nodes.c.deleted]
         if after is not None:
-            query = query.where(t.nodes.c.name > after)
+            which.append(t.nodes.c.name > after)
         if name is not None:
-            query = query.where(t.nodes.c.name.contains(name, autoescape=True))
-        return await self._rows(query)
+            which.append(t.nodes.c.name.contains(name, autoescape=True))
+        return await self._nodes(*which, limit=limit)
 
-    async def node(self, name: str) -> Row | None:
+    async def node(self, name: str) -> NodeState | None:
         """Read one node."""
-        return await self._row(self._nodes().where(t.nodes.c.name == name))
+        return next(iter(await self._nodes(t.nodes.c.name == name)), None)
 
-    async def usage(self, node: str) -> Row | None:
+    async def usage(self, node: str) -> UsageRecord | None:
         """Read one node's window."""
-        return await self._row(sa.select(t.node_usage).where(t.node_usage.c.node == node))
+        row = await self._row(sa.select(t.node_usage).where(t.node_usage.c.node == node))
+        return None if row is None else msgspec.convert(row._asdict(), UsageRecord, str_keys=True)
 
-    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[Row]:
+    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
         """Merge open placements and pending pods, both read along their index on the uid."""
         parts = []
         if which.phase != "pending":
@@ -162,12 +153,20 @@ class PostgresStore:
         if not parts:
             return []
         both = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
-        query = sa.select(both, t.templates.c.spec.label("template")).select_from(
-            both.outerjoin(t.templates, t.templates.c.signature == both.c.signature)
-        )
-        return await self._rows(query.order_by(both.c.pod_uid).limit(limit))
+        return await self._pods(both, both.c.pod_uid, limit)
 
-    async def pod(self, namespace: str, name: str) -> Row | None:
+    async def _pods(self, both: sa.Subquery, order: sa.ColumnElement[Any], limit: int) -> list[PodState]:
+        """Read what ``bound_pods`` and ``pending_pods`` make, with the templates."""
+        joined = both.outerjoin(t.templates, t.templates.c.signature == both.c.signature)
+        query = sa.select(both, t.templates.c.spec).select_from(joined).order_by(order).limit(limit)
+        return [
+            PodState._make((*row[:-1], _template(row.spec)))._replace(
+                labels=msgspec.json.decode(row.labels or "{}")
+            )
+            for row in await self._rows(query)
+        ]
+
+    async def pod(self, namespace: str, name: str) -> PodState | None:
         """Look among the pending pods, then follow the pod's decisions to an open placement."""
         d, p = t.decisions.c, t.placements.c
         placed = (
@@ -177,32 +176,31 @@ class PostgresStore:
         )
         waiting = pending_pods().where(t.pending.c.namespace == namespace, t.pending.c.name == name)
         both = sa.union_all(placed, waiting).subquery()
-        query = sa.select(both, t.templates.c.spec.label("template")).select_from(
-            both.outerjoin(t.templates, t.templates.c.signature == both.c.signature)
-        )
-        return await self._row(query.order_by(both.c.since_ms.desc()).limit(1))
+        return next(iter(await self._pods(both, both.c.since_ms.desc(), 1)), None)
 
-    async def pod_placements(self, namespace: str, name: str, limit: int) -> Sequence[Row]:
+    async def pod_placements(self, namespace: str, name: str, limit: int) -> Sequence[PlacementSpan]:
         """Follow the pod's decisions to its placements."""
         d, p = t.decisions.c, t.placements.c
         joined = t.placements.join(t.decisions, sa.and_(p.shard == d.shard, p.seq == d.seq))
-        return await self._rows(
-            sa.select(t.placements)
+        return await self._all(
+            PlacementSpan,
+            sa.select(*_columns(t.placements, PlacementSpan))
             .select_from(joined)
             .where(d.namespace == namespace, d.name == name)
             .order_by(p.bound_at_ms.desc(), p.seq.desc())
-            .limit(limit)
+            .limit(limit),
         )
 
-    async def template(self, signature: bytes) -> Row | None:
+    async def template(self, signature: bytes) -> PodTemplate | None:
         """Read one template."""
-        return await self._row(sa.select(t.templates).where(t.templates.c.signature == signature))
+        row = await self._row(sa.select(t.templates.c.spec).where(t.templates.c.signature == signature))
+        return _template(row and row.spec)
 
     # ----------------------------------------------------------------------------------------- decisions
 
     async def decisions(
         self, which: DecisionFilter, limit: int, after: tuple[int, int] | None, newest_first: bool
-    ) -> Sequence[Row]:
+    ) -> Sequence[DecisionRow]:
         """Read a page: of one pod along its index, else of each shard along its primary key."""
         d = t.decisions.c
         where = decision_conditions(which)
@@ -211,9 +209,10 @@ class PostgresStore:
             where.append(at < after if newest_first else at > after)
         order = [d.seq.desc(), d.shard.desc()] if newest_first else [d.seq, d.shard]
         if which.name is not None or which.shard is not None:
-            return await self._rows(sa.select(*_DECISION_COLUMNS).where(*where).order_by(*order).limit(limit))
+            query = sa.select(*_DECISION).where(*where).order_by(*order).limit(limit)
+            return await self._all(DecisionRow, query)
         page = (
-            sa.select(*_DECISION_COLUMNS)
+            sa.select(*_DECISION)
             .where(d.shard == t.shards.c.shard, *where)
             .order_by(order[0])
             .limit(limit)
@@ -222,20 +221,22 @@ class PostgresStore:
         )
         merged = [page.c.seq.desc(), page.c.shard.desc()] if newest_first else [page.c.seq, page.c.shard]
         everything = t.shards.join(page, sa.true())
-        return await self._rows(sa.select(page).select_from(everything).order_by(*merged).limit(limit))
+        query = sa.select(page).select_from(everything).order_by(*merged).limit(limit)
+        return await self._all(DecisionRow, query)
 
-    async def decision(self, shard: int, seq: int) -> Row | None:
+    async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Read one decision."""
         d = t.decisions.c
-        return await self._row(sa.select(*_DECISION_COLUMNS).where(d.shard == shard, d.seq == seq))
+        query = sa.select(*_DECISION).where(d.shard == shard, d.seq == seq)
+        return next(iter(await self._all(DecisionRow, query)), None)
 
-    async def cycle(self, shard: int, seq: int) -> Row | None:
-        """Read one cycle."""
+    async def attempt(self, shard: int, seq: int) -> Attempt | None:
+        """Read one attempt."""
         c = t.cycles.c
-        row = await self._row(sa.select(t.cycles).where(c.shard == shard, c.seq == seq))
-        return row and {**row, "doc": msgspec.json.decode(row["doc"])}
+        row = await self._row(sa.select(c.doc).where(c.shard == shard, c.seq == seq))
+        return None if row is None else _decode_attempt(row.doc)
 
-    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[Row]:
+    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[WaitingGroup]:
         """Group the pending pods and join why they wait."""
         p, g = t.pending.c, t.pending_groups.c
         key = aggregate_order_by(p.namespace + "/" + p.name, p.arrival)
@@ -256,7 +257,7 @@ class PostgresStore:
         joined = some.outerjoin(t.pending_groups, reasons).outerjoin(
             t.templates, t.templates.c.signature == some.c.signature
         )
-        return await self._rows(
+        found = await self._rows(
             sa.select(
                 some.c.shard,
                 some.c.signature,
@@ -267,37 +268,41 @@ class PostgresStore:
                 g.unresolvable,
                 g.cycle_seq,
                 g.at_ms,
-                t.templates.c.spec.label("template"),
+                t.templates.c.spec,
             )
             .select_from(joined)
             .order_by(some.c.count.desc(), some.c.shard, some.c.arrival)
         )
+        return [WaitingGroup._make((*row[:-1], _template(row.spec))) for row in found]
 
-    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[Row]:
+    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
         """Read a page of dead letters, latest first."""
         x = t.dead_letters.c
-        query = sa.select(t.dead_letters).order_by(x.seq.desc(), x.shard.desc()).limit(limit)
+        columns = [column for column in x if column.name != "recorded_at"]
+        query = sa.select(*columns).order_by(x.seq.desc(), x.shard.desc()).limit(limit)
         if after is not None:
             query = query.where(sa.tuple_(x.seq, x.shard) < after)
-        return await self._rows(query)
+        rows = [row._asdict() for row in await self._rows(query)]
+        return [DeadLetter(offset=row.pop("log_offset"), **row) for row in rows]
 
     # ------------------------------------------------------------------------------------------ profiles
 
-    async def profiles(self, limit: int, after: str | None) -> Sequence[Row]:
+    async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
         """Read the last revision of each name where that is no deletion."""
         p = t.profiles.c
         name = p.name.collate("C")  # the order in which the built-in ones are merged with them
         last = sa.select(p.name, sa.func.max(p.revision).label("revision")).group_by(p.name).subquery()
         joined = t.profiles.join(last, sa.and_(p.name == last.c.name, p.revision == last.c.revision))
-        query = sa.select(t.profiles).select_from(joined).where(p.spec.is_not(None))
+        query = sa.select(*_PROFILE).select_from(joined).where(p.spec.is_not(None))
         query = query if after is None else query.where(name > after)
-        return await self._rows(query.order_by(name).limit(limit))
+        return [ProfileRow(**row._mapping) for row in await self._rows(query.order_by(name).limit(limit))]
 
-    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[Row]:
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[ProfileRow]:
         """Walk the primary key backwards."""
         p = t.profiles.c
-        query = sa.select(t.profiles).where(p.name == name).order_by(p.revision.desc()).limit(limit)
-        return await self._rows(query if revision is None else query.where(p.revision == revision))
+        query = sa.select(*_PROFILE).where(p.name == name).order_by(p.revision.desc()).limit(limit)
+        query = query if revision is None else query.where(p.revision == revision)
+        return [ProfileRow(**row._mapping) for row in await self._rows(query)]
 
     # ----------------------------------------------------------------------------- event ids and API keys
 
@@ -305,25 +310,24 @@ class PostgresStore:
         """Look ids up by the primary key."""
         i, wanted = t.ingested_events.c, texts(ids)
         joined = t.ingested_events.join(wanted, i.id == wanted.c.id)
-        return {row["id"] for row in await self._rows(sa.select(i.id).select_from(joined))}
+        return {row.id for row in await self._rows(sa.select(i.id).select_from(joined))}
 
     async def record_events(self, ids: Sequence[str]) -> None:
         """Insert what is new."""
         statement = insert(t.ingested_events).from_select(["id"], sa.select(texts(ids)))
         await self._write(statement.on_conflict_do_nothing())
 
-    async def keys(self) -> Sequence[Row]:
+    async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
         k = t.api_keys.c
-        return await self._rows(
-            sa.select(k.name, k.role, k.created_at, k.revoked_at).order_by(k.created_at, k.name)
-        )
+        query = sa.select(*_columns(t.api_keys, KeyRow)).order_by(k.created_at, k.name)
+        return await self._all(KeyRow, query)
 
     async def key_role(self, key_hash: bytes) -> str | None:
         """Look a key up by its hash."""
         k = t.api_keys.c
         row = await self._row(sa.select(k.role).where(k.key_hash == key_hash, k.revoked_at.is_(None)))
-        return None if row is None else str(row["role"])
+        return None if row is None else str(row.role)
 
     async def create_key(self, key_hash: bytes, name: str, role: str) -> None:
         """Insert a key."""
@@ -334,17 +338,3 @@ class PostgresStore:
         k = t.api_keys.c
         statement = sa.update(t.api_keys).where(k.name == name, k.revoked_at.is_(None))
         return await self._write(statement.values(revoked_at=sa.func.now()))
-
-
-@contextlib.contextmanager
-def _faults() -> Iterator[None]:
-    """Say what a fault of the database means to whoever asked; all else passes."""
-    try:
-        yield
-    except sa.exc.DBAPIError as error:
-        cause = error.orig.__cause__ if error.orig is not None else None
-        if isinstance(cause, asyncpg.UndefinedTableError):
-            raise NotLaidDown from error
-        if error.connection_invalidated or isinstance(cause, UNANSWERED):
-            raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
-        raise

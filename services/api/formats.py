@@ -1,38 +1,17 @@
-"""Values of the ledger in the words and units that a person expects: quantities, times, ids, reasons."""
+"""Values of the ledger as the API writes them, and back: quantities, times, ids, cursors."""
 
 from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 from urllib.parse import quote
 
-from domain.manifests.codes import UNSUPPORTED
 from domain.model.errors import FieldError
 from domain.model.quantities import format_resource
 
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999
-Json = dict[str, Any]
 
-_PHRASES = {
-    "node-name": "are not the node that it names",
-    "node-unschedulable": "are cordoned",
-    "untolerated-taint": "have a taint that it does not tolerate",
-    "node-affinity": "do not match its node selector or affinity",
-    "host-port-conflict": "have one of its ports in use",
-    "too-many-pods": "hold as many pods as they may",
-    "node-affinity-enforced": "do not match the node affinity that the profile adds",
-    "over-threshold": "would request more than the profile allows of",
-    "over-threshold-measured": "were measured above the profile's threshold for",
-    "max-memory-sum": "would promise more memory than the profile allows",
-    "master-share": "hold their share of its cluster's masters",
-    "peak-usage": "were above the profile's threshold yesterday in",
-    "unsupported": "were not tried: this version does not honour",
-    "scheduling-gated": "were not tried: the pod still has the gate",
-    "unknown-profile": "were not tried: there is no profile",
-    "no-nodes": "nodes exist",
-}
 _UNITS_OF = {
     "~cpu": "cpu",
     "~memory": "memory",
@@ -41,7 +20,6 @@ _UNITS_OF = {
     "~fixed": "cpu",
     "~requested": "cpu",
 }
-_SINGULAR = {"are": "is", "were": "was", "have": "has", "hold": "holds", "do": "does", "lack": "lacks"}
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
@@ -49,20 +27,13 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: format_resource(name, amounts[name]) for name in sorted(amounts)}
 
 
-def vector(values: Sequence[int], names: Mapping[int, str]) -> dict[str, int]:
-    """Return a resource vector of the ledger as amounts by name, zeros left out."""
-    return {names[at]: value for at, value in enumerate(values, start=1) if value and at in names}
-
-
 def sum_in_units(name: str, amount: int) -> str:
     """Return a sum over a node as a quantity: of a resource, or of what is summed besides (``~`` names)."""
     return format_resource(_UNITS_OF.get(name, name), amount)
 
 
-def instant(at_ms: int | None) -> str | None:
+def instant(at_ms: int) -> str:
     """Return log time as RFC 3339 in UTC with milliseconds."""
-    if at_ms is None:
-        return None
     at = datetime.datetime.fromtimestamp(min(max(at_ms, 0), _LAST_MS) // 1000, datetime.UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
 
@@ -81,6 +52,19 @@ def parse_instant(path: str, text: str) -> int:
     if at.tzinfo is None:
         raise FieldError(path, f"{text!r} has no offset; end it with Z for UTC")
     return int(at.timestamp() * 1000)
+
+
+def row_id(shard: int, seq: int) -> str:
+    """Return the id of what a shard has numbered: a decision, a cycle, a dead letter."""
+    return f"{shard}-{seq}"
+
+
+def text_of(raw: bytes) -> str | None:
+    """Return bytes as text where they are UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def parse_decision_id(text: str) -> tuple[int, int]:
@@ -133,39 +117,3 @@ def parse_position(text: str) -> tuple[int, int]:
 
 def _bad_cursor(text: str) -> FieldError:
     return FieldError("cursor", f"{text!r} is not a cursor; take `next` of the answer before, unchanged")
-
-
-def plural(count: int, noun: str) -> str:
-    """Return ``1 node`` or ``1,523 nodes``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def reason_in_words(code: str, count: int = 2) -> str:
-    """Return what so many nodes with this reason code do: ``lack cpu and memory``, ``is cordoned``."""
-    lacking, others = [], []
-    for part in code.split(","):
-        kind, _, detail = part.partition(":")
-        if kind == "insufficient":
-            lacking.append(detail)
-        else:
-            detail = UNSUPPORTED.get(detail, detail) if kind == "unsupported" else detail
-            others.append(_PHRASES.get(kind, kind.replace("-", " ")) + (f" {detail}" if detail else ""))
-    if lacking:
-        *first, last = lacking
-        others.append(f"lack {', '.join(first)} and {last}" if first else f"lack {last}")
-    if count == 1:
-        others = [" ".join([_SINGULAR.get(verb, verb), *rest]) for verb, *rest in map(str.split, others)]
-    return " and ".join(others)
-
-
-def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
-    """Return ``310 lack cpu; 12 are cordoned`` with the most frequent first."""
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    text = "; ".join(f"{count:,} {reason_in_words(code, count)}" for code, count in ordered[:shown_max])
-    more = len(ordered) - shown_max
-    return f"{text} and {plural(more, 'more reason')}" if more > 0 else text
-
-
-def page(items: list[Json], limit: int, next_cursor: str | None) -> Json:
-    """Return a page of a list; ``next`` is null when this was the last."""
-    return {"items": items, "next": next_cursor if len(items) == limit else None}

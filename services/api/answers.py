@@ -1,0 +1,284 @@
+"""The API's answers about what is there: structs that serialise and that describe themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from services.api.answers_decisions import INSTANT, QUANTITIES, Decision, about
+
+Item = TypeVar("Item")
+
+
+class Page(Struct, Generic[Item], kw_only=True):
+    """A page of a list."""
+
+    items: Annotated[list[Item], about("What the list holds, in its order")]
+    next: Annotated[str | None, about("Pass as `cursor` to get the next page; null: this was the last")] = (
+        None
+    )
+
+
+# ------------------------------------------------------------------------------------- errors and events
+
+
+class ErrorDetail(Struct, kw_only=True):
+    """One thing that is wrong."""
+
+    index: Annotated[
+        int | UnsetType, about("Position of the bad event in the request, from 0; absent: it is no event")
+    ] = UNSET
+    path: Annotated[str, about("Path of the field inside the event or the request")]
+    message: Annotated[str, about("What is wrong and what is allowed")]
+
+
+class ErrorBody(Struct, kw_only=True):
+    """What went wrong."""
+
+    code: Annotated[str, about("Stable name of the error, for programs")]
+    message: Annotated[str, about("What was wrong and what to do, for people")]
+    path: Annotated[str | UnsetType, about("Path of the field that is wrong, where there is one")] = UNSET
+    details: Annotated[list[ErrorDetail] | UnsetType, about("All that is wrong, where it is several")] = UNSET
+
+
+class Error(Struct, kw_only=True):
+    """The one shape of all errors."""
+
+    error: Annotated[ErrorBody, about("What went wrong")]
+
+
+class Event(Struct, kw_only=True):
+    """A watch event: what happened to one object. Unknown fields are ignored."""
+
+    type: Annotated[str, about("ADDED, MODIFIED or DELETED")]
+    object: Annotated[
+        dict[str, Any],
+        about("v1 Node or v1 Pod as in Kubernetes, or berth/v1 SchedulingProfile or NodeUsage"),
+    ]
+    at: Annotated[str | None, about(f"When it happened ({INSTANT}); absent: when it arrived")] = None
+    id: Annotated[str | None, about("Unique id; an event whose id was accepted is not sent again")] = None
+
+
+class EventList(Struct, kw_only=True):
+    """Events to append to the log; a bare list is accepted as well, and a single event."""
+
+    events: Annotated[list[Event], about("The events, in order")]
+
+
+class Ingested(Struct, kw_only=True):
+    """What became of the events of a request."""
+
+    accepted: Annotated[int, about("Events appended to the log by this request")]
+    duplicates: Annotated[int, about("Events skipped because their id was accepted before")]
+    invalid: Annotated[int, about("Events refused; above 0 only with partial=true")]
+    errors: Annotated[list[ErrorDetail], about("Why events were refused")]
+
+
+class Health(Struct, kw_only=True):
+    """Whether the process can serve."""
+
+    status: Annotated[str, about("ok or not-ready")]
+    checks: Annotated[dict[str, str], about("Per part: ok, or what is wrong and what to do")]
+
+
+# ------------------------------------------------------------------------------------------ nodes and pods
+
+
+class Taint(Struct, kw_only=True):
+    """A mark by which a node repels pods."""
+
+    key: Annotated[str, about("Key of the taint")]
+    value: Annotated[str, about("Value of the taint")]
+    effect: Annotated[str, about("NoSchedule, PreferNoSchedule or NoExecute")]
+
+
+class Node(Struct, kw_only=True):
+    """A node and how full it is."""
+
+    name: Annotated[str, about("Name of the node")]
+    version: Annotated[int, about("Counts the commits that changed the node")]
+    deleted: Annotated[bool, about("Whether the node is gone")]
+    unschedulable: Annotated[bool, about("Whether the node takes no new pods (cordoned)")]
+    labels: Annotated[dict[str, str], about("Labels of the node")]
+    taints: Annotated[list[Taint], about("Taints of the node")]
+    allocatable: Annotated[dict[str, str], about(f"What the node offers: {QUANTITIES}")]
+    requested: Annotated[dict[str, str], about("Sum of the requests of its pods, in the same units")]
+    free: Annotated[dict[str, str], about("allocatable minus requested, never below 0")]
+    spec_changed_at: Annotated[str, about(f"When the node last changed its spec ({INSTANT})")]
+
+
+class Pod(Struct, kw_only=True):
+    """A pod and where it is."""
+
+    namespace: Annotated[str, about("Namespace of the pod")]
+    name: Annotated[str, about("Name of the pod")]
+    uid: Annotated[str, about("Unique id of the pod; namespace/name when its events carry none")]
+    resource_version: Annotated[int | None, about("Version of the pod that was last folded")]
+    phase: Annotated[str, about("bound, pending or released (gone)")]
+    node: Annotated[str | None, about("Node that the pod counts on")]
+    adopted: Annotated[bool, about("Whether the pod arrived already bound")]
+    since: Annotated[str, about(f"Since when it is in this phase ({INSTANT}, log time)")]
+    requests: Annotated[
+        dict[str, str], about(f"What it asks for, or held until its release, effectively: {QUANTITIES}")
+    ]
+    labels: Annotated[dict[str, str], about("Labels of the pod")]
+    signature: Annotated[str, about("Hex signature of the equivalence group, see /v1/pending")]
+    shard: Annotated[int, about("Shard that decides for the pod")]
+    decision: Annotated[str | None, about("Id of the decision that placed it, or that said that it is gone")]
+
+
+class Measured(Struct, kw_only=True):
+    """What was measured of one resource of a node, in percent of what the node has; null: not measured."""
+
+    avg: Annotated[float | None, about("Average over the window")]
+    std: Annotated[float | None, about("Standard deviation over the window (of the population)")]
+    latest: Annotated[float | None, about("Latest value in the window")]
+    peak_yesterday: Annotated[float | None, about("Highest value of the UTC day before the latest one")]
+    samples: Annotated[int, about("Samples that are kept of the window")]
+
+
+class Usage(Struct, kw_only=True):
+    """What was measured on a node, as scores and filters read it."""
+
+    at: Annotated[str, about(f"When the latest measurement was taken ({INSTANT})")]
+    resources: Annotated[dict[str, Measured], about("Figures by resource")]
+
+
+class NodeDetail(Node, kw_only=True):
+    """A node with the pods on it, and what was measured on it."""
+
+    usage: Annotated[Usage | None, about("Measured usage; null where nothing was measured")]
+    pods: Annotated[list[Pod], about("Pods that count on the node")]
+
+
+class Placement(Struct, kw_only=True):
+    """A time span in which a pod counted on a node."""
+
+    node: Annotated[str, about("The node")]
+    uid: Annotated[str, about("Unique id of the pod")]
+    adopted: Annotated[bool, about("Whether the pod arrived already bound")]
+    started: Annotated[str, about(f"Start of the span ({INSTANT}, log time)")] = field(name="from")
+    ended: Annotated[str | None, about("End of the span; null: still there")] = field(name="to")
+    decision: Annotated[str, about("Id of the decision that opened it")]
+
+
+class PendingGroup(Struct, kw_only=True):
+    """Equal pods that wait, and why."""
+
+    signature: Annotated[str, about("Hex signature of the equivalence group")]
+    shard: Annotated[int, about("Shard that decides for them")]
+    count: Annotated[int, about("Number of pods that wait")]
+    reasons: Annotated[dict[str, int], about("Nodes per reason code at the last attempt")]
+    unresolvable: Annotated[bool, about("Whether no node would fit even if all other pods left")]
+    since: Annotated[str, about(f"Since when the oldest waits ({INSTANT}, log time)")]
+    tried_at: Annotated[str | None, about(f"When they were last tried ({INSTANT}, log time)")]
+    cycle: Annotated[str | None, about("Id of the last attempt's cycle")]
+    requests: Annotated[dict[str, str], about(f"What each pod asks for: {QUANTITIES}")]
+    profile: Annotated[str, about("Profile that the pods name")]
+    priority: Annotated[int, about("Priority of the pods")]
+    examples: Annotated[list[str], about("The first few pods, as namespace/name")]
+
+
+class PodDetail(Pod, kw_only=True):
+    """A pod with its history."""
+
+    group: Annotated[PendingGroup | None, about("While it waits: its equivalence group, and why")]
+    decisions: Annotated[list[Decision], about("Decisions about pods of this name, latest first")]
+    placements: Annotated[list[Placement], about("Where pods of this name were, latest first")]
+
+
+# --------------------------------------------------------------------- profiles, shards and dead letters
+
+
+class ProfileRevision(Struct, kw_only=True):
+    """What an accepted change made of a profile."""
+
+    revision: Annotated[int, about("Counts the changes of the profile, from 1")]
+    built_in: Annotated[bool, about("Whether it came with berth and not by an event")]
+    deleted: Annotated[bool, about("Whether there was no such profile from then on")]
+    since: Annotated[
+        str | None, about(f"When its event was folded ({INSTANT}, log time); null: it is built in")
+    ]
+
+
+class Profile(ProfileRevision, kw_only=True):
+    """What decides where a pod goes that names it."""
+
+    name: Annotated[str, about("Name of the profile: spec.schedulerName of a pod")]
+    resource_version: Annotated[int | None, about("Newest version of the profile that was seen")]
+    spec: Annotated[dict[str, Any] | None, about("Filters and scores, as in a SchedulingProfile")]
+
+
+class ProfileDetail(Profile, kw_only=True):
+    """A profile, or one revision of it, with its history."""
+
+    in_force: Annotated[bool, about("Whether pods are placed by this revision now")]
+    revisions: Annotated[list[ProfileRevision], about("Its revisions, latest first")]
+
+
+class Offset(Struct, kw_only=True):
+    """How far a shard has read a partition."""
+
+    topic: Annotated[str, about("Topic")]
+    partition: Annotated[int, about("Partition")]
+    next_offset: Annotated[int, about("Offset of the next record; all before it took effect")]
+
+
+class Shard(Struct, kw_only=True):
+    """A share of the pods, owned by one worker at a time."""
+
+    shard: Annotated[int, about("Number of the shard, from 0")]
+    owner: Annotated[str | None, about("Worker that holds the lease")]
+    epoch: Annotated[int, about("Counts the owners; older ones are refused")]
+    lease_until: Annotated[str | None, about(f"End of the lease if it is not renewed ({INSTANT})")]
+    decisions: Annotated[int, about("Decisions committed")]
+    published: Annotated[int, about("Decisions published to the decisions topic")]
+    deadletters: Annotated[int, about("Dead letters recorded")]
+    relay: Annotated[str | None, about("Relay that publishes the shard")]
+    log_time: Annotated[str | None, about(f"Time of the last event folded ({INSTANT})")]
+    offsets: Annotated[list[Offset], about("How far the shard has read")]
+
+
+class DeadLetter(Struct, kw_only=True):
+    """A record that could not be accepted."""
+
+    id: Annotated[str, about("<shard>-<seq>")]
+    topic: Annotated[str, about("Topic that it was read from")]
+    partition: Annotated[int, about("Partition that it was read from")]
+    offset: Annotated[int, about("Offset that it was read at")]
+    key: Annotated[str | None, about("Key of the record, where it is text")]
+    code: Annotated[str, about("Stable name of the reason")]
+    path: Annotated[str, about("Path of the field that is wrong")]
+    message: Annotated[str, about("What is wrong and what is allowed")]
+    at: Annotated[str, about(f"When the record was appended ({INSTANT})")]
+    raw_base64: Annotated[str, about("The record's bytes")]
+    raw_text: Annotated[str | None, about("The record's bytes as text, where they are UTF-8")]
+
+
+class NodePage(Page[Node]):
+    """Live nodes, by name."""
+
+
+class PodPage(Page[Pod]):
+    """Live pods, by uid."""
+
+
+class DecisionPage(Page[Decision]):
+    """Decisions, in commit order of their shard."""
+
+
+class PendingPage(Page[PendingGroup]):
+    """All groups of pending pods, largest first."""
+
+
+class ProfilePage(Page[Profile]):
+    """Profiles in force, by name."""
+
+
+class ShardPage(Page[Shard]):
+    """All shards, by number."""
+
+
+class DeadLetterPage(Page[DeadLetter]):
+    """Dead letters, latest first."""

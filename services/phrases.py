@@ -1,0 +1,66 @@
+"""Reason codes and counts in plain English, as answers and the command line say them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from domain.manifests.codes import UNSUPPORTED
+
+_OF_NO_PLUGIN = {
+    "unsupported": "were not tried: this version does not honour",
+    "scheduling-gated": "were not tried: the pod still has the gate",
+    "unknown-profile": "were not tried: there is no profile",
+    "no-nodes": "nodes exist",
+    "others": "have other reasons",
+}
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "hold": "holds", "do": "does", "lack": "lacks"}
+
+
+@cache
+def _phrases() -> Mapping[str, str]:
+    """Return what the plugins say of their reasons; they are imported only where somebody asks."""
+    from domain.plugins.registry import FILTERS
+
+    found = dict(_OF_NO_PLUGIN)
+    for plugin in FILTERS.values():
+        found |= plugin.phrases
+    return found
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 node`` or ``1,523 nodes``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def reason_in_words(code: str, count: int = 2) -> str:
+    """Return what so many nodes with this reason code do: ``lack cpu and memory``, ``is cordoned``."""
+    details: dict[str, list[str]] = {}
+    for part in code.split(","):
+        kind, _, detail = part.partition(":")
+        detail = UNSUPPORTED.get(detail, detail) if kind == "unsupported" else detail
+        details.setdefault(kind, []).extend([detail] if detail else [])
+    said = []
+    for kind, names in details.items():
+        verb, *rest = _phrases().get(kind, kind.replace("-", " ")).split()
+        listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+        said.append(
+            " ".join([_SINGULAR.get(verb, verb) if count == 1 else verb, *rest, *filter(None, [listed])])
+        )
+    return " and ".join(said)
+
+
+def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
+    """Return ``310 lack cpu; 12 are cordoned`` with the most frequent first."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    text = "; ".join(f"{count:,} {reason_in_words(code, count)}" for code, count in ordered[:shown_max])
+    more = len(ordered) - shown_max
+    return f"{text} and {plural(more, 'more reason')}" if more > 0 else text
+
+
+def parts_in_words(parts: Mapping[str, float], weights: Mapping[str, float]) -> list[str]:
+    """Return ``2*NodeAffinity=50`` per part of a score; without the weight where it is not known."""
+    return [
+        f"{f'{weights[name]:g}*' if name in weights else ''}{name}={value:.6g}"
+        for name, value in parts.items()
+    ]
