@@ -141,7 +141,8 @@ class PostgresStore(Engine):
     async def usage(self, node: str) -> UsageRecord | None:
         """Read one node's window."""
         row = await self._row(sa.select(t.node_usage).where(t.node_usage.c.node == node))
-        return None if row is None else msgspec.convert(row._asdict(), UsageRecord, str_keys=True)
+        found = None if row is None else {str(name): value for name, value in row._mapping.items()}
+        return None if found is None else msgspec.convert(found, UsageRecord, str_keys=True)
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
         """Merge open placements and pending pods, both read along their index on the uid."""
