@@ -197,7 +197,7 @@ async def test_decisions_by_pod_node_outcome_signature_and_time(world: World) ->
     assert await names(pod="default/small") == []
     assert await names(outcome="adopted") == ["placed"]
     assert await names(node="n2") == ["placed"]
-    released, bound = (await answer_of(world, "/v1/pods/default/brief", answers.PodDetail))["decisions"]
+    released, _ = (await answer_of(world, "/v1/pods/default/brief", answers.PodDetail))["decisions"]
     assert await names(since=released["decided_at"]) == ["brief"]
     assert (await names(until=released["decided_at"])).count("brief") == 1
     web = await answer_of(world, "/v1/pods/default/web-0", answers.PodDetail)
