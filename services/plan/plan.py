@@ -128,7 +128,7 @@ class Plan:
                 )
                 for name, each in figures.items()
             }
-            self._usage.append(UsageRecord(node=node, at_ms=_DAY_MS, series=series, marks={}))
+            self._usage.append(UsageRecord(node=node, at_ms=_DAY_MS, series=series))
 
     def place(self) -> list[Planned]:
         """Place all waiting pods at once, by (priority, arrival); return each in the order of decision.
