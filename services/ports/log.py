@@ -58,6 +58,26 @@ class Entry(NamedTuple):
     value: bytes | None
 
 
+class Span(NamedTuple):
+    """Neighbouring records of one partition: ``first <= offset < end``."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+
+class Ahead(NamedTuple):
+    """What a partition holds from a position on.
+
+    ``end`` is the offset after its last record; ``oldest_ms`` is when the first record that lies ahead was
+    appended, None where there is none.
+    """
+
+    end: int
+    oldest_ms: int | None
+
+
 class LogReader(Protocol):
     """Reads assigned partitions in offset order. One reader, one task."""
 
@@ -96,10 +116,13 @@ class LogReader(Protocol):
 class LogWriter(Protocol):
     """Appends records durably."""
 
-    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
-        """Append in order; return when all are durable. With ``partition``, all go there.
+    async def append(
+        self, topic: str, entries: Sequence[Entry], partition: int | None = None
+    ) -> Sequence[Span]:
+        """Append in order; return where the entries are when all are durable.
 
-        After an error, any prefix per partition may have been appended.
+        With ``partition``, all go there. After an error, any prefix per partition may have been appended.
+        A span may be missing where the log has taken records and no longer knows where.
         """
 
     async def aclose(self) -> None:
@@ -123,6 +146,15 @@ class Log(Protocol):
 
     async def writer(self) -> LogWriter:
         """Open a writer."""
+
+    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+        """Return what each partition holds from a position on; one that is no longer retained is no fault.
+
+        Raises
+        ------
+        Unavailable
+            A partition does not exist, or the log does not answer.
+        """
 
     async def last_record(self, at: TopicPartition) -> Record | None:
         """Return the last record of a partition, or None when it is empty."""

@@ -12,7 +12,17 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from domain.model.errors import FieldError, LogTruncated, TopicMismatch, Unavailable
 from services.codec.partition import RECORD_BYTES_MAX
-from services.ports.log import Entry, Log, LogReader, LogWriter, Record, TopicPartition, TopicSpec
+from services.ports.log import (
+    Ahead,
+    Entry,
+    Log,
+    LogReader,
+    LogWriter,
+    Record,
+    Span,
+    TopicPartition,
+    TopicSpec,
+)
 from tests.contract.conftest import Harness
 
 
@@ -49,6 +59,42 @@ async def read(reader: LogReader, count: int, records_max: int = 1_000) -> list[
 
 def numbered(count: int) -> list[Entry]:
     return [Entry(b"key-%d" % i, b"%d" % i) for i in range(count)]
+
+
+async def test_an_append_says_where_its_records_are(harness: Harness, log: Log) -> None:
+    topic = await harness.topic(partitions=3)
+    async with writing(log) as writer, reading(log, topic, 0, 0, 0) as reader:
+        assert await writer.append(topic, []) == []
+        assert await writer.append(topic, numbered(2), partition=1) == [Span(topic, 1, 0, 2)]
+        more = [Entry(b"other-%d" % i, b"x" * 40_000) for i in range(100)]  # several batches per partition
+        spans = await writer.append(topic, more)
+        records = await read(reader, 102)
+    written = {(at.topic, at.partition, offset) for at in spans for offset in range(at.first, at.end)}
+    assert written == {(r.topic, r.partition, r.offset) for r in records if r.value == b"x" * 40_000}
+    assert sum(span.end - span.first for span in spans) == 100
+
+
+async def test_what_lies_ahead_is_known_without_reading_it_all(harness: Harness, log: Log) -> None:
+    topic = await harness.topic(partitions=2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert await log.ahead({first: 0, second: 0}) == {first: Ahead(0, None), second: Ahead(0, None)}
+    async with writing(log) as writer, reading(log, topic, 0) as reader:
+        for _ in range(3):
+            await writer.append(topic, numbered(2), partition=0)
+        times = [record.timestamp_ms for record in await read(reader, 6)]
+    assert await log.ahead({first: 0, second: 0}) == {first: Ahead(6, times[0]), second: Ahead(0, None)}
+    assert await log.ahead({first: 4}) == {first: Ahead(6, times[4])}
+    assert await log.ahead({first: 6}) == {first: Ahead(6, None)}
+    assert await log.ahead({}) == {}
+    await harness.truncate(first, 4)
+    assert await log.ahead({first: 1}) == {first: Ahead(6, times[4])}
+
+
+async def test_nothing_lies_ahead_in_a_partition_that_is_not_there(harness: Harness, log: Log) -> None:
+    topic = await harness.topic()
+    for at in (TopicPartition(topic, 1), TopicPartition(f"{topic}.not", 0)):
+        with pytest.raises(Unavailable, match="does not exist"):
+            await log.ahead({at: 0})
 
 
 async def test_records_come_back_as_they_were_appended(harness: Harness, log: Log) -> None:

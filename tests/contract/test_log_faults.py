@@ -40,14 +40,16 @@ async def poll_for_ever(reader: LogReader) -> None:
         await reader.poll(10, timeout_seconds=0.5)
 
 
-async def until_answered(call: Callable[[], Awaitable[None]]) -> None:
+async def until_answered(call: Callable[[], Awaitable[object]]) -> None:
     """Repeat an append until it is known to have worked."""
     async with asyncio.timeout(60):
         while True:
             try:
-                return await call()
+                await call()
             except Unavailable:
                 await asyncio.sleep(0.1)
+            else:
+                return
 
 
 async def outage(log: Log, stop: Callable[[], object], start: Callable[[], object]) -> None:

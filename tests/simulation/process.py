@@ -18,7 +18,7 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.outbox import MemoryOutbox
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState, Resolution
-from services.ports.log import Entry, LogReader, LogWriter, Record, TopicPartition, TopicSpec
+from services.ports.log import Ahead, Entry, LogReader, LogWriter, Record, Span, TopicPartition, TopicSpec
 from services.ports.outbox import OutboxItem, Stream
 
 T = TypeVar("T")
@@ -206,6 +206,9 @@ class UnreliableLog:
     async def writer(self) -> LogWriter:
         return _UnreliableWriter(self._process, await self._inner.writer())
 
+    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+        return await self._process.call(lambda: self._inner.ahead(positions))
+
     async def last_record(self, at: TopicPartition) -> Record | None:
         return await self._process.call(lambda: self._inner.last_record(at))
 
@@ -248,16 +251,18 @@ class _UnreliableWriter:
         self._process = process
         self._inner = inner
 
-    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
-        async def part() -> None:
-            await self._inner.append(topic, entries[:cut], partition)
+    async def append(
+        self, topic: str, entries: Sequence[Entry], partition: int | None = None
+    ) -> Sequence[Span]:
+        async def part() -> Sequence[Span]:
+            return await self._inner.append(topic, entries[:cut], partition)
 
         cut = len(entries)
         if self._process._rng.random() < self._process._faults.error_after:
             cut = self._process._rng.randint(0, len(entries))
             await self._process.call(part)
             raise Unavailable("injected: only some were appended")
-        await self._process.call(part)
+        return await self._process.call(part)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -35,7 +35,7 @@ from benchmarks.workloads import (
 from domain.model.quantities import to_milli, to_units
 from services.cli.bench import WorkloadName
 from services.codec.decode import Decoder
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, Span
 
 PAGE = Path(__file__).parents[2] / "benchmarks" / "README.md"
 SMALL = {"openb": {"nodes": 100, "pods": 100}, "plain-500": {"nodes": 5, "pods": 20}}
@@ -181,8 +181,9 @@ class ListWriter:
     def __init__(self) -> None:
         self.taken: list[Entry] = []
 
-    async def append(self, topic: str, entries: Any, partition: int | None = None) -> None:
+    async def append(self, topic: str, entries: Any, partition: int | None = None) -> list[Span]:
         self.taken.extend(entries)
+        return []
 
     async def aclose(self) -> None:
         pass

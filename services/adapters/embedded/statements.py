@@ -66,6 +66,16 @@ FROM unnest($1::text[], $2::int[]) AS p (topic, partition)
 LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
 """
 
+AHEAD = """
+SELECT p.topic, p.partition, t.next_offset, (
+    SELECT r.timestamp_ms FROM log_records AS r
+    WHERE r.topic = p.topic AND r.partition = p.partition AND r.log_offset >= p.position
+    ORDER BY r.log_offset LIMIT 1
+) AS oldest_ms
+FROM unnest($1::text[], $2::int[], $3::bigint[]) AS p (topic, partition, position)
+LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
+"""
+
 LAST = """
 SELECT topic, partition, log_offset, key, value, timestamp_ms
 FROM log_records

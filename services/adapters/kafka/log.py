@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -13,10 +13,11 @@ from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_co
 
 from domain.model.errors import TopicMismatch, Unavailable
 from services.adapters.kafka.connection import Cluster, guarded
+from services.adapters.kafka.probe import Probe
 from services.adapters.kafka.reader import KafkaReader
 from services.adapters.kafka.writer import KafkaWriter
 from services.codec.partition import TOPIC_MESSAGE_BYTES_MAX
-from services.ports.log import Record, TopicPartition, TopicSpec
+from services.ports.log import Ahead, Record, TopicPartition, TopicSpec
 
 _LOOK_AGAIN_SECONDS = 0.1
 _LOGGER = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class KafkaLog:
 
     def __init__(self, bootstrap: str, timeout_seconds: float = 10.0) -> None:
         self._cluster = Cluster(bootstrap, timeout_seconds)
+        self._probe = Probe(self._cluster, self.partitions)
         # It writes several lines at every retry, ten times a second; what matters comes as ``Unavailable``.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
@@ -71,6 +73,10 @@ class KafkaLog:
         """See ``ports.Log``; connects at the first use."""
         return KafkaWriter(self._cluster, self.partitions)
 
+    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+        """See ``ports.Log``; the connection for it stays open."""
+        return await self._probe.ahead(positions)
+
     async def last_record(self, at: TopicPartition) -> Record | None:
         """See ``ports.Log``. Cost: one record, unless the end of the partition was compacted away."""
         reader = await self.reader()
@@ -90,7 +96,8 @@ class KafkaLog:
             await reader.aclose()
 
     async def aclose(self) -> None:
-        """See ``ports.Log``; nothing is held between calls."""
+        """See ``ports.Log``."""
+        await self._probe.aclose()
 
     @contextlib.asynccontextmanager
     async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import RecordMetadata
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
 from services.adapters.kafka.internals import drop_undelivered
 from services.codec.partition import split
-from services.ports.log import Entry
+from services.ports.log import Entry, Span
 
 _BATCH_BYTES_MAX = 512 << 10
 
@@ -31,33 +32,40 @@ class KafkaWriter:
         self._producer: AIOKafkaProducer | None = None
         self._turn = asyncio.Lock()
 
-    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
+    async def append(
+        self, topic: str, entries: Sequence[Entry], partition: int | None = None
+    ) -> Sequence[Span]:
         """See ``ports.LogWriter``."""
         groups = split(entries, await self._count(topic), partition)
         if not groups:
-            return
+            return []
+        spans: list[Span] = []
         async with self._turn:
             try:
                 async with guarded(self._cluster, extra_seconds=self._cluster.timeout_seconds):
                     producer = await self._connected()
                     sends = [self._send(producer, topic, at, group) for at, group in groups.items()]
                     for outcome in await asyncio.gather(*sends, return_exceptions=True):
-                        if outcome is not None:
+                        if isinstance(outcome, BaseException):
                             raise outcome
+                        spans += outcome
             except BaseException:
                 await self._abandon()
                 raise
+        return spans
 
     async def _send(
         self, producer: AIOKafkaProducer, topic: str, partition: int, entries: Sequence[Entry]
-    ) -> None:
-        delivered: list[asyncio.Future[object]] = []
+    ) -> list[Span]:
+        delivered: list[asyncio.Future[RecordMetadata]] = []
+        counts: list[int] = []
 
         async def deliver(batch: BatchBuilder) -> None:
             future = await producer.send_batch(batch, topic, partition=partition)
             # Who gave up hears no more of it, and the event loop shall not complain that nobody listened.
             future.add_done_callback(lambda future: future.cancelled() or future.exception())
             delivered.append(future)
+            counts.append(batch.record_count())
 
         batch = producer.create_batch()
         for key, value in entries:
@@ -70,9 +78,11 @@ class KafkaWriter:
         await deliver(batch)
         # Not gather: it would cancel the futures with us, and they could not be told the outcome later.
         await asyncio.wait(delivered, return_when=asyncio.FIRST_EXCEPTION)
-        for future in delivered:
-            if future.done():
-                future.result()
+        spans = []
+        for future, count in zip(delivered, counts, strict=True):
+            if future.done() and (first := future.result().offset) >= 0:  # else a late answer to a repetition
+                spans.append(Span(topic, partition, first, first + count))
+        return spans
 
     async def aclose(self) -> None:
         """See ``ports.LogWriter``."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from domain.model.errors import LogTruncated, TopicMismatch, Unavailable
 from services.codec.partition import split
 from services.ports.clock import Clock
-from services.ports.log import Entry, Record, TopicPartition, TopicSpec
+from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec
 
 
 class _Partition:
@@ -56,6 +56,15 @@ class MemoryLog:
         """See ``ports.Log``."""
         return MemoryWriter(self)
 
+    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+        """See ``ports.Log``."""
+        found = {}
+        for at, position in positions.items():
+            partition = self.partition(at)
+            records = partition.records[max(0, position - partition.first) :][:1]
+            found[at] = Ahead(partition.end, records[0].timestamp_ms if records else None)
+        return found
+
     async def last_record(self, at: TopicPartition) -> Record | None:
         """See ``ports.Log``."""
         records = self.partition(at).records
@@ -78,14 +87,16 @@ class MemoryLog:
             raise Unavailable(f"partition {at.partition} of topic {at.topic} does not exist")
         return partitions[at.partition]
 
-    def add(self, at: TopicPartition, entries: Sequence[Entry]) -> None:
+    def add(self, at: TopicPartition, entries: Sequence[Entry]) -> Span:
         """Append to one partition at once and wake the readers."""
         partition = self.partition(at)
+        first = partition.end
         now_ms = self._clock.now_ms()
         for offset, (key, value) in enumerate(entries, partition.end):
             partition.records.append(Record(at.topic, at.partition, offset, key, value, now_ms))
         for event in self._waiting:
             event.set()
+        return Span(*at, first, partition.end)
 
     async def wait(self, timeout_seconds: float) -> None:
         """Return at the next append, or after the time."""
@@ -106,14 +117,18 @@ class MemoryWriter:
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
 
-    async def append(self, topic: str, entries: Sequence[Entry], partition: int | None = None) -> None:
+    async def append(
+        self, topic: str, entries: Sequence[Entry], partition: int | None = None
+    ) -> Sequence[Span]:
         """See ``ports.LogWriter``."""
         partitions = await self._log.partitions(topic)
         if not partitions:
             raise Unavailable(f"topic {topic} does not exist")
+        spans = []
         for number, group in split(entries, partitions, partition).items():
             await asyncio.sleep(0)
-            self._log.add(TopicPartition(topic, number), group)
+            spans.append(self._log.add(TopicPartition(topic, number), group))
+        return spans
 
     async def aclose(self) -> None:
         """See ``ports.LogWriter``."""
