@@ -239,8 +239,9 @@ NODE_STATUS = Shape(
         _honoured("allocatable"),
         _honoured("capacity"),
         _honoured("images", "by profiles with the score ImageLocality"),
+        _honoured("conditions", "`Ready` is shown; taints decide about placing, as in kube-scheduler"),
         *_no_matter(
-            "addresses conditions config daemonEndpoints declaredFeatures features nodeInfo phase "
+            "addresses config daemonEndpoints declaredFeatures features nodeInfo phase "
             "runtimeHandlers volumesAttached volumesInUse"
         ),
     ),

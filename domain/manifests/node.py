@@ -23,6 +23,8 @@ from domain.model.validation import (
     shown,
 )
 
+READY = "Ready"
+CONDITION_STATUSES = ("True", "False", "Unknown")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_NODE_PODS = 110
 """How many pods a node takes that does not say it (kubelet's default)."""
@@ -55,12 +57,20 @@ class WireImage(msgspec.Struct, rename="camel"):
     size_bytes: int | None = None
 
 
+class WireCondition(msgspec.Struct, gc=False):
+    """A condition as a Node's status lists it; when it was last seen does not matter."""
+
+    type: str | None = None
+    status: str | None = None
+
+
 class WireNodeStatus(msgspec.Struct):
     """``status`` of a Node as it is written."""
 
     capacity: dict[str, Any] | None = None
     allocatable: dict[str, Any] | None = None
     images: list[WireImage] | None = None
+    conditions: list[WireCondition] | None = None
 
 
 class WireNode(msgspec.Struct, rename="camel"):
@@ -99,7 +109,17 @@ def node_from_wire(node: WireNode, path: str, *, strict: bool) -> NodeSpec:
         capacity=to_canonical(capacity),
         usage_window_seconds=_usage_window(meta, meta_path),
         images=_images(status.images or [], f"{path}.status.images"),
+        ready=_ready(status.conditions or [], f"{path}.status.conditions"),
     )
+
+
+def _ready(conditions: list[WireCondition], path: str) -> bool | None:
+    """Return whether the Ready condition is True; a node that is not heard of (Unknown) is not ready."""
+    for index, condition in enumerate(conditions):
+        if condition.type == READY and condition.status is not None:
+            status = check_choice(condition.status, CONDITION_STATUSES, f"{path}[{index}].status")
+            return status == "True"
+    return None
 
 
 def _usage_window(meta: ObjectMeta, path: str) -> int:

@@ -25,7 +25,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     ``allocatable`` and ``capacity`` map a resource name to an int64 in its canonical unit: ``cpu`` in
     thousandths of a core, everything else in its own unit (bytes, pods, devices). ``usage_window_seconds`` is
-    over how long its measured usage is looked at, 0: as configured for all nodes.
+    over how long its measured usage is looked at, 0: as configured for all nodes. ``ready`` is what its Ready
+    condition says, None where it says nothing; taints decide about placing, not the condition.
     """
 
     name: str
@@ -38,3 +39,4 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     capacity: dict[str, int] = {}
     images: tuple[NodeImage, ...] = ()
     usage_window_seconds: int = 0
+    ready: bool | None = None

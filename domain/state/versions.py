@@ -30,10 +30,8 @@ def newer_of(first: int | None, second: int | None) -> int | None:
 
 
 def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
-    """Whether a node event without a version says nothing new."""
-    if known is None or new.resource_version is not None:
-        return False
-    return msgspec.structs.replace(known, resource_version=None) == new
+    """Whether a node event says nothing new, as a heartbeat does."""
+    return known is not None and msgspec.structs.replace(known, resource_version=new.resource_version) == new
 
 
 def digest(**parts: Mapping[str, object]) -> str:

@@ -99,11 +99,13 @@ class Node(Struct, kw_only=True):
     name: Annotated[str, about("Name of the node")]
     version: Annotated[int, about("Counts the commits that changed the node")]
     deleted: Annotated[bool, about("Whether the node is gone")]
+    ready: Annotated[bool | None, about("What its Ready condition says; null where it says nothing")]
     unschedulable: Annotated[bool, about("Whether the node takes no new pods (cordoned)")]
     labels: Annotated[dict[str, str], about("Labels of the node")]
     taints: Annotated[list[Taint], about("Taints of the node")]
     allocatable: Annotated[dict[str, str], about(f"What the node offers: {QUANTITIES}")]
     requested: Annotated[dict[str, str], about("Sum of the requests of its pods, in the same units")]
+    overcommitted: Annotated[list[str], about("Resources of which its pods hold more than it offers")]
     free: Annotated[dict[str, str], about("allocatable minus requested, never below 0")]
     spec_changed_at: Annotated[str, about(f"When the node last changed its spec ({INSTANT})")]
 

@@ -63,11 +63,13 @@ def _node(state: NodeState) -> Node:
         name=node.name,
         version=node.version,
         deleted=node.deleted,
+        ready=spec.ready,
         unschedulable=spec.unschedulable,
         labels=spec.labels,
         taints=[Taint(key=each.key, value=each.value, effect=each.effect) for each in spec.taints],
         allocatable=quantities(offered),
         requested=quantities(held),
+        overcommitted=sorted(name for name, amount in held.items() if amount > offered.get(name, 0)),
         free=quantities({name: max(0, amount - held.get(name, 0)) for name, amount in offered.items()}),
         spec_changed_at=instant(state.spec_changed_ms),
     )

@@ -77,7 +77,8 @@ def _taints(node: Json) -> str:
 
 
 def _node_state(node: Json) -> str:
-    return "cordoned" if node["unschedulable"] else "ready"
+    said = ["NotReady" * (node["ready"] is False), "cordoned" * node["unschedulable"]]
+    return ",".join(filter(None, said)) or "ready"
 
 
 def _pod_name(item: Json) -> str:

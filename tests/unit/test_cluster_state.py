@@ -146,6 +146,16 @@ def test_generations_order_nodes_by_their_last_change(state: ClusterState) -> No
     assert list(state.table.newest_first()) == ["a", "c", "b"]
 
 
+def test_a_heartbeat_makes_no_new_version_of_a_node(state: ClusterState) -> None:
+    put(state, node("a", version=5))
+    version = state.nodes["a"].version
+    state.drain_dirty()
+    assert put(state, node("a", version=6)) == SKIPPED
+    assert (state.nodes["a"].version, state.drain_dirty()) == (version, [])
+    not_ready = msgspec.structs.replace(node("a", version=7), ready=False)
+    assert put(state, not_ready) == (NodeChanged("a"),)
+
+
 # -------------------------------------------------------------------------------------------------- pods
 
 

@@ -209,3 +209,44 @@ def test_planning_takes_nodes_as_they_are_written(name: str) -> None:
 def test_what_is_no_object_is_refused() -> None:
     with pytest.raises(FieldError, match="object: expected an object, got an integer"):
         node_from_manifest(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        (None, None),
+        ([], None),
+        ([{"type": "MemoryPressure", "status": "True"}], None),
+        ([{"type": "Ready"}], None),
+        ([{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}], False),
+    ],
+)
+def test_the_ready_condition_says_whether_a_node_is_ready(
+    conditions: list[dict[str, str]] | None, ready: bool | None
+) -> None:
+    manifest = node_manifest("n")
+    manifest["status"]["conditions"] = conditions
+    assert node_from_manifest(manifest).ready is ready
+
+
+def test_only_the_time_of_a_condition_changes_nothing() -> None:
+    specs = []
+    for at in ("2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"):
+        manifest = node_manifest("n")
+        manifest["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": at}]
+        specs.append(node_from_manifest(manifest))
+    assert specs[0] == specs[1]
+
+
+def test_a_ready_condition_that_is_neither_is_named() -> None:
+    manifest = node_manifest("n")
+    manifest["status"]["conditions"] = [{"type": "Ready", "status": "yes"}]
+    with pytest.raises(FieldError, match=r"status\.conditions\[0\]\.status.*True, False, Unknown"):
+        node_from_manifest(manifest)
+
+
+def test_a_node_stored_by_an_older_berth_still_decodes() -> None:
+    stored = b'{"name":"n","uid":"u","resource_version":3,"allocatable":{"cpu":4000}}'
+    assert node_from_json(stored).ready is None
