@@ -57,7 +57,10 @@ class Event(Struct, kw_only=True):
         about("v1 Node or v1 Pod as in Kubernetes, or berth/v1 SchedulingProfile or NodeUsage"),
     ]
     at: Annotated[str | None, about(f"When it happened ({INSTANT}); absent: when it arrived")] = None
-    id: Annotated[str | None, about("Unique id; an event whose id was accepted is not sent again")] = None
+    id: Annotated[
+        str | None,
+        about("Unique id: what was accepted is not sent again; another event with it is an error"),
+    ] = None
 
 
 class EventList(Struct, kw_only=True):
@@ -70,7 +73,7 @@ class Ingested(Struct, kw_only=True):
     """What became of the events of a request."""
 
     accepted: Annotated[int, about("Events appended to the log by this request")]
-    duplicates: Annotated[int, about("Events skipped because their id was accepted before")]
+    duplicates: Annotated[int, about("Events skipped because they were accepted before, by their id")]
     invalid: Annotated[int, about("Events refused; above 0 only with partial=true")]
     errors: Annotated[list[ErrorDetail], about("Why events were refused")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from domain.model import limits
 from domain.model.errors import FieldError
+from domain.model.validation import shown
 from services.api.answers import ErrorDetail, Ingested
 from services.api.contract import answering
 from services.api.deps import Deps
@@ -16,6 +18,7 @@ from services.api.failures import ApiError, json_answer
 from services.codec.gateway import Gateway, Outgoing, append
 from services.metrics import ApiMetrics
 from services.phrases import plural
+from services.ports.store import Store
 
 _OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what it lacks
 _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events": [...]}'
@@ -52,15 +55,30 @@ def _events(body: bytes) -> list[Any]:
     return found
 
 
-def check(gateway: Gateway, events: list[Any]) -> tuple[list[Outgoing], list[ErrorDetail]]:
-    """Split events into what can be appended and what is wrong with the others."""
-    good, bad = [], []
+def check(gateway: Gateway, events: list[Any]) -> tuple[dict[int, Outgoing], list[ErrorDetail]]:
+    """Split events into what can be appended, by position, and what is wrong with the others."""
+    good, bad = {}, []
     for index, event in enumerate(events):
         try:
-            good.append(gateway.prepare(event))
+            good[index] = gateway.prepare(event)
         except FieldError as error:
             bad.append(ErrorDetail(index=index, path=error.path, message=error.message))
     return good, bad
+
+
+async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], list[ErrorDetail]]:
+    """Leave out what was accepted before; refuse an id that comes again with other content."""
+    seen = dict(await store.known_events([each.id for each in good.values() if each.id]))
+    fresh, bad = [], []
+    for index, each in good.items():
+        if each.id is None or each.id not in seen:
+            fresh.append(each)
+        elif seen[each.id] not in (None, each.digest):
+            message = f"{shown(each.id)} was accepted before with other content; an event's id is its own"
+            bad.append(ErrorDetail(index=index, path="id", message=message))
+        if each.id is not None:
+            seen.setdefault(each.id, each.digest)
+    return fresh, bad
 
 
 async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Ingested:
@@ -70,6 +88,8 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Ingested:
     outcome was unknown may append an event twice; folding an event twice changes nothing.
     """
     good, bad = check(deps.gateway, events)
+    fresh, reused = await _fresh(deps.store, good)
+    bad = sorted(bad + reused, key=lambda each: (each.index, each.path))
     _count(deps.metrics, "invalid", len(bad))
     if bad and not partial:
         first = bad[0]
@@ -80,20 +100,13 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Ingested:
             f"nothing was sent, for {path}: {first.message}{more}; partial=true sends the valid ones",
             bad,
         )
-    seen = await deps.store.known_events([each.id for each in good if each.id])
-    fresh = []
-    for each in good:
-        if each.id and each.id in seen:
-            continue
-        if each.id:
-            seen.add(each.id)
-        fresh.append(each)
     await append(deps.writer, fresh)
-    if ids := [each.id for each in fresh if each.id]:
-        await deps.store.record_events(ids)
+    if digests := {each.id: each.digest for each in fresh if each.id}:
+        await deps.store.record_events(digests)
+    duplicates_count = len(good) - len(reused) - len(fresh)
     _count(deps.metrics, "accepted", len(fresh))
-    _count(deps.metrics, "duplicate", len(good) - len(fresh))
-    return Ingested(accepted=len(fresh), duplicates=len(good) - len(fresh), invalid=len(bad), errors=bad)
+    _count(deps.metrics, "duplicate", duplicates_count)
+    return Ingested(accepted=len(fresh), duplicates=duplicates_count, invalid=len(bad), errors=bad)
 
 
 def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:

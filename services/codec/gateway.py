@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from domain.model.errors import FieldError
 from services.codec.decode import Decoder
@@ -12,11 +15,12 @@ from services.ports.log import Entry, LogWriter, Record
 
 
 class Outgoing(NamedTuple):
-    """A checked event: its topic, its record, and its id if it has one."""
+    """A checked event: its topic, its record, its id if it has one, and then a digest of its content."""
 
     topic: str
     entry: Entry
     id: str | None
+    digest: bytes = b""
 
 
 class Gateway:
@@ -44,7 +48,13 @@ class Gateway:
         decoded = self._decoder.decode(Record(topic, 0, 0, key, raw, 0))
         if decoded.rejected is not None:
             raise FieldError(decoded.rejected.path, decoded.rejected.message)
-        return Outgoing(topic, Entry(key, raw), decoded.id)
+        return Outgoing(topic, Entry(key, raw), decoded.id, _digest(event) if decoded.id else b"")
+
+
+def _digest(event: Any) -> bytes:
+    """Return the same for the same content, in whatever order its fields are."""
+    content = [event.get("type"), event.get("object"), event.get("at")]
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).digest()
 
 
 async def append(writer: LogWriter, events: Sequence[Outgoing]) -> None:

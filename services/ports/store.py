@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from domain.model.decisions import Attempt
@@ -197,11 +197,11 @@ class Store(Protocol):
     async def counts(self) -> Counts:
         """Return the sizes that are worth a metric."""
 
-    async def known_events(self, ids: Sequence[str]) -> set[str]:
-        """Return which of these event ids were accepted before."""
+    async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
+        """Return which of these event ids were accepted before, each with its digest if that was kept."""
 
-    async def record_events(self, ids: Sequence[str]) -> None:
-        """Remember accepted event ids; known ones are fine."""
+    async def record_events(self, digests: Mapping[str, bytes]) -> None:
+        """Remember accepted event ids with the digests of their content; known ones stay as they are."""
 
     async def keys(self) -> Sequence[KeyRow]:
         """Return the API keys, revoked ones included, oldest first."""

@@ -39,6 +39,26 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
     assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
 
 
+async def test_an_id_that_comes_again_with_other_content_is_an_error(empty: tuple[Place, Client]) -> None:
+    place, client = empty
+    one, other = event("ADDED", pod_manifest("a"), id="e1"), event("ADDED", pod_manifest("b"), id="e1")
+    reordered = {name: one[name] for name in reversed(list(one))}
+    assert (await client.post("/v1/events", json=[one, reordered])).json()["duplicates"] == 1
+    for body in ([event("ADDED", pod_manifest("c")), other], [event("ADDED", pod_manifest("c")), one, other]):
+        answer = await client.post("/v1/events", json=body)
+        assert answer.status_code == 422
+        error = checked(answer.json(), answers.Error)["error"]
+        (detail,) = error["details"]
+        assert (error["code"], detail["index"], detail["path"]) == ("invalid-events", len(body) - 1, "id")
+        assert "'e1' was accepted before with other content" in detail["message"]
+    in_one = [event("ADDED", pod_manifest(name), id="e2") for name in ("d", "e")]
+    answer = await client.post("/v1/events?partial=true", json=[*in_one, in_one[0]])
+    counts = checked(answer.json(), answers.Ingested)
+    assert (counts["accepted"], counts["duplicates"], counts["invalid"]) == (1, 1, 1)
+    assert [(each["index"], each["path"]) for each in counts["errors"]] == [(1, "id")]
+    assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 2
+
+
 async def test_a_single_event_a_list_and_a_list_under_its_name_are_the_same(
     empty: tuple[Place, Client],
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -48,6 +48,7 @@ def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
 
 
 _DECISION = _columns(t.decisions, DecisionRow)
+_BYTES = sa.ARRAY(sa.LargeBinary)
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
 
@@ -307,15 +308,18 @@ class PostgresStore(Engine):
 
     # ----------------------------------------------------------------------------- event ids and API keys
 
-    async def known_events(self, ids: Sequence[str]) -> set[str]:
+    async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
         """Look ids up by the primary key."""
         i, wanted = t.ingested_events.c, texts(ids)
         joined = t.ingested_events.join(wanted, i.id == wanted.c.id)
-        return {row.id for row in await self._rows(sa.select(i.id).select_from(joined))}
+        found = await self._rows(sa.select(i.id, i.digest).select_from(joined))
+        return {row.id: row.digest for row in found}
 
-    async def record_events(self, ids: Sequence[str]) -> None:
+    async def record_events(self, digests: Mapping[str, bytes]) -> None:
         """Insert what is new."""
-        statement = insert(t.ingested_events).from_select(["id"], sa.select(texts(ids)))
+        columns = (sa.cast(list(digests), sa.ARRAY(sa.Text)), sa.cast(list(digests.values()), _BYTES))
+        new = sa.select(*(sa.func.unnest(column) for column in columns))
+        statement = insert(t.ingested_events).from_select(["id", "digest"], new)
         await self._write(statement.on_conflict_do_nothing())
 
     async def keys(self) -> Sequence[KeyRow]:

@@ -249,6 +249,7 @@ ingested_events = sa.Table(
     "ingested_events",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, comment="SHA-256 of type, object and at; null: not kept then"),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     comment="ids of events accepted by the API, so that a repeated request appends nothing",
 )
