@@ -17,8 +17,8 @@ import typer
 
 from domain.model.errors import BerthError, Unavailable
 from services import bootstrap
+from services.address import remove_address, write_address
 from services.bootstrap import Place
-from services.cli.source import remove_address, write_address
 from services.config import DEFAULT_API_PORT, Settings
 from services.metrics import process_registry, serve
 

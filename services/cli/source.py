@@ -11,10 +11,10 @@ from urllib.parse import quote, urlencode
 import httpx
 import orjson
 
+from services.address import read_address
 from services.cli.options import CommandError
 from services.config import Settings
 
-ADDRESS_FILE = "api.json"
 PAGE = 1000
 _ANSWER_SECONDS_MAX = 120.0
 
@@ -126,22 +126,10 @@ async def send_events(source: Source, events: list[Any]) -> dict[str, int]:
     return sums
 
 
-def write_address(directory: Path, url: str) -> None:
-    """Note where this directory's API is."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / ADDRESS_FILE).write_bytes(orjson.dumps({"url": url}))
-
-
-def remove_address(directory: Path) -> None:
-    """Forget where this directory's API was."""
-    (directory / ADDRESS_FILE).unlink(missing_ok=True)
-
-
 async def running_api(directory: Path) -> str | None:
     """Return the address of the API that runs on this directory, if one answers."""
-    try:
-        url = str(orjson.loads((directory / ADDRESS_FILE).read_bytes())["url"])
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+    url = read_address(directory)
+    if url is None:
         return None
     try:
         async with contextlib.aclosing(Source(url)) as source:

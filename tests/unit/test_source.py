@@ -12,7 +12,8 @@ import pytest
 
 from services.cli import source as sources
 from services.cli.options import CommandError
-from services.cli.source import Source, fetch, in_process, running_api, write_address
+from services.address import write_address
+from services.cli.source import Source, fetch, in_process, running_api
 
 
 class Healthy(BaseHTTPRequestHandler):
