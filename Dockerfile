@@ -1,21 +1,33 @@
-# berth in one image; the command says which process it is: worker, relay, api, init, ...
+# berth in one image; the command says which process it is: worker, relay, api, init, up, ...
+#
+# docker run -p 8080:8080 -v berth:/var/lib/berth berth up
+# runs all of it on its own database; the first start prints a key, without which nobody beyond the container is let in.
 FROM python:3.12-slim
 
-RUN useradd --create-home --uid 10001 berth
+RUN useradd --create-home --uid 10001 berth \
+    && install --directory --owner=berth /var/lib/berth
 WORKDIR /app
 
-COPY pyproject.toml README.md ./
+COPY pyproject.toml requirements.lock README.md ./
 COPY domain domain
 COPY services services
+COPY benchmarks benchmarks
 COPY migrations migrations
 COPY ops ops
-RUN pip install --no-cache-dir .
+RUN pip install --no-cache-dir --constraint requirements.lock .
 
 USER berth
 WORKDIR /home/berth
 ENV PYTHONUNBUFFERED=1 \
-    NUMBA_CACHE_DIR=/home/berth/.cache/numba
+    NUMBA_CACHE_DIR=/home/berth/.cache/numba \
+    BERTH_DIR=/var/lib/berth \
+    BERTH_API_HOST=0.0.0.0
 
+# The kernels of this machine's processor; on another kind of processor a container's first start compiles its own.
+RUN berth compile
+
+VOLUME /var/lib/berth
 EXPOSE 8080
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["berth", "health"]
 ENTRYPOINT ["berth"]
 CMD ["--help"]

@@ -1,4 +1,4 @@
-"""The file in which a running instance notes the address of its API, for commands on the same directory."""
+"""What a running instance keeps for commands on the same directory: where its API is, and the first key."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 
 _FILE = "api.json"
+KEY_FILE = "admin.key"
 
 
 def write_address(directory: Path, url: str) -> None:
@@ -25,4 +26,19 @@ def read_address(directory: Path) -> str | None:
     try:
         return str(orjson.loads((directory / _FILE).read_bytes())["url"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+def write_key(directory: Path, key: str) -> None:
+    """Keep a key for the commands of whoever may read this directory."""
+    path = directory / KEY_FILE
+    path.touch(mode=0o600)
+    path.write_text(key + "\n")
+
+
+def read_key(directory: Path) -> str | None:
+    """Return the key that is kept here."""
+    try:
+        return (directory / KEY_FILE).read_text().strip() or None
+    except OSError:
         return None

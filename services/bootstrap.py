@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 _SWITCH_SECONDS = 0.0005
-_SILENT_SECONDS_MAX = 2.0
 
 
 class Place(NamedTuple):
@@ -163,6 +162,7 @@ async def run_worker(
     at: Place, settings: Settings, registry: CollectorRegistry, compiled: asyncio.Event | None = None
 ) -> None:
     """Run a worker until it is cancelled; ``compiled`` is set when nothing has to be compiled any more."""
+    from services.compiling import compile_kernels
     from services.worker.metrics import WorkerMetrics
     from services.worker.run import Worker, WorkerSettings
 
@@ -178,24 +178,12 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     try:
-        await _compile()
+        await compile_kernels()
         if compiled is not None:
             compiled.set()
         await Worker(log, ledger, told, WorkerMetrics(registry)).run()
     finally:
         await _close(log, ledger)
-
-
-async def _compile() -> None:
-    """Have the kernels compiled before the shards are taken; say so where it takes a while."""
-    from domain.cycle.warm import warm_up
-
-    compiling = asyncio.create_task(asyncio.to_thread(warm_up))
-    done, _ = await asyncio.wait({compiling}, timeout=_SILENT_SECONDS_MAX)
-    if not done:
-        message = "compiling the placing kernels, once per installation: up to a minute"
-        print(message, file=sys.stderr, flush=True)
-    await compiling
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:

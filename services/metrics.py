@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from services.ports.store import Counts, ShardState
+
+SILENT_SECONDS_MAX = 30.0
+"""After so long without a beat a process counts as stuck: more than a batch, and than a start under load."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -24,9 +30,37 @@ def process_registry() -> CollectorRegistry:
     return registry
 
 
-def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], None]:
-    """Serve a registry over HTTP from a thread; return what ends it."""
+class Heartbeat:
+    """Whether this process's event loop still turns: what does not is to be started again."""
+
+    def __init__(self) -> None:
+        self._beat_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            self._beat_at = time.monotonic()
+            await asyncio.sleep(1)
+
+    def silent_seconds(self) -> float:
+        """Return how long ago the last beat was."""
+        return time.monotonic() - self._beat_at
+
+
+def serve(registry: CollectorRegistry, host: str, port: int, heartbeat: Heartbeat) -> Callable[[], None]:
+    """Serve a registry over HTTP from a thread, and the heartbeat at ``/healthz``; return what ends it."""
     server, thread = start_http_server(port, host, registry)
+    metrics: Any = server.get_app()
+
+    def answer(environ: Any, start_response: Any) -> Any:
+        if environ["PATH_INFO"] != "/healthz":
+            return metrics(environ, start_response)
+        is_alive = heartbeat.silent_seconds() < SILENT_SECONDS_MAX
+        status = "200 OK" if is_alive else "503 Service Unavailable"
+        start_response(status, [("Content-Type", "application/json")])
+        return [orjson.dumps({"status": "ok" if is_alive else "stuck", "checks": {}})]
+
+    server.set_app(answer)
 
     def stop() -> None:
         server.shutdown()

@@ -17,10 +17,11 @@ import typer
 
 from domain.model.errors import BerthError, Unavailable
 from services import bootstrap
-from services.address import remove_address, write_address
+from services.address import KEY_FILE, remove_address, write_address, write_key
+from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.config import DEFAULT_API_PORT, Settings
-from services.metrics import process_registry, serve
+from services.metrics import Heartbeat, process_registry, serve
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -124,11 +125,11 @@ async def _observed(
     what: str, settings: Settings, run: Callable[[Place, Settings, Any], Coroutine[Any, Any, None]]
 ) -> None:
     """Run one process on its place, with its metrics on their port."""
-    registry = process_registry()
+    registry, heartbeat = process_registry(), Heartbeat()
     stop: Callable[[], None] | None = None
     if settings.metrics_port:
         try:
-            stop = serve(registry, "0.0.0.0", settings.metrics_port)
+            stop = serve(registry, "0.0.0.0", settings.metrics_port, heartbeat)
         except OSError as error:
             raise ServeError(
                 f"cannot serve metrics on port {settings.metrics_port} ({_why(error)}); "
@@ -138,7 +139,7 @@ async def _observed(
         async with bootstrap.place(settings) as at:
             await _check_laid_down(at)
             typer.echo(f"{what} {settings.worker_name} is up; Ctrl-C stops it", err=True)
-            await supervise(run(at, settings, registry))
+            await supervise(run(at, settings, registry), heartbeat.run())
     finally:
         if stop is not None:
             stop()
@@ -182,6 +183,8 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
     directory = bootstrap.data_dir(settings)
     async with bootstrap.place(settings) as at:
         await bootstrap.initialise(at, settings.shards)
+        if not is_loopback(settings.api_host):
+            await _make_first_key(at, directory)
         with bind(settings.api_host, settings.api_port, move=True) as listening:
             running = Running(at, directory, url_of(listening))
             write_address(directory, running.url)
@@ -189,6 +192,17 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
                 yield running, listening
             finally:
                 remove_address(directory)
+
+
+async def _make_first_key(at: Place, directory: Path) -> None:
+    """Make a key where none was ever made, or nobody could use what others can reach; say it, and keep it."""
+    async with contextlib.aclosing(bootstrap.open_store(at)) as store:
+        if await store.keys():
+            return
+        key = new_key()
+        write_key(directory, key)
+        await store.create_key(key_hash(key), "first", "admin")
+    typer.echo(f"the first API key, role admin, kept in {directory / KEY_FILE}: {key}", err=True)
 
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:

@@ -6,13 +6,17 @@ names the modules whose helpers are compiled into it; their bytecode and constan
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 import numba
+from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 
 # No kernel makes an array, so none counts references to one: with dozens at hand, that is most of the work.
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
@@ -36,10 +40,64 @@ def entry(*modules: ModuleType) -> Callable[[Callable[..., Any]], Any]:
 
     def compiled(written: Callable[..., Any]) -> Any:
         dispatcher: Any = numba.njit(**_OPTIONS)(written)
-        dispatcher._cache = Cache(written)  # type: ignore[no-untyped-call]
+        with contextlib.suppress(RuntimeError):  # no directory to write in; ``Compilations.kept_in`` tells
+            dispatcher._cache = Cache(written)  # type: ignore[no-untyped-call]
         return dispatcher
 
     return compiled
+
+
+class Compilations(event.Listener):
+    """What numba compiles while this is entered; what it finds on disk is not compiled.
+
+    ``expected`` is how many kernels there are, most of which one call needs; ``done`` how many of them are
+    compiled, ``current`` which one is being compiled, and ``kept_in`` where, if anywhere.
+    """
+
+    def __init__(self) -> None:
+        self.kept_in: str | None = None
+        self._kernels = {
+            each.py_func.__name__
+            for name, module in tuple(sys.modules.items())
+            if name.startswith(f"{__package__}.")
+            for each in vars(module).values()
+            if isinstance(each, Dispatcher) and each.targetoptions.get("inline") != "always"
+        }
+        self._begun: list[str] = []
+        self._done: set[str] = set()
+
+    def __enter__(self) -> Compilations:
+        event.register("numba:compile", self)  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        event.unregister("numba:compile", self)  # type: ignore[no-untyped-call]
+
+    @property
+    def expected(self) -> int:
+        return len(self._kernels)
+
+    @property
+    def done(self) -> int:
+        return len(self._done)
+
+    @property
+    def current(self) -> str:
+        return self._begun[-1] if self._begun else ""
+
+    def on_start(self, event: Any) -> None:
+        """See ``numba.core.event.Listener``."""
+        dispatcher = event.data["dispatcher"]
+        self._begun.append(dispatcher.py_func.__name__)
+        self.kept_in = dispatcher._cache.cache_path or self.kept_in
+
+    def on_end(self, event: Any) -> None:
+        """See ``numba.core.event.Listener``."""
+        name = self._begun.pop()
+        if name in self._kernels:
+            self._done.add(name)
 
 
 def _digest(modules: tuple[ModuleType, ...]) -> str:

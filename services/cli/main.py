@@ -112,8 +112,10 @@ app.command("delete", rich_help_panel=USE)(apply.delete)
 app.command("worker", rich_help_panel=RUN)(serve.worker)
 app.command("relay", rich_help_panel=RUN)(serve.relay)
 app.command("api", rich_help_panel=RUN)(serve.api)
+app.command("health", rich_help_panel=RUN)(setup.health)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)
+app.command("compile", rich_help_panel=SET_UP)(setup.compile_)
 app.command("serve-dev", rich_help_panel=SET_UP)(setup.serve_dev)
 
 

@@ -132,3 +132,31 @@ def serve_dev(
             serve("BERTH_POSTGRES_DSN", PostgresServer(data, port or 5432))
     except (RuntimeError, OSError) as error:
         raise CommandError(f"{name} does not start: {error}") from error
+
+
+def compile_() -> None:
+    """Compile the placing kernels now, for an image or before the first start; again: does nothing."""
+    from services.compiling import compile_kernels
+
+    options.run(compile_kernels())
+
+
+@options.with_settings("metrics_port", "api_port")
+def health(
+    settings: Settings,
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            help="What to ask. Without it the process here, at its metrics port or else its API's."
+        ),
+    ] = None,
+) -> None:
+    """Ask a process whether it is alive, and fail if not: for a container's health check."""
+    import httpx
+
+    asked = url or f"http://127.0.0.1:{settings.metrics_port or settings.api_port}/healthz"
+    try:
+        answer = httpx.get(asked, timeout=5, trust_env=False).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise CommandError(f"{asked} is not healthy: {error}") from None
+    typer.echo(answer.text)

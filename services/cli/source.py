@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import orjson
 
-from services.address import read_address
+from services.address import read_address, read_key
 from services.cli.options import CommandError
 from services.config import Settings
 
@@ -144,12 +144,13 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     """Open the API that the settings name, that of the running instance, or one on the ledger itself."""
     from services import bootstrap
 
-    url = settings.api_url
+    url, key = settings.api_url, settings.api_key
     named = url is not None
     if not named and settings.postgres_dsn is None:
-        url = await running_api(bootstrap.data_dir(settings))
+        directory = bootstrap.data_dir(settings)
+        url, key = await running_api(directory), key or read_key(directory)
     if url is not None:
-        async with contextlib.aclosing(Source(url, settings.api_key, proxied=named)) as source:
+        async with contextlib.aclosing(Source(url, key, proxied=named)) as source:
             yield source
         return
     async with bootstrap.place(settings) as place:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,30 @@ def test_every_setting_exists() -> None:
     known = {setting.env for setting in SETTINGS}
     for service in berth_services().values():
         assert set(service["environment"]) <= known
+
+
+def test_every_service_says_how_it_is_by_a_command_that_exists() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for name, service in services().items():
+        check = service["healthcheck"]
+        assert check.get("disable") if name == "init" else check["test"][0] == "CMD", name
+    for name in ("worker", "relay", "api"):
+        program, command, *url = berth_services()[name]["healthcheck"]["test"][1:]
+        assert (program, command in commands) == ("berth", True)
+        assert url or int(berth_services()[name]["environment"]["BERTH_METRICS_PORT"])
+
+
+def test_the_image_gets_all_that_it_copies_and_pins_what_it_installs() -> None:
+    ignored = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    lines = (REPOSITORY / "Dockerfile").read_text().splitlines()
+    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    assert copied == {line[1:] for line in ignored if line.startswith("!")}
+    packages = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert {name.removesuffix("*") for name in packages["find"]["include"]} <= copied
+    assert "RUN pip install --no-cache-dir --constraint requirements.lock ." in lines
+    assert "RUN berth compile" in lines
+    variables = set(re.findall(r"\b(BERTH_\w+)=", "\n".join(lines)))
+    assert variables <= {setting.env for setting in SETTINGS}
 
 
 def _has_compose() -> bool:

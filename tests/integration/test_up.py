@@ -160,3 +160,29 @@ def test_ctrl_c_stops_the_demo_cleanly(server_dir: Path) -> None:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def test_what_others_can_reach_has_a_key_from_the_first_start(server_dir: Path) -> None:
+    command = [*BERTH, "up", "--host", "0.0.0.0", "--port", "0"]
+    said = []
+    for _ in range(2):
+        process = subprocess.Popen(command, env=environment(server_dir), stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        try:
+            lines = [process.stderr.readline()]
+            while not lines[-1].startswith("berth is up: "):
+                lines.append(process.stderr.readline())
+            said.append([line for line in lines if "API key" in line])
+            url = lines[-1].split()[3]
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(f"{url}/v1/nodes")
+            assert berth(server_dir, "get", "nodes").returncode == 0, "the commands find the key that is kept"
+        finally:
+            process.terminate()
+            assert process.wait(timeout=20) == 0
+            process.stderr.close()
+    ((line,), none) = said
+    assert none == []
+    file = server_dir / "admin.key"
+    assert line.split()[-1] == file.read_text().strip()
+    assert file.stat().st_mode & 0o077 == 0

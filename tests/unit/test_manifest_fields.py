@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from docs.build.manifest_pages import main
 
+from docs.build.manifest_pages import main
 from domain.cycle.explanation import warnings_of
 from domain.manifests.codes import IGNORED, UNSUPPORTED
 from domain.manifests.fields import SHAPES, Shape, Treatment, codes

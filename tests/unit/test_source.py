@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from services.address import write_address
 from services.cli import source as sources
 from services.cli.options import CommandError
-from services.address import write_address
 from services.cli.source import Source, fetch, in_process, running_api
 
 

@@ -1,0 +1,51 @@
+"""Compiling the placing kernels before the first pod comes, saying how far it is and where they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from domain.cycle.warm import warm_up
+from domain.kernels.compiling import Compilations
+
+_SILENT_SECONDS = 2.0
+_TELL_SECONDS = 30.0
+
+
+async def compile_kernels() -> None:
+    """Compile what is not on disk yet; say how far it is, on a terminal all the time."""
+    started = time.monotonic()
+    with Compilations() as seen:
+        compiling = asyncio.create_task(asyncio.to_thread(warm_up))
+        await asyncio.wait({compiling}, timeout=_SILENT_SECONDS)
+        if not compiling.done():
+            _say(
+                f"compiling {seen.expected} placing kernels for this processor, once per installation: "
+                "about a minute of processor time"
+            )
+        told = time.monotonic()
+        while not compiling.done():
+            await asyncio.wait({compiling}, timeout=1.0)
+            passed_seconds = time.monotonic() - started
+            state = f"{seen.done} of {seen.expected} kernels compiled, {passed_seconds:.0f} s"
+            if sys.stderr.isatty():
+                print(f"\r{state}: {seen.current:<24}", end="", file=sys.stderr, flush=True)
+            elif time.monotonic() - told >= _TELL_SECONDS:
+                told = time.monotonic()
+                _say(f"still compiling: {state}")
+        await compiling
+    if seen.done and time.monotonic() - started > _SILENT_SECONDS:
+        if sys.stderr.isatty():
+            print("\r" + " " * 72 + "\r", end="", file=sys.stderr)
+        _say(f"compiled in {time.monotonic() - started:.0f} s; {_fate(seen.kept_in)}")
+
+
+def _fate(kept_in: str | None) -> str:
+    if kept_in is None:
+        return "nothing can be kept, so every start compiles: set NUMBA_CACHE_DIR to a directory to write in"
+    return f"kept in {kept_in}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
