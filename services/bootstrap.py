@@ -162,7 +162,7 @@ async def run_worker(
     at: Place, settings: Settings, registry: CollectorRegistry, compiled: asyncio.Event | None = None
 ) -> None:
     """Run a worker until it is cancelled; ``compiled`` is set when nothing has to be compiled any more."""
-    from services.compiling import compile_kernels
+    from services.worker.compiling import compile_kernels
     from services.worker.metrics import WorkerMetrics
     from services.worker.run import Worker, WorkerSettings
 

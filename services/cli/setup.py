@@ -136,7 +136,7 @@ def serve_dev(
 
 def compile_() -> None:
     """Compile the placing kernels now, for an image or before the first start; again: does nothing."""
-    from services.compiling import compile_kernels
+    from services.worker.compiling import compile_kernels
 
     options.run(compile_kernels())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from domain.kernels.compiling import Compilations, entry
-from services import compiling
+from services.worker import compiling
 
 
 def test_what_is_compiled_is_counted_and_its_place_named(
