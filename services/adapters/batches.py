@@ -118,23 +118,41 @@ def decision_value(payload: bytes, recorded_at_ms: int) -> bytes:
     return payload[:-1] + b',"recorded_at":"' + format_ms(recorded_at_ms).encode() + b'"}'
 
 
+class DeadLetterRecord(msgspec.Struct, gc=False):
+    """A record of ``berth.deadletter``; ``raw`` is base64, of the first bytes where ``raw_truncated``."""
+
+    shard: int
+    seq: int
+    topic: str
+    partition: int
+    offset: int
+    key: str | None
+    code: str
+    path: str
+    message: str
+    at: str
+    raw: str
+    raw_bytes: int
+    raw_truncated: bool
+
+
 def dead_letter_value(letter: DeadLetter) -> bytes:
     """Return the record of ``berth.deadletter``: JSON, raw bytes in base64, cut to the topic's bound."""
     raw = letter.raw[:dead_letter_topic_raw_bytes_max]
     return msgspec.json.encode(
-        {
-            "shard": letter.shard,
-            "seq": letter.seq,
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "key": None if letter.key is None else letter.key.decode("utf-8", "backslashreplace"),
-            "code": letter.code,
-            "path": letter.path,
-            "message": letter.message,
-            "at": format_ms(letter.at_ms),
-            "raw": base64.b64encode(raw).decode(),
-            "raw_bytes": len(letter.raw),
-            "raw_truncated": len(raw) < len(letter.raw),
-        }
+        DeadLetterRecord(
+            shard=letter.shard,
+            seq=letter.seq,
+            topic=letter.topic,
+            partition=letter.partition,
+            offset=letter.offset,
+            key=None if letter.key is None else letter.key.decode("utf-8", "backslashreplace"),
+            code=letter.code,
+            path=letter.path,
+            message=letter.message,
+            at=format_ms(letter.at_ms),
+            raw=base64.b64encode(raw).decode(),
+            raw_bytes=len(letter.raw),
+            raw_truncated=len(raw) < len(letter.raw),
+        )
     )

@@ -25,21 +25,23 @@ def template_fragment(template: PodTemplate, signature: bytes) -> bytes:
     return orjson.dumps({"signature": signature.hex(), "requests": requests})
 
 
-class _DecidedPod(msgspec.Struct, gc=False):
+class DecidedPod(msgspec.Struct, gc=False):
+    """The pod of a decision record."""
+
     namespace: str
     name: str
     uid: str
     resource_version: str | None
 
 
-class _DecisionRecord(msgspec.Struct, gc=False):
+class DecisionRecord(msgspec.Struct, gc=False):
     """A record of ``berth.decisions``, in the order of its keys."""
 
     id: str
     shard: int
     epoch: int
     seq: int
-    pod: _DecidedPod
+    pod: DecidedPod
     outcome: str
     node: str | None
     decided_at: str
@@ -85,12 +87,12 @@ def encode_decision(
     """
     version = decision.resource_version
     return _encode_record(
-        _DecisionRecord(
+        DecisionRecord(
             f"{decision.shard}-{decision.seq}",
             decision.shard,
             decision.epoch,
             decision.seq,
-            _DecidedPod(
+            DecidedPod(
                 decision.namespace,
                 decision.name,
                 decision.pod_uid,
