@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.queue import WaitingGroup
+from domain.kernels.ties import salted
 from domain.model.decisions import Outcome
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import tie_salt
@@ -25,9 +26,6 @@ from domain.plugins.base import (
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
-
-_MIX_SHIFT = (np.uint64(30), np.uint64(27), np.uint64(31))
-_MIX_FACTOR = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,8 +225,4 @@ def _score(
 def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
     """Return the position of the highest score; of equals the smallest tie value, salted by the group."""
     best = np.flatnonzero(totals == totals.max())
-    mixed = ties[best] ^ np.uint64(tie_salt(signature))
-    mixed = (mixed ^ (mixed >> _MIX_SHIFT[0])) * _MIX_FACTOR[0]
-    mixed = (mixed ^ (mixed >> _MIX_SHIFT[1])) * _MIX_FACTOR[1]
-    mixed = mixed ^ (mixed >> _MIX_SHIFT[2])
-    return int(best[np.argmin(mixed)])
+    return int(best[np.argmin(salted(ties[best], tie_salt(signature)))])

@@ -68,7 +68,7 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
         top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
         reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
         reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
-        noted_columns=np.array(columns, dtype=np.int32),
+        explained_columns=np.array(columns, dtype=np.int32),
         top_requested=np.zeros((attempts, kernel.TOP, len(columns)), dtype=np.int64),
         extremes=np.zeros((attempts, kernel.RAWS_MAX + kernel.VARIANCES_MAX, 2), dtype=np.float64),
         metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
@@ -112,7 +112,7 @@ class Noted:
         for program in programs:
             key = (program.columns, program.plan.reads_usage)
             alike.setdefault(key, []).append(self.attempt_of[program.slot])
-        place = {column: i for i, column in enumerate(placed.noted_columns.tolist())}
+        place = {column: i for i, column in enumerate(placed.explained_columns.tolist())}
         found = {}
         for (columns, reads_usage), attempts in alike.items():
             by_name = sorted((state.resources.name(column), column) for column in columns)

@@ -253,7 +253,7 @@ class Scheduler:
             sums=np.full((variances, 4), -1, dtype=np.int64),
             growth=np.empty((variances, width), dtype=np.int64),
             uses=np.bincount(sequence, minlength=len(self._slots.groups.synced)),
-            limit=np.empty(blocks),
+            upper_bound=np.empty(blocks),
             marks=np.zeros(blocks, dtype=np.uint8),
             estimate=np.empty(kernel.BLOCK, dtype=np.float32),
             rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),

@@ -9,7 +9,7 @@ import numpy as np
 
 from domain.cycle.program import ROW_FIELDS, SLOT_BYTES, SLOT_FIELDS, Program, StaticPart, compile_program
 from domain.kernels import arrays as kernel
-from domain.kernels.arrays import SPAN, TWINS_FROM
+from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
 from domain.model.limits import group_cache_bytes_max, pods_per_node_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
@@ -98,7 +98,7 @@ class GroupSlots:
             refused=np.zeros((statics, blocks), dtype=np.int32),
             blocks_synced=np.full(1, -1, dtype=np.int64),
             synced=np.full(statics, -1, dtype=np.int64),
-            twins=kernel.Twins(
+            equal_rows=kernel.EqualRows(
                 row=np.zeros(width, dtype=np.int32),
                 tie=np.zeros(width, dtype=np.uint64),
                 at=np.full(width, -1, dtype=np.int32),
@@ -106,7 +106,7 @@ class GroupSlots:
                 part=np.zeros(1, dtype=np.int64),
                 free_low=np.zeros(resources, dtype=np.int64),
                 free_high=np.zeros(resources, dtype=np.int64),
-                least=np.full(1, TWINS_FROM, dtype=np.int64),
+                least=np.full(1, EQUAL_ROWS_FROM, dtype=np.int64),
                 rest=np.zeros(1, dtype=np.int64),
             ),
         )

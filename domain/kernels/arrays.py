@@ -1,4 +1,4 @@
-"""What the kernels work on: tuples of arrays, the bounds of their axes, and the failure codes.
+"""What the kernels work on: tuples of arrays, the lengths of their axes, and the failure codes.
 
 Failure codes per (group, row)::
 
@@ -37,27 +37,27 @@ UNRESOLVABLE = 1 << DEMANDS_MAX
 CODES = FIT + 2 * UNRESOLVABLE
 
 OTHERS = CODES
-"""In a reason table: rows short of resources in ways for which no line was left; one more where evicting
-cannot help."""
+"""Code of the last lines of a reason table: rows short of resources in ways for which no line was left.
+One more where evicting cannot help."""
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 """Kinds of resource terms; the last two are always computed row by row."""
 
 REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL = 1, 2, 4, 8
-"""Flags of a normaliser (``domain.plugins.normalising``)."""
+"""Flags of a normaliser (``domain.plugins.normaliser``)."""
 
 VARIANCE = REVERSED | EQUAL_FULL | ZERO_FULL
-"""How the growth of a variance is normalised."""
+"""Flags with which the growth of a variance is normalised."""
 
 KNOWN_MAX = 1e300
-"""A raw score beyond is as good as none: a range of two such would not be a number."""
+"""A raw score beyond this counts as unknown: the difference of two such would not be a number."""
 
 METRIC_ONE = 1 << 20
 METRIC_MAX = 4 * METRIC_ONE
-"""GlobalVariance's metric is a whole number of 2^-20; beyond 4 it is cut off, so that no sum overflows."""
+"""The metric of GlobalVariance is a whole number of 2^-20. It is cut off at 4, so that no sum overflows."""
 
 UNCOUNTED = -(1 << 63)
-"""In place of a whole number: the row does not count."""
+"""Stands for a whole number of a row that does not count."""
 
 NEVER = 1 << 30
 """Position of a filter that the profile does not have."""
@@ -69,14 +69,18 @@ REASONS = 64
 BLOCK = 512
 
 SPAN = 64
-"""Rows per block of the bounds; a power of two."""
+"""Rows per block of the upper bounds; a power of two."""
 
-TWINS_FROM = 256
-"""Where a bounded search scores more rows than this, equal rows are looked at as one from then on."""
+EQUAL_ROWS_FROM = 256
+"""A search that scores more rows than this asks for the equal rows to be taken out of the blocks."""
 
 
 class Columns(NamedTuple):
-    """The snapshot's columns: int64[R, N] twice, uint64[N], and int64[1] with the number of rows."""
+    """The snapshot's columns.
+
+    ``allocatable`` and ``requested`` int64[R, N], ``tie`` uint64[N], ``rows_count`` int64[1]: the rows in
+    use.
+    """
 
     allocatable: np.ndarray
     requested: np.ndarray
@@ -85,18 +89,20 @@ class Columns(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Slots of equivalence groups; the first axis is the slot, but for the static part's.
+    """Slots of equivalence groups. The first axis is the slot G, or the static part S.
 
-    What static plugins say is the same for many groups and therefore kept apart: ``static_part`` int32[G]
-    names the row of ``static_code`` int16[S, N], ``static_score`` float64[S, N] (what is not normalised,
-    weighted and summed), ``static_raw`` float64[S, K, N] (first what is normalised, then what was measured
-    for terms and variances) and ``static_position`` int32[S, STATIC_MAX + 1] (position in the profile of each
-    static reason's filter) that holds for a slot.
-    Per row: ``occupied`` int16[G, OCCUPANCIES_MAX, N] (what counts against the group), ``code`` int16,
-    ``score`` float64, ``tree`` int32[2P] (node 1 is the root, leaf of a row is P + row; holds rows).
-    ``histogram`` int32[G, CODES] counts rows per code. ``synced`` int64[G]: position in the change log up to
-    which the slot is right, -1 if all of it must be made anew.
-    ``raw_low``, ``raw_high`` are the extremes over the feasible rows, and how many rows have them.
+    What static plugins say is the same for many groups, so it is kept once per static part: ``static_part``
+    int32[G] is the part of a slot. ``static_code`` int16[S, N]. ``static_score`` float64[S, N] is the
+    weighted sum of the scores that are not normalised. ``static_raw`` float64[S, K, N] holds first the scores
+    that are normalised, then what was measured for terms and variances. ``static_position`` int32[S,
+    STATIC_MAX + 1] is the position in the profile of each static reason's filter.
+
+    Per row of a slot: ``occupied`` int16[G, OCCUPANCIES_MAX, N], what counts against the group; ``code``
+    int16 and ``score`` float64, both [G, N]; ``tree`` int32[G, 2P], which holds rows (node 1 is the root,
+    leaf P + row is a row). ``histogram`` int32[G, CODES] counts rows per code. ``synced`` int64[G] is the
+    position in the change log up to which the slot is right; -1: nothing in it is. ``raw_low`` and
+    ``raw_high`` are the extremes over the feasible rows, ``raw_low_count`` and ``raw_high_count`` how many
+    rows have them.
     """
 
     static_part: np.ndarray
@@ -154,13 +160,13 @@ class Groups(NamedTuple):
     variance_high: np.ndarray  # int64[G, VARIANCES_MAX]
 
 
-class Twins(NamedTuple):
-    """Rows that are equal to each other in all that one static part's scores read, so that ties alone decide.
+class EqualRows(NamedTuple):
+    """Rows that are equal in everything that the scores of one static part read: ties alone decide.
 
-    ``row`` int32[N] and ``tie`` uint64[N], of which ``kept`` int64[1] are there, in any order; ``at``
-    int32[N]: where a row is among them, or -1. ``part`` int64[1]: the static part. ``free_low``,
-    ``free_high`` int64[R]: the extremes of what is free on them. ``least`` int64[1]: a search that scores
-    more rows than this asks for twins; ``rest`` int64[1]: so many that ask must pass before they are made.
+    ``row`` int32[N] and ``tie`` uint64[N] hold ``kept`` int64[1] rows in any order. ``at`` int32[N] is the
+    place of a row among them, or -1. ``part`` int64[1] is the static part. ``free_low`` and ``free_high``
+    int64[R] are the extremes of what is free on them. ``least`` int64[1]: a search that scores more rows than
+    this asks for a new set. ``rest`` int64[1]: how many more searches must ask before one is made.
     """
 
     row: np.ndarray
@@ -175,15 +181,16 @@ class Twins(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is known of rows, and of blocks of ``SPAN`` of them, to pass over those that cannot be the best.
+    """What branch and bound knows of rows, and of blocks of ``SPAN`` rows.
 
-    Per resource column: ``free_low``, ``free_high`` int64[R, B], the extremes of what is free in a block (the
-    high one may be too high), ``loss`` float32[R, N], 100 / capacity (0 where there is none), and
-    ``loss_low`` float32[R, B], the smallest of a block. Per static part: ``base`` float32[S, N], the score of
-    a pod that asks for nothing, -inf where a static filter refuses it or the row is a twin, ``best``
-    float32[S, B], the highest of a block, ``refused`` int32[S, B], rows that static filters refuse.
-    ``blocks_synced`` int64[1] and ``synced`` int64[S]: positions in the change log up to which the former and
-    the latter are right, -1 if all must be made anew.
+    Per resource column, for all groups: ``free_low`` and ``free_high`` int64[R, B], the extremes of what is
+    free in a block (the high one may be too high); ``loss`` float32[R, N], 100 / capacity, or 0 without
+    capacity; ``loss_low`` float32[R, B], the smallest of a block.
+    Per static part: ``base`` float32[S, N], the score of a pod that asks for nothing, -inf where a static
+    filter refuses the row or it is among the equal rows; ``best`` float32[S, B], the highest base of a block;
+    ``refused`` int32[S, B], how many rows static filters refuse.
+    ``blocks_synced`` int64[1] and ``synced`` int64[S] are the positions in the change log up to which the
+    former and the latter are right; -1: nothing is.
     """
 
     free_low: np.ndarray
@@ -195,7 +202,7 @@ class Bounds(NamedTuple):
     refused: np.ndarray
     blocks_synced: np.ndarray
     synced: np.ndarray
-    twins: Twins
+    equal_rows: EqualRows
 
 
 class ChangeLog(NamedTuple):
@@ -206,8 +213,10 @@ class ChangeLog(NamedTuple):
 
 
 class Exclusions(NamedTuple):
-    """Which slots' pods count against each other: a pod of slot ``g``, once placed, counts 1 on its node in
-    ``occupied[slots[e], occupancies[e]]`` for every e in ``first[g] .. first[g + 1] - 1``.
+    """Which slots' pods count against each other.
+
+    A pod of slot ``g``, once placed, counts 1 on its node in ``occupied[slots[e], occupancies[e]]`` for every
+    e in ``first[g] .. first[g + 1] - 1``.
     """
 
     first: np.ndarray  # int32[G + 1]
@@ -216,17 +225,18 @@ class Exclusions(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where the kernel writes.
+    """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
-    ``row`` int32[P] (-1: no node), ``score`` float64[P]. Per attempt (a slot's first use in the call; at
-    most A): ``attempt_of`` int32[G] (-1: none yet), ``top_row`` int32[A, TOP], ``top_score`` float64[A, TOP],
-    ``top_parts`` float64[A, TOP, SCORES_MAX] (normalised, terms, variances, without weights), and two reason
-    tables (0: at the first pod, 1: at the first pod
-    that found no node) ``reason_code`` int32[A, 2, REASONS], ``reason_count`` likewise, filled from the
-    front, code -1 behind. What the parts were made of: ``top_requested`` int64[A, TOP, C], the columns
-    ``noted_columns`` int32[C] of the best rows; ``extremes`` float64[A, RAWS_MAX + VARIANCES_MAX, 2], over
-    the feasible rows; ``metrics`` int64[A, VARIANCES_MAX, 2], how many rows count in a variance, and their
-    sum. ``exhausted`` uint8[A]. ``attempts_count`` int64[1].
+    Per pod: ``row`` int32[P], -1 for no node; ``score`` float64[P].
+    Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1].
+    The best rows of an attempt: ``top_row`` int32[A, TOP], ``top_score`` float64[A, TOP], and ``top_parts``
+    float64[A, TOP, SCORES_MAX] (normalised scores, terms, variances, without their weights).
+    What the parts were computed from: ``top_requested`` int64[A, TOP, C], the columns ``explained_columns``
+    int32[C] of the best rows; ``extremes`` float64[A, RAWS_MAX + VARIANCES_MAX, 2] over the feasible rows;
+    ``metrics`` int64[A, VARIANCES_MAX, 2], how many rows count in a variance, and their sum.
+    Two reason tables, 0 as of the first pod and 1 as of the first pod without a node: ``reason_code`` and
+    ``reason_count`` int32[A, 2, REASONS], filled from the front, code -1 behind.
+    ``exhausted`` uint8[A]: some pod of the attempt found no node.
     """
 
     row: np.ndarray
@@ -237,7 +247,7 @@ class Placed(NamedTuple):
     top_parts: np.ndarray
     reason_code: np.ndarray
     reason_count: np.ndarray
-    noted_columns: np.ndarray
+    explained_columns: np.ndarray
     top_requested: np.ndarray
     extremes: np.ndarray
     metrics: np.ndarray
@@ -246,28 +256,22 @@ class Placed(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory of one call: uint8 and three float64 [BLOCK], float64[4 + PARTS_MAX, BLOCK], uint64[TOP], the
-    found row int64[1], which rows are feasible, uint8[N]; per variance the metric of each row, int64[V, N],
-    its sums, int64[V, 4] (``scanning.py``; the first is -1 at first), and what the pod would add on each row,
-    int64[V, N]; how often each slot is used, int64[G], all 0 at first; per block of the bounds its limit,
-    float64[B], and a mark, uint8[B], all 0; estimates of a block's scores, float32[BLOCK]; and the columns
-    of which a pod asks, int32[PARTS_MAX], with what it loses by that, float64[PARTS_MAX].
-    """
+    """Memory of one call, as the kernel allocates none. V is the number of variances, B of blocks."""
 
-    fits: np.ndarray
-    total: np.ndarray
-    weighted: np.ndarray
-    weights: np.ndarray
-    work: np.ndarray
-    ties: np.ndarray
-    row: np.ndarray
-    feasible: np.ndarray
-    own: np.ndarray
-    sums: np.ndarray
-    growth: np.ndarray
-    uses: np.ndarray
-    limit: np.ndarray
-    marks: np.ndarray
-    estimate: np.ndarray
-    rated: np.ndarray
-    rate: np.ndarray
+    fits: np.ndarray  # uint8[BLOCK]: which rows of a block are feasible
+    total: np.ndarray  # float64[BLOCK]: scores of a block
+    weighted: np.ndarray  # float64[BLOCK]
+    weights: np.ndarray  # float64[BLOCK]
+    work: np.ndarray  # float64[4 + PARTS_MAX, BLOCK]
+    ties: np.ndarray  # uint64[TOP]: tie values of the best rows
+    row: np.ndarray  # int64[1]: the row that was found
+    feasible: np.ndarray  # uint8[N]
+    own: np.ndarray  # int64[V, N]: the metric of each row
+    sums: np.ndarray  # int64[V, 4] (``variance.py``); the first is -1 at first
+    growth: np.ndarray  # int64[V, N]: what a pod on each row would add to the variance
+    uses: np.ndarray  # int64[G]: how often each slot is in the sequence
+    upper_bound: np.ndarray  # float64[B]
+    marks: np.ndarray  # uint8[B], all 0 between two uses
+    estimate: np.ndarray  # float32[BLOCK]: estimated scores of a block
+    rated: np.ndarray  # int32[PARTS_MAX]: columns of which the pod asks
+    rate: np.ndarray  # float64[PARTS_MAX]: what the pod loses per unit of ``loss`` in each of them

@@ -1,22 +1,25 @@
-"""What is free in blocks of rows, kept right for all groups: where it is enough, no row needs to be asked."""
+"""Blocks of rows: the extremes of what is free in each, shared by all groups.
+
+Where even the fullest row of a block has room for a pod, no row of the block needs to be asked.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from domain.kernels.compiling import function, helper
-from domain.kernels.evaluating import fit_block
+from domain.kernels.filtering import fit_block
 
 
 @helper
 def span_of(columns, bounds):  # type: ignore[no-untyped-def]
-    """Return the number of rows per block; both are powers of two."""
+    """Return the number of rows per block. It is a power of two, and so is the number of blocks."""
     return len(columns.tie) // bounds.free_low.shape[1]
 
 
 @function
 def summarise(allocatable, requested, first, end, free_low, free_high, loss, loss_low, b):  # type: ignore[no-untyped-def]
-    """Note the extremes of one resource over a block, and what a unit of it is worth on each row."""
+    """Write the extremes of what is free of one resource in a block, and each row's loss per unit of it."""
     low = np.int64(1 << 62)
     high = np.int64(-(1 << 62))
     largest = np.int64(0)
@@ -34,7 +37,10 @@ def summarise(allocatable, requested, first, end, free_low, free_high, loss, los
 
 @helper
 def sync_blocks(columns, bounds, changes, marks):  # type: ignore[no-untyped-def]
-    """Bring what all groups share up to date with the change log."""
+    """Bring all blocks up to date with the change log.
+
+    Cost: O(SPAN) per block with a changed row, or O(N) when more than a quarter of the rows changed.
+    """
     span = span_of(columns, bounds)
     length = changes.length[0]
     known = bounds.blocks_synced[0]
@@ -58,10 +64,10 @@ def sync_blocks(columns, bounds, changes, marks):  # type: ignore[no-untyped-def
 
 
 @helper
-def note_placed(columns, groups, bounds, changes, g, row):  # type: ignore[no-untyped-def]
-    """Keep the shared extremes right after a pod of a group was placed on a row, and was logged.
+def record_placement(columns, groups, bounds, changes, g, row):  # type: ignore[no-untyped-def]
+    """Correct the lowest free amounts of a block after a pod was placed on one of its rows and logged.
 
-    ``free_high`` may stay too high, which costs a look in vain at worst; that look corrects it.
+    ``free_high`` may stay too high. At worst that costs one visit in vain, which corrects it.
     """
     if bounds.blocks_synced[0] == changes.length[0] - 1:
         b = row // span_of(columns, bounds)
@@ -74,7 +80,7 @@ def note_placed(columns, groups, bounds, changes, g, row):  # type: ignore[no-un
 
 @helper
 def has_room(groups, bounds, g, b):  # type: ignore[no-untyped-def]
-    """Say whether every demand fits on the fullest row of a block, and nothing else depends on its pods."""
+    """Say whether every demand fits on a block's fullest row, and no other filter depends on its pods."""
     room = groups.occupancy_count[g] + groups.limit_count[g] == 0
     for d in range(groups.demand_count[g]):
         room = room and groups.demand_value[g, d] <= bounds.free_low[groups.demand_column[g, d], b]
@@ -83,7 +89,7 @@ def has_room(groups, bounds, g, b):  # type: ignore[no-untyped-def]
 
 @helper
 def fit_rows(columns, groups, bounds, g, first, n, scratch):  # type: ignore[no-untyped-def]
-    """Do what ``fit_block`` does, without a look at any demand where all blocks have room."""
+    """Filter rows as ``fit_block`` does, without a look at any demand where all their blocks have room."""
     span = span_of(columns, bounds)
     roomy = True
     for b in range(first // span, (first + n + span - 1) // span):

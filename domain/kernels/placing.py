@@ -1,13 +1,16 @@
-"""The placing kernel: pods one after another, each onto the best node of the whole cluster.
+"""The placing kernel (START HERE): pods one after another, each onto the best node of the whole cluster.
 
-There are three ways to the best node, with the same answer. The *tree*: every equivalence group has a slot
-with a failure code and a score per row and a tournament tree over the scores; placing a pod changes one row,
-and a group learns of the rows that changed since it was last used from a shared change log and re-scores
-those alone. The *bounds*: groups that share what static plugins say share a limit per block of rows, and a
-pod looks only at the blocks that could hold a better row than the best one found. The *scan*: all rows are
-scored anew, block by block over the columns. The tree wins where a group's pods follow closely upon each
-other, the bounds where many groups alternate; the scan is for scores that have no bounds.
-Either way the answer is that of a full re-score for every pod (``tests/oracle/placing.py`` is that re-score).
+There are three ways to the best node. All give the answer of a full re-score for every pod, which
+``tests/oracle/placing.py`` is.
+
+- *Tournament tree* (``tournament.py``): a group keeps a failure code and a score per row, and a tree over the
+  scores. Placing a pod changes one row. A group learns from a shared change log which rows changed since it
+  was last used, and scores those alone. This wins where the pods of one group follow each other.
+- *Branch and bound* (``branch_and_bound.py``): groups with the same static part share an upper bound per
+  block of rows, and a pod visits only the blocks that could hold a better row than the best one found. This
+  wins where many groups take turns.
+- *Full scan* (``scanning.py``): all rows are scored anew, block by block. This is for scores without upper
+  bounds.
 """
 
 from __future__ import annotations
@@ -17,40 +20,63 @@ import numpy as np
 from domain.kernels import (
     arrays,
     blocks,
-    bounding,
-    evaluating,
-    noting,
+    branch_and_bound,
+    equal_rows,
+    explain,
+    filtering,
+    normalising,
     risk,
     scanning,
+    scoring,
     terms,
     ties,
-    tree,
-    twins,
+    top_k,
+    tournament,
+    variance,
 )
 from domain.kernels.arrays import TOP
-from domain.kernels.blocks import note_placed
-from domain.kernels.bounding import is_bounded, seek
+from domain.kernels.blocks import record_placement
+from domain.kernels.branch_and_bound import has_upper_bounds, search
 from domain.kernels.compiling import entry, helper
-from domain.kernels.noting import note_reasons, note_top
+from domain.kernels.explain import write_reasons, write_top
 from domain.kernels.scanning import scan
-from domain.kernels.tree import rebuild, sync
+from domain.kernels.tournament import rebuild, sync
 
 _PARTS = (
-    arrays, blocks, bounding, evaluating, noting, risk, scanning, terms, ties, tree, twins
-)  # fmt: skip
-"""What is compiled into the kernels."""
+    arrays,
+    blocks,
+    branch_and_bound,
+    equal_rows,
+    explain,
+    filtering,
+    normalising,
+    risk,
+    scanning,
+    scoring,
+    terms,
+    ties,
+    top_k,
+    tournament,
+    variance,
+)
+"""The modules whose helpers are compiled into the kernel: their bytecode is part of the cache's key."""
 
-_NEAR = 16
-"""A bounded group's tree is kept up to date where at most so many rows changed since its last use; any
-other's where at most one of so many did."""
+_REFRESHED_ROWS_MAX = 16
+"""With upper bounds: refresh the tree, and do not search, when at most 16 rows changed since its last use."""
 
-_REPAID = 64
-"""A tree over N rows is built for at least N / so many pods of a bounded group, and 4 of any other."""
+_REFRESHED_SHARE = 16
+"""Without upper bounds: refresh the tree when at most 1 row in 16 changed since its last use."""
+
+_ROWS_PER_POD = 64
+"""With upper bounds: build a tree over N rows when a group has at least N / 64 pods in the call."""
+
+_PODS_MIN = 4
+"""Without upper bounds: build a tree when a group has at least 4 pods in the call."""
 
 
 @helper
 def _count(columns, groups, changes, exclusions, g, row):  # type: ignore[no-untyped-def]
-    """Let a pod of a group count on a row."""
+    """Count a pod of a group on a row, and log the change."""
     for a in range(groups.add_count[g]):
         columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
     for e in range(exclusions.first[g], exclusions.first[g + 1]):
@@ -60,11 +86,11 @@ def _count(columns, groups, changes, exclusions, g, row):  # type: ignore[no-unt
 
 
 @helper
-def _follows_closely(columns, groups, changes, g, uses, pods):  # type: ignore[no-untyped-def]
+def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-untyped-def]
     """Say whether a group's tree is the quickest way: few rows change from one of its pods to the next."""
     count = columns.rows_count[0]
-    near = _NEAR if is_bounded(groups, g) else count // _NEAR
-    repaid = count // _REPAID if is_bounded(groups, g) else 4
+    near = _REFRESHED_ROWS_MAX if has_upper_bounds(groups, g) else count // _REFRESHED_SHARE
+    repaid = count // _ROWS_PER_POD if has_upper_bounds(groups, g) else _PODS_MIN
     up_to_date = groups.synced[g] >= 0 and changes.length[0] - groups.synced[g] <= near
     # Every placement moves the mean that a variance is about, and with it the score of all rows.
     return groups.variance_count[g] == 0 and (up_to_date or (uses >= repaid and pods <= near * uses))
@@ -76,16 +102,18 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
 
     Parameters
     ----------
-    columns, groups, bounds, changes, exclusions, placed
-        As documented; ``requested``, the slots, the change log and ``placed`` are written. The change log
-        must have room for as many more rows.
+    columns, groups, bounds, changes, exclusions
+        The arrays of ``domain.kernels.arrays``. ``columns.requested``, the slots and the change log are
+        written. The change log must have room for P more rows.
     sequence : int32[P]
         Slot of each pod.
-    scratch
-        Memory; of it only ``uses`` matters, how often each slot is in the sequence.
+    placed : Placed
+        The output: a row and a score per pod, an explanation per group.
+    scratch : Scratch
+        Memory. Its content does not matter, but for ``uses``: how often each slot is in the sequence.
 
-    Cost per pod: O(log N) for a group's pods in a row; where many groups alternate O(N / SPAN) and what a few
-    blocks cost if their scores are bounded and the rows differ, else O(N).
+    Cost per pod: O(log N) for the pods of one group in a row. Where many groups take turns: O(N / SPAN) and a
+    few blocks if their scores have upper bounds and the rows differ, else O(N).
     """
     uses = scratch.uses
     for i in range(len(sequence)):
@@ -101,16 +129,16 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
         wanted = TOP if is_first else 1
         score = np.nan
         counted = is_first  # whether the histogram is right for this pod
-        if _follows_closely(columns, groups, changes, g, uses[g], len(sequence)):
+        if _prefers_tree(columns, groups, changes, g, uses[g], len(sequence)):
             sync(columns, groups, changes, g)
             if is_first:
-                note_top(columns, groups, placed, g, attempt, scratch)
-                note_reasons(groups, placed, g, attempt, 0)
+                write_top(columns, groups, placed, g, attempt, scratch)
+                write_reasons(groups, placed, g, attempt, 0)
             scratch.row[0] = groups.tree[g, 1]
             score = groups.score[g, scratch.row[0]]
             counted = True
-        elif is_bounded(groups, g):
-            score = seek(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
+        elif has_upper_bounds(groups, g):
+            score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         if np.isnan(score):
             score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
             counted = is_first
@@ -122,12 +150,12 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
             placed.exhausted[attempt] = 1
             if not counted:
                 rebuild(columns, groups, g)
-            note_reasons(groups, placed, g, attempt, 1)
+            write_reasons(groups, placed, g, attempt, 1)
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score
         _count(columns, groups, changes, exclusions, g, scratch.row[0])
-        note_placed(columns, groups, bounds, changes, g, scratch.row[0])
+        record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 
 @entry()
@@ -136,10 +164,18 @@ def could_fit(columns, rows, demand_count, demand_column, demand_value, out):  #
 
     Parameters
     ----------
+    columns : Columns
+        The snapshot.
     rows : int64[K]
         Rows that gained room or changed their spec.
-    demand_count, demand_column, demand_value : int32[W], int32[W, DEMANDS_MAX], int64[W, DEMANDS_MAX]
+    demand_count : int32[W]
+        Number of demands of each group.
+    demand_column : int32[W, DEMANDS_MAX]
+        Resource column of each demand.
+    demand_value : int64[W, DEMANDS_MAX]
+        What must be free, in the column's unit.
     out : uint8[W]
+        Written: 1 where a row has room.
 
     Cost: O(W x K) at worst, O(W) when the first row already fits.
     """

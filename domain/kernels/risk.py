@@ -1,6 +1,7 @@
-"""The risk that pods want more than their node has: what they were promised, and what they really use.
+"""The risk that pods want more than their node has, by what they were promised and by what they really use.
 
-The beta distribution, fitted to the measured mean and deviation, says how likely usage is below a threshold.
+A beta distribution is fitted to the measured mean and deviation. It says how likely usage is below a
+threshold.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ def _fraction(a, b, x):  # type: ignore[no-untyped-def]
 
 
 @function
-def below(a, b, x):  # type: ignore[no-untyped-def]
-    """Return the probability of a value up to ``x``: the regularised incomplete beta function.
+def beta_cdf(a, b, x):  # type: ignore[no-untyped-def]
+    """Return the cumulative distribution at ``x``: the regularised incomplete beta function.
 
-    Cost: O(sqrt(a + b)) steps of a continued fraction. A distribution too narrow for that is taken as normal.
+    A distribution too narrow for the continued fraction is taken as normal. Cost: O(sqrt(a + b)) steps.
     """
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
@@ -62,13 +63,13 @@ def below(a, b, x):  # type: ignore[no-untyped-def]
 
 @function
 def promised_risk(request, limit, capacity):  # type: ignore[no-untyped-def]
-    """Return the share of what is promised beyond the requests that the node does not have."""
+    """Return which share of what the limits promise beyond the requests the node does not have."""
     return (limit - capacity) / (limit - min(request, capacity)) if limit > capacity else 0.0
 
 
 @function
-def fit(mean, deviation):  # type: ignore[no-untyped-def]
-    """Return the shape of the beta distribution of that mean and deviation, zeros if there is none."""
+def fit_beta(mean, deviation):  # type: ignore[no-untyped-def]
+    """Return the shape (a, b) of the beta distribution with this mean and deviation; zeros if none has it."""
     variance = deviation * deviation
     if not 0.0 < mean < 1.0 or not 0.0 < variance < mean * (1.0 - mean):
         return 0.0, 0.0
@@ -80,7 +81,7 @@ def fit(mean, deviation):  # type: ignore[no-untyped-def]
 
 @function
 def loaded_risk(mean, deviation, request, limit, capacity):  # type: ignore[no-untyped-def]
-    """Return how likely usage exceeds the requests, all without the pod."""
+    """Return how likely the usage of a node exceeds its requests, without the new pod."""
     request = min(request, capacity)
     largest = mean * (1.0 - mean) if 0.0 < mean < 1.0 else 0.0
     deviation = min(deviation, math.sqrt(largest * _VARIANCE_SHARE_MAX))
@@ -90,14 +91,14 @@ def loaded_risk(mean, deviation, request, limit, capacity):  # type: ignore[no-u
     if mean == 0.0 or (deviation == 0.0 and mean <= threshold):
         within = 1.0
     elif deviation > 0.0:
-        a, b = fit(mean, deviation)
+        a, b = fit_beta(mean, deviation)
         if a > 0.0:
-            within = below(a, b, threshold)
+            within = beta_cdf(a, b, threshold)
     if limit < capacity and request <= limit:
         if limit == 0:
             within = 1.0
         elif a > 0.0:
-            within_limit = below(a, b, limit / capacity)
+            within_limit = beta_cdf(a, b, limit / capacity)
             if within_limit > 0.0:
                 within = min(max(within / within_limit, 0.0), 1.0)
     return 1.0 - within
@@ -107,7 +108,7 @@ def loaded_risk(mean, deviation, request, limit, capacity):  # type: ignore[no-u
 def over_commitment(  # type: ignore[no-untyped-def]
     mean, deviation, window_root, weight, request, limit, capacity, own_request, own_limit
 ):
-    """Return the risk of one resource; ``mean`` NaN where it was not measured."""
+    """Return the risk of one resource, 0..1; ``mean`` is NaN where it was not measured."""
     promised = promised_risk(request + own_request, limit + own_limit, capacity)
     loaded = 0.0
     if mean == mean:
@@ -119,7 +120,11 @@ def over_commitment(  # type: ignore[no-untyped-def]
 def over_commitments(  # type: ignore[no-untyped-def]
     mean, deviation, window_root, weight, request, limit, capacity, own_request, own_limit, found
 ):
-    """Write ``over_commitment`` per row, float64[K]; the row's own numbers are arrays."""
+    """Write the ``over_commitment`` of each row into ``found``, float64[K].
+
+    ``mean``, ``deviation`` float64[K] and ``request``, ``limit``, ``capacity`` int64[K] are the rows' own;
+    the other numbers hold for all of them.
+    """
     for i in range(len(mean)):
         found[i] = over_commitment(
             mean[i], deviation[i], window_root, weight, request[i], limit[i], capacity[i], own_request,

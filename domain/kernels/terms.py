@@ -1,65 +1,28 @@
-"""Scores that need more than one sum per resource, by the row or by the block, and what normalises.
+"""Resource terms that need more than one sum per resource: by the row, and by the block.
 
-Each has a twin in numpy in its plugin, with the same operations in the same order: equal to the last bit.
+Each term is computed a second time, in numpy, by its plugin (``raw``), with the same operations in the same
+order: the two are equal to the last bit.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from domain.kernels.arrays import (
     BALANCED_CHANGE,
     CAPACITY_RATIO,
-    EQUAL_FULL,
-    KNOWN_MAX,
     LOW_RISK,
-    METRIC_MAX,
-    METRIC_ONE,
-    REVERSED,
     TARGET_LOAD,
-    UNCOUNTED,
-    VARIANCE,
-    ZERO_FULL,
 )
 from domain.kernels.compiling import function
 from domain.kernels.risk import over_commitment
 
 
 @function
-def normal(raw, low, high, kind):  # type: ignore[no-untyped-def]
-    """Return where a raw score stands between the extremes of the feasible rows, 0..100."""
-    if not abs(raw) <= KNOWN_MAX:
-        return 0.0
-    if high > low:
-        ahead = high - raw if kind & REVERSED else raw - low
-        return ahead / (high - low) * 100.0
-    if high == 0.0:
-        return 100.0 if kind & ZERO_FULL else 0.0
-    return 100.0 if kind & EQUAL_FULL else 0.0
-
-
-@function
-def normal_variance(growth, low, high):  # type: ignore[no-untyped-def]
-    """Return where the growth of a variance stands between the extremes of the feasible rows, 0..100."""
-    if growth == UNCOUNTED:
-        return 0.0
-    return normal(float(growth), float(low), float(high), VARIANCE)
-
-
-@function
-def metric(requested, capacity):  # type: ignore[no-untyped-def]
-    """Return GlobalVariance's whole-number metric of what is requested of a capacity above 0."""
-    share = np.floor(requested * float(METRIC_ONE) / capacity)
-    return int(min(share, float(METRIC_MAX)))
-
-
-@function
 def special_term(  # type: ignore[no-untyped-def]
     kind, allocatable, requested, part_column, part_weight, part_value, number, measured, row
 ):
-    """Score 0..100 of one row by a term that is none of the plain ones, with the pod on it."""
+    """Return the score, 0..100, of one row with the pod on it, by a term that is not a weighted mean."""
     if kind == CAPACITY_RATIO:
         return _capacity_ratio(allocatable, requested, part_column, part_weight, part_value, number, row)
     if kind == TARGET_LOAD:
@@ -100,7 +63,7 @@ def _capacity_ratio(  # type: ignore[no-untyped-def]
 
 @function
 def _counts(spans, x):  # type: ignore[no-untyped-def]
-    """Say whether a percentage is within one of the spans, from and below by turns."""
+    """Say whether a percentage is within one of the spans [from, below); ``spans`` holds the ends in turn."""
     within = False
     for s in range(0, len(spans), 2):
         within |= spans[s] <= x < spans[s + 1]
@@ -120,7 +83,7 @@ def _curve(points, x):  # type: ignore[no-untyped-def]
 
 @function
 def _evenness(allocatable, requested, part_column, part_value, pods, row):  # type: ignore[no-untyped-def]
-    """100 where all shares are equal, with so many of the pods on the row."""
+    """Return 100 less the standard deviation of the used shares, with ``pods`` of the pod on the row."""
     total = 0.0
     count = 0
     for p in range(len(part_column)):
@@ -142,7 +105,10 @@ def _evenness(allocatable, requested, part_column, part_value, pods, row):  # ty
 def _target_load(  # type: ignore[no-untyped-def]
     allocatable, requested, part_column, part_weight, part_value, target, percent, row
 ):
-    """The first part names the capacity, the others the claims that were not measured yet."""
+    """Return the score of TargetLoadPacking.
+
+    The first part names the capacity. The others are the claims that were not measured yet.
+    """
     if percent != percent:
         return 0.0
     capacity = allocatable[part_column[0], row]
@@ -163,7 +129,11 @@ def _target_load(  # type: ignore[no-untyped-def]
 def _low_risk(  # type: ignore[no-untyped-def]
     allocatable, requested, part_column, part_weight, part_value, number, measured, row
 ):
-    """Two parts per resource: requests, and what limits are beyond them; mean and deviation measured."""
+    """Return the score of LowRiskOverCommitment.
+
+    A resource has two parts, the requests and what the limits exceed them by, and two measured columns, mean
+    and deviation.
+    """
     if len(part_column) == 0:
         return 0.0
     worst = 0.0
@@ -181,17 +151,17 @@ def _low_risk(  # type: ignore[no-untyped-def]
     return 100.0 * (1.0 - worst) if is_measured else 0.0
 
 
-# Of a block of rows at once, column by column, where the compiler can use vector instructions; to the last
-# bit what ``special_term`` says of each row. The block begins at row ``first`` and is as long as ``total``;
-# ``work`` is float64[4 + PARTS_MAX, BLOCK] to write on. Columns are cut one by one: of a cut matrix the
-# compiler does not know that a column's values lie side by side.
+# The same terms for a block of rows, column by column, so that the compiler can use vector instructions. The
+# answer for each row is that of ``special_term`` to the last bit. The block begins at row ``first`` and is as
+# long as ``total``; ``work`` is scratch memory, float64[4 + PARTS_MAX, BLOCK]. Columns are cut one by one:
+# the compiler does not know of a cut matrix that the values of a column lie side by side.
 
 
 @function
 def add_capacity_ratio(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_weight, part_value, number, factor, work, total
 ):
-    """Add a curve's term to the totals of a block."""
+    """Add a RequestedToCapacityRatio term to the totals of a block, float64[n]."""
     rows = len(total)
     end = first + rows
     points = number[1 : 1 + 2 * int(number[0])]
@@ -235,7 +205,7 @@ def add_capacity_ratio(  # type: ignore[no-untyped-def]
 def add_balance(  # type: ignore[no-untyped-def]
     kind, allocatable, requested, first, part_column, part_value, factor, work, total
 ):
-    """Add an evenness, or what the pod changes of it, to the totals of a block."""
+    """Add a BalancedAllocation term, or what the pod changes of it, to the totals of a block, float64[n]."""
     rows = len(total)
     if len(part_column) == 0:
         return
@@ -254,7 +224,7 @@ def add_balance(  # type: ignore[no-untyped-def]
 def _evenness_of_block(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_value, pods, work, evenness
 ):
-    """Write ``_evenness`` of each row of a block."""
+    """Write the ``_evenness`` of each row of a block."""
     rows = len(evenness)
     parts = len(part_column)
     end = first + rows

@@ -1,4 +1,4 @@
-"""Which of two rows is better: the higher score, and of equals the smaller salted tie value."""
+"""Ties: of two rows the higher score wins, and of equal scores the smaller salted tie value."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from domain.kernels.compiling import helper
 
 @helper
 def mix(value):  # type: ignore[no-untyped-def]
-    """Finaliser of splitmix64: a bijection that scatters neighbouring values."""
+    """Scatter a tie value, uint64, by the finaliser of splitmix64: a bijection.
+
+    The same text serves whole columns outside of the kernel (``salted``).
+    """
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
 
 
+def salted(tie: np.ndarray, salt: int) -> np.ndarray:
+    """Return the tie values that a group with this salt compares, uint64[N]: ``mix`` in numpy, uncompiled."""
+    mixed: np.ndarray = mix.py_func(tie ^ np.uint64(salt))
+    return mixed
+
+
 @helper
 def better(columns, groups, g, a, b):  # type: ignore[no-untyped-def]
-    """Return the winner of two rows: the higher score, and of equals the smaller salted tie value."""
+    """Return the better of two rows of a group."""
     score_a = groups.score[g, a]
     score_b = groups.score[g, b]
     if score_a != score_b:

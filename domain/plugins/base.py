@@ -20,7 +20,7 @@ import numpy as np
 
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
-from domain.plugins.normalising import Normaliser
+from domain.plugins.normaliser import Normaliser
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 

@@ -22,8 +22,7 @@ from domain.plugins.base import (
     StaticScore,
     VarianceScore,
 )
-from domain.plugins.bounds import Bounds
-from domain.plugins.declaring import declared, registered
+from domain.plugins.contract import declared, registered
 from domain.plugins.filters.master_share import MasterShare
 from domain.plugins.filters.max_memory_sum import MaxMemorySum
 from domain.plugins.filters.node_affinity import NodeAffinity
@@ -34,6 +33,7 @@ from domain.plugins.filters.node_unschedulable import NodeUnschedulable
 from domain.plugins.filters.peak_usage import PeakUsage
 from domain.plugins.filters.resource_threshold import ResourceThreshold
 from domain.plugins.filters.taint_toleration import TaintToleration
+from domain.plugins.kernel_budget import KernelBudget
 from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.first_fit import FirstFit
 from domain.plugins.scores.global_variance import GlobalVariance
@@ -124,16 +124,16 @@ class ProfilePlan:
         self.normalised_scores: list[ScoreUse[StaticScore]] = []
         self.resource_scores: list[ScoreUse[ResourceScore]] = []
         self.variance_scores: list[ScoreUse[VarianceScore]] = []
-        bounds = Bounds()
+        budget = KernelBudget()
         for i, use in enumerate(profile.filters):
             if use.name in [other.name for other in profile.filters[:i]]:
                 raise FieldError(f"filters[{i}].name", f"{use.name} is there twice; a filter counts once")
             plugin = _make(FILTERS, use.name, use.args, f"filters[{i}]")
-            bounds.take(plugin, f"filters[{i}]")
+            budget.take(plugin, f"filters[{i}]")
             self._add_filter(i, plugin)
         for i, use in enumerate(profile.scores):
             plugin = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
-            bounds.take(plugin, f"scores[{i}]")
+            budget.take(plugin, f"scores[{i}]")
             self._add_score(use.weight, plugin)
         self.raws_count = len(self.normalised_scores)
         self.measured_first: dict[str, int] = {}

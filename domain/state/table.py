@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from domain.model.nodes import NodeSpec, Taint
-from domain.state.journal import Journal
+from domain.state.change_order import ChangeOrder
 from domain.state.resources import (
     CPU,
     CPU_BEYOND,
@@ -66,7 +66,7 @@ class NodeTable:
         self._values: dict[str, int] = {}
         self._value_texts: list[str] = []
         self._labels: dict[str, np.ndarray] = {}
-        self._journal = Journal()
+        self._changes = ChangeOrder()
         self._allocate(64, max(8, len(resources)))
 
     def _allocate(self, rows: int, columns: int) -> None:
@@ -113,8 +113,8 @@ class NodeTable:
         """Stamp a row with the next generation."""
         self.last_generation += 1
         self.generation[row] = self.last_generation
-        self._journal.append(self.last_generation, row)
-        self._journal.compact(self.generation, self.count)
+        self._changes.append(self.last_generation, row)
+        self._changes.compact(self.generation, self.count)
 
     def touch_spec(self, row: int) -> None:
         """Stamp a row whose spec changed."""
@@ -133,8 +133,8 @@ class NodeTable:
         first = self.last_generation + 1
         self.last_generation += len(rows)
         self.generation[rows] = np.arange(first, self.last_generation + 1)
-        self._journal.extend(first, rows)
-        self._journal.compact(self.generation, self.count)
+        self._changes.extend(first, rows)
+        self._changes.compact(self.generation, self.count)
 
     def changed_since(self, generation: int) -> np.ndarray:
         """Return the distinct rows (int64[K]) whose content is newer, at a cost of what changed.
@@ -142,11 +142,11 @@ class NodeTable:
         A row at or beyond ``count`` was removed; a row into which a node was moved is among them, although
         the node itself did not change.
         """
-        return self._journal.since(generation)
+        return self._changes.since(generation)
 
     def newest_first(self) -> Iterator[str]:
         """Yield all names, the most recently changed node first; what is not taken costs nothing."""
-        return (self.names[row] for row in self._journal.newest_first(self.generation, self.count))
+        return (self.names[row] for row in self._changes.newest_first(self.generation, self.count))
 
     # ------------------------------------------------------------------------------------------- rows
 
@@ -230,10 +230,10 @@ class NodeTable:
     def _moved(self, source: int, row: int) -> None:
         """Note that a row's content is another one, although the node that came into it did not change."""
         own = int(self.generation[source])
-        self._journal.moved(own, row)
+        self._changes.moved(own, row)
         self.generation[row] = own
         self.last_generation += 1
-        self._journal.append(self.last_generation, row)
+        self._changes.append(self.last_generation, row)
         self.spec_generation[row] = self.last_spec_generation = self.last_generation
 
     # ----------------------------------------------------------------------------------------- labels

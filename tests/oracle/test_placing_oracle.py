@@ -48,7 +48,7 @@ def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, 
     """Few rows per block, so that most blocks of a small cluster are passed over, and twins by twos."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "SPAN", span)
-        patch.setattr(slots_module, "TWINS_FROM", twins_from)
+        patch.setattr(slots_module, "EQUAL_ROWS_FROM", twins_from)
         Pair(World(scenario)).run()
 
 

@@ -266,4 +266,4 @@ def test_what_changed_since_any_generation_is_known(seed: int, changes: int) -> 
         assert changed >= set(np.flatnonzero(table.generation[: table.count] > generation).tolist())
     assert table.changed_since(table.last_generation).tolist() == []
     assert list(table.newest_first()) == followed.nodes[::-1]
-    assert len(table._journal) <= 520, "what says nothing new is dropped"
+    assert len(table._changes) <= 520, "what says nothing new is dropped"

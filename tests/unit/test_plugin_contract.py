@@ -32,7 +32,7 @@ from domain.plugins.base import (
     StaticFilter,
     VarianceScore,
 )
-from domain.plugins.declaring import declared, registered
+from domain.plugins.contract import declared, registered
 from domain.plugins.filters.node_name import NodeName
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
 from domain.plugins.template_filter import TemplateFilter

@@ -36,9 +36,9 @@ from domain.plugins.base import (
     StaticFilter,
     VarianceScore,
 )
+from domain.plugins.node_selectors import match_term
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
-from domain.plugins.selecting import match_term
-from domain.plugins.tolerating import tolerated, tolerates
+from domain.plugins.tolerations import tolerated, tolerates
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from tests.values import GIB, node, pod, template

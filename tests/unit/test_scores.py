@@ -11,7 +11,7 @@ import pytest
 
 from domain.cycle.evaluate import Verdict, evaluate
 from domain.cycle.schedule import Scheduler
-from domain.kernels.risk import below, fit, loaded_risk, promised_risk
+from domain.kernels.risk import beta_cdf, fit_beta, loaded_risk, promised_risk
 from domain.manifests.objects import pod_from_manifest
 from domain.model.errors import FieldError
 from domain.model.events import NodeUpserted, PodUpserted
@@ -19,8 +19,8 @@ from domain.model.nodes import NodeImage, NodeSpec
 from domain.model.pods import CpuClaim, PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured
-from domain.plugins.measuring import load
-from domain.plugins.normalising import Normaliser
+from domain.plugins.measured_usage import load
+from domain.plugins.normaliser import Normaliser
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -91,17 +91,17 @@ def test_risk_of_over_commitment(row: dict[str, Any]) -> None:
     ],
 )
 def test_probability_below_a_threshold(alpha: float, beta: float, x: float, probability: float) -> None:
-    assert below(alpha, beta, x) == pytest.approx(probability, abs=1e-4 if alpha > 1e6 else 1e-12)
+    assert beta_cdf(alpha, beta, x) == pytest.approx(probability, abs=1e-4 if alpha > 1e6 else 1e-12)
 
 
 def test_a_wide_and_a_narrow_distribution_meet_where_the_method_changes() -> None:
-    exact, normal = below(399_600.0, 599_400.0, 0.4002), below(400_400.0, 600_600.0, 0.4002)
+    exact, normal = beta_cdf(399_600.0, 599_400.0, 0.4002), beta_cdf(400_400.0, 600_600.0, 0.4002)
     assert exact == pytest.approx(normal, abs=2e-2)
 
 
 def test_a_distribution_is_fitted_to_mean_and_deviation() -> None:
-    assert fit(0.75, 0.0375**0.5) == pytest.approx((3.0, 1.0))
-    assert {fit(0.0, 0.1), fit(1.0, 0.1), fit(0.5, 0.0), fit(0.5, 0.5)} == {(0.0, 0.0)}
+    assert fit_beta(0.75, 0.0375**0.5) == pytest.approx((3.0, 1.0))
+    assert {fit_beta(0.0, 0.1), fit_beta(1.0, 0.1), fit_beta(0.5, 0.0), fit_beta(0.5, 0.5)} == {(0.0, 0.0)}
 
 
 @pytest.mark.parametrize("row", rows_of("mean and deviation as fractions"), ids=str)

@@ -9,7 +9,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.plugins.selecting import added_affinity, match_any_term, match_labels
+from domain.plugins.node_selectors import added_affinity, match_any_term, match_labels
 from domain.plugins.view import NodeView
 
 _OWN, _ADDED = 1, 2

@@ -10,7 +10,7 @@ import numpy as np
 from domain.model.nodes import Taint
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.plugins.tolerating import tolerated
+from domain.plugins.tolerations import tolerated
 from domain.plugins.view import NodeView
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -11,7 +11,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Limit, LimitFilter, Reason, StaticFilter
-from domain.plugins.measuring import percent_used
+from domain.plugins.measured_usage import percent_used
 from domain.plugins.thresholds import MEASURED, REQUESTED, first_passed, read_thresholds
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex

@@ -9,7 +9,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.plugins.tolerating import tolerated
+from domain.plugins.tolerations import tolerated
 from domain.plugins.view import NodeView
 
 _REPELLING = ("NoSchedule", "NoExecute")

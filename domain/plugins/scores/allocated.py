@@ -11,7 +11,7 @@ from domain.kernels.arrays import LEAST_ALLOCATED, MOST_ALLOCATED
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import CPU_AND_MEMORY
 from domain.plugins.base import ResourceScore, Term
-from domain.plugins.scoring import fit_strategy, scoring_parts
+from domain.plugins.scored_resources import fit_strategy, scoring_parts
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 

@@ -12,8 +12,8 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Demand, VarianceScore
-from domain.plugins.measuring import percent_used
-from domain.plugins.normalising import Normaliser
+from domain.plugins.measured_usage import percent_used
+from domain.plugins.normaliser import Normaliser
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 

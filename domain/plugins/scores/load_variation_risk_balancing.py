@@ -10,7 +10,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import StaticScore
-from domain.plugins.measuring import PROVIDER_ARGUMENTS, load
+from domain.plugins.measured_usage import PROVIDER_ARGUMENTS, load
 from domain.plugins.view import NodeView
 
 _HALVED = "(mu+sigma)/2"

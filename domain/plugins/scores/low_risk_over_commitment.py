@@ -13,7 +13,7 @@ from domain.kernels.risk import over_commitments
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import ResourceScore, Term, TermPart
-from domain.plugins.measuring import PROVIDER_ARGUMENTS, load
+from domain.plugins.measured_usage import PROVIDER_ARGUMENTS, load
 from domain.plugins.view import NodeView
 from domain.state.resources import CPU, CPU_BEYOND, MEMORY, MEMORY_BEYOND, ResourceIndex
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import StaticScore
-from domain.plugins.normalising import Normaliser
-from domain.plugins.selecting import added_affinity, match_term
+from domain.plugins.node_selectors import added_affinity, match_term
+from domain.plugins.normaliser import Normaliser
 from domain.plugins.view import NodeView
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments, WeightedResource
 from domain.plugins.base import StaticScore
-from domain.plugins.normalising import Normaliser
+from domain.plugins.normaliser import Normaliser
 from domain.plugins.view import NodeView
 
 _DEFAULT = (WeightedResource("cpu", float(1 << 20)), WeightedResource("memory", 1.0))

@@ -11,7 +11,7 @@ from domain.kernels.arrays import BALANCED, BALANCED_CHANGE
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import CPU_AND_MEMORY, Arguments
 from domain.plugins.base import ResourceScore, Term, TermPart
-from domain.plugins.scoring import skipped
+from domain.plugins.scored_resources import skipped
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 

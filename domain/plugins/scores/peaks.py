@@ -12,8 +12,8 @@ from domain.model.pods import PodTemplate
 from domain.model.validation import key_path
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import StaticScore
-from domain.plugins.measuring import PROVIDER_ARGUMENTS, percent_used
-from domain.plugins.normalising import Normaliser
+from domain.plugins.measured_usage import PROVIDER_ARGUMENTS, percent_used
+from domain.plugins.normaliser import Normaliser
 from domain.plugins.view import NodeView
 
 _COEFFICIENTS = ("k0", "k1", "k2")

@@ -13,7 +13,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import CPU_AND_MEMORY, Arguments, number
 from domain.plugins.base import ResourceScore, Term
-from domain.plugins.scoring import fit_strategy, scoring_parts
+from domain.plugins.scored_resources import fit_strategy, scoring_parts
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import StaticScore
-from domain.plugins.normalising import Normaliser
-from domain.plugins.tolerating import tolerated
+from domain.plugins.normaliser import Normaliser
+from domain.plugins.tolerations import tolerated
 from domain.plugins.view import NodeView
 
 _PREFER = "PreferNoSchedule"

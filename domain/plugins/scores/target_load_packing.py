@@ -13,7 +13,7 @@ from domain.model.pods import PodTemplate
 from domain.model.quantities import to_milli
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import ResourceScore, Term, TermPart
-from domain.plugins.measuring import PROVIDER_ARGUMENTS, percent_used
+from domain.plugins.measured_usage import PROVIDER_ARGUMENTS, percent_used
 from domain.plugins.view import NodeView
 from domain.state.resources import (
     CPU_BEYOND,

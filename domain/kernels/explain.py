@@ -1,4 +1,4 @@
-"""What is kept of an attempt to explain it: counts per reason, and the best rows with their parts."""
+"""Explain an attempt: how many rows were refused for which reason, and how the best rows were scored."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import numpy as np
 
 from domain.kernels.arrays import FIT, GONE, OTHERS, REASONS, TOP, UNRESOLVABLE
 from domain.kernels.compiling import function, helper, inner
-from domain.kernels.evaluating import term_value
-from domain.kernels.terms import normal, normal_variance
-from domain.kernels.tree import lift
+from domain.kernels.normalising import normal
+from domain.kernels.scoring import term_value
+from domain.kernels.tournament import replay
+from domain.kernels.variance import normal_variance
 
 
 @helper
-def note_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
-    """Write a reason table from the group's histogram."""
-    _write_reasons(
+def write_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
+    """Write reason table ``which`` of an attempt from the group's histogram."""
+    _fill_reason_table(
         groups.histogram[g], groups.demand_count[g], placed.reason_code[attempt, which],
         placed.reason_count[attempt, which],
     )  # fmt: skip
 
 
 @function
-def _write_reasons(histogram, demand_count, reason_code, reason_count):  # type: ignore[no-untyped-def]
-    """Write a line per code that has rows; two lines are kept free for ``OTHERS``."""
+def _fill_reason_table(histogram, demand_count, reason_code, reason_count):  # type: ignore[no-untyped-def]
+    """Write one line per code that has rows. Two lines are kept free for ``OTHERS``."""
     written = 0
     for code in range(1, GONE):
         if histogram[code] > 0:
@@ -48,11 +49,11 @@ def _write_reasons(histogram, demand_count, reason_code, reason_count):  # type:
 
 
 @inner
-def note_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore[no-untyped-def]
-    """Note each score of an attempt's i-th best row by itself, and what it was made of."""
+def write_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore[no-untyped-def]
+    """Write the parts of the score of an attempt's i-th best row, and what they were computed from."""
     row = placed.top_row[attempt, i]
-    for c in range(len(placed.noted_columns)):
-        placed.top_requested[attempt, i, c] = columns.requested[placed.noted_columns[c], row]
+    for c in range(len(placed.explained_columns)):
+        placed.top_requested[attempt, i, c] = columns.requested[placed.explained_columns[c], row]
     part = groups.static_part[g]
     at = groups.raw_count[g]
     for k in range(at):
@@ -76,8 +77,11 @@ def note_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore
 
 
 @inner
-def note_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
-    """Take the best rows out of the tree one by one, then put them back."""
+def write_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
+    """Top-k from the tournament tree: take the best rows out one by one, then put them back.
+
+    Cost: O(TOP log N).
+    """
     taken = 0
     while taken < TOP:
         row = groups.tree[g, 1]
@@ -86,11 +90,22 @@ def note_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-u
             break
         placed.top_row[attempt, taken] = row
         placed.top_score[attempt, taken] = score
-        note_parts(columns, groups, placed, g, attempt, taken, scratch)
+        write_parts(columns, groups, placed, g, attempt, taken, scratch)
         groups.score[g, row] = -np.inf
-        lift(columns, groups, g, row)
+        replay(columns, groups, g, row)
         taken += 1
     for i in range(taken):
         row = placed.top_row[attempt, i]
         groups.score[g, row] = placed.top_score[attempt, i]
-        lift(columns, groups, g, row)
+        replay(columns, groups, g, row)
+
+
+@helper
+def explain_attempt(columns, groups, placed, g, attempt, kept, scratch):  # type: ignore[no-untyped-def]
+    """Write the parts of the ``kept`` best rows and the reasons of the others; return the best score."""
+    for i in range(kept):
+        write_parts(columns, groups, placed, g, attempt, i, scratch)
+    write_reasons(groups, placed, g, attempt, 0)
+    if kept > 0:
+        scratch.row[0] = placed.top_row[attempt, 0]
+    return placed.top_score[attempt, 0]

@@ -26,7 +26,7 @@ assert limits.score_numbers_max == kernel.NUMBERS_MAX
 assert limits.variance_scores_max == kernel.VARIANCES_MAX
 
 
-class Bounds:
+class KernelBudget:
     """Adds up what plugins take, one after another."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ _ENTRIES_PER_ROW_MAX = 8
 _ENTRIES_MIN = 512
 
 
-class Journal:
+class ChangeOrder:
     """Pairs of generation and row, generations rising, so that the end is what changed most recently.
 
     A removal is one more pair: a row at or beyond the table's ``count`` is a tombstone. When there are many

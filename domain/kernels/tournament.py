@@ -1,4 +1,7 @@
-"""A tournament over all rows per group: placing a pod replays one row."""
+"""Tournament tree: the best row of a group at the root, and one leaf to replay when a row changes.
+
+Leaf P + row stands for a row, P a power of two. Node i holds the better row of nodes 2 i and 2 i + 1.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,15 @@ import numpy as np
 
 from domain.kernels.arrays import GONE
 from domain.kernels.compiling import helper, inner
-from domain.kernels.evaluating import (
-    filter_row,
-    forget_extremes,
-    moves_extremes,
-    note_extremes,
-    score_row,
-)
+from domain.kernels.filtering import filter_row
+from domain.kernels.normalising import reset_extremes, shift_extremes, widen_extremes
+from domain.kernels.scoring import score_row
 from domain.kernels.ties import better
 
 
 @helper
-def lift(columns, groups, g, row):  # type: ignore[no-untyped-def]
-    """Replay the row's matches up to the root."""
+def replay(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Play a row's matches again, up to the root. Cost: O(log N)."""
     leaves = groups.tree.shape[1] // 2
     i = (leaves + row) // 2
     while i >= 1:
@@ -28,7 +27,7 @@ def lift(columns, groups, g, row):  # type: ignore[no-untyped-def]
 
 @helper
 def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
-    """Look at one row again; return True where that moves the extremes of a normalised score."""
+    """Filter and score one row again; return True where that makes the extremes of a score stale."""
     code = filter_row(columns, groups, g, row)
     old_code = groups.code[g, row]
     stale = False
@@ -37,30 +36,30 @@ def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
         groups.histogram[g, code] += 1
         groups.code[g, row] = code
         if groups.raw_count[g] > 0 and (code == 0 or old_code == 0):
-            stale = moves_extremes(groups, g, row, code == 0)
+            stale = shift_extremes(groups, g, row, code == 0)
     score = -np.inf
     if code == 0:
         score = score_row(columns, groups, g, row)
     # An equal score is played again too: the row may be another node now, with another tie value.
     if score > -np.inf or groups.score[g, row] > -np.inf:
         groups.score[g, row] = score
-        lift(columns, groups, g, row)
+        replay(columns, groups, g, row)
     return stale
 
 
 @inner
 def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
-    """Filter every row, then score what is feasible, and play the whole tournament."""
+    """Filter every row, score the feasible ones, and play the whole tournament. Cost: O(N)."""
     rows = groups.score.shape[1]
     count = columns.rows_count[0]
     groups.histogram[g, :] = 0
-    forget_extremes(groups, g)
+    reset_extremes(groups, g)
     for row in range(count):
         code = filter_row(columns, groups, g, row)
         groups.code[g, row] = code
         groups.histogram[g, code] += 1
         if code == 0:
-            note_extremes(groups, g, row)
+            widen_extremes(groups, g, row)
     for row in range(count):
         groups.score[g, row] = -np.inf
         if groups.code[g, row] == 0:
@@ -78,7 +77,7 @@ def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
 
 @helper
 def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
-    """Bring one slot up to date with the change log."""
+    """Bring a slot up to date with the change log: row by row, or all when more than a quarter changed."""
     length = changes.length[0]
     known = groups.synced[g]
     stale = known < 0 or (length - known) * 4 > columns.rows_count[0]

@@ -1,0 +1,81 @@
+"""Filter: one row with the reason, or a block of rows with a yes or no each."""
+
+from __future__ import annotations
+
+from domain.kernels.arrays import FIT, GONE, LIMIT, NEVER, OCCUPIED, UNRESOLVABLE
+from domain.kernels.compiling import helper
+
+
+@helper
+def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Return the code of the first filter, in the profile's order, that refuses a row; 0 if none does."""
+    if row >= columns.rows_count[0]:
+        return GONE
+    code = 0
+    position = NEVER
+    part = groups.static_part[g]
+    static = groups.static_code[part, row]
+    if static != 0:
+        code = static
+        position = groups.static_position[part, static]
+    for o in range(groups.occupancy_count[g]):
+        full = groups.occupied[g, o, row] >= groups.occupancy_allowed[g, o]
+        if full and groups.occupancy_position[g, o] < position:
+            code = OCCUPIED + o
+            position = groups.occupancy_position[g, o]
+    for m in range(groups.limit_count[g]):
+        if groups.limit_position[g, m] < position:
+            bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], row]
+            used = groups.limit_value[g, m]
+            hopeless = used * 100.0 > bound
+            for c in range(groups.limit_width[g, m]):
+                used += columns.requested[groups.limit_column[g, m, c], row]
+            if used * 100.0 > bound:
+                code = LIMIT + 2 * m + (1 if hopeless else 0)
+                position = groups.limit_position[g, m]
+    if groups.fit_position[g] < position:
+        bits = 0
+        unresolvable = 0
+        for d in range(groups.demand_count[g]):
+            column = groups.demand_column[g, d]
+            value = groups.demand_value[g, d]
+            capacity = columns.allocatable[column, row]
+            if value > capacity - columns.requested[column, row]:
+                bits |= 1 << d
+                if value > capacity:
+                    unresolvable = UNRESOLVABLE
+        if bits != 0:
+            code = FIT + unresolvable + bits
+    return code
+
+
+@helper
+def fit_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
+    """Write into ``scratch.fits``, uint8[n], whether rows ``first .. first + n - 1`` pass every filter.
+
+    Every array is cut to the block first: the compiler makes vector instructions of an index that counts up
+    from 0.
+    """
+    end = first + n
+    fits = scratch.fits[:n]
+    static_code = groups.static_code[groups.static_part[g], first:end]
+    for i in range(n):
+        fits[i] = static_code[i] == 0
+    for o in range(groups.occupancy_count[g]):
+        allowed = groups.occupancy_allowed[g, o]
+        occupied = groups.occupied[g, o, first:end]
+        for i in range(n):
+            fits[i] &= occupied[i] < allowed
+    for d in range(groups.demand_count[g]):
+        value = groups.demand_value[g, d]
+        allocatable = columns.allocatable[groups.demand_column[g, d], first:end]
+        requested = columns.requested[groups.demand_column[g, d], first:end]
+        for i in range(n):
+            fits[i] &= value <= allocatable[i] - requested[i]
+    for m in range(groups.limit_count[g]):
+        for i in range(n):
+            bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], first + i]
+            used = groups.limit_value[g, m]
+            for c in range(groups.limit_width[g, m]):
+                used += columns.requested[groups.limit_column[g, m, c], first + i]
+            fits[i] &= used * 100.0 <= bound
