@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,11 @@ from services.cli.get import split_pod
 from services.cli.options import CLIENT, CommandError, with_settings
 from services.config import Settings
 from services.phrases import plural
+
+if TYPE_CHECKING:
+    from services.cli.documents import Document
+    from services.codec.gateway import Gateway
+    from services.plan.kinds import Skipped
 
 ERRORS_SHOWN_MAX = 20
 
@@ -46,6 +51,8 @@ _OBJECTS = {
 async def apply(settings: Settings, files: Files = None) -> None:
     """Send nodes, pods, profiles and measured usage, as manifests or watch events, into the log.
 
+    Lists of kubectl and a KubeSchedulerConfiguration are taken too. Kinds that say nothing about where pods
+    go are skipped and counted; so are workloads, which a controller turns into pods (`berth plan` does).
     Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
     in chunks as it comes.
     """
@@ -84,23 +91,30 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
     """Return checked events, chunk by chunk; all files are checked before the first chunk."""
     from services.cli import documents
     from services.codec.gateway import Gateway
+    from services.plan.kinds import Skipped
 
-    gateway = Gateway()
-    ready = [_checked(gateway, documents.read_file(name, event_type), 0) for name in files if name != "-"]
-    yield from filter(None, ready)
-    if "-" not in files:
-        return
-    sent = sum(map(len, ready))
-    stream = documents.read_stream(documents.stdin(), event_type)
+    gateway, skipped, sent = Gateway(), Skipped(), 0
+    ready = [
+        _checked(gateway, documents.read_file(name, event_type), skipped, 0) for name in files if name != "-"
+    ]
+    for events in filter(None, ready):
+        yield events
+        sent += len(events)
+    stream = documents.read_stream(documents.stdin(), event_type) if "-" in files else iter(())
     while True:
         try:
             chunk = next(stream, None)
         except CommandError as error:
             raise CommandError(f"{error}\n{_fate(sent)}") from None
         if chunk is None:
-            return
-        yield _checked(gateway, chunk, sent)
-        sent += len(chunk)
+            break
+        if events := _checked(gateway, chunk, skipped, sent):
+            yield events
+            sent += len(events)
+    if skipped and not sent:
+        raise CommandError("\n".join([*skipped.lines(), "nothing was sent"]))
+    for line in skipped.lines():
+        typer.echo(line, err=True)
 
 
 def _fate(sent: int) -> str:
@@ -108,14 +122,16 @@ def _fate(sent: int) -> str:
     return f"{fate}; correct the input and apply it again"
 
 
-def _checked(gateway: Any, found: Iterable[Any], sent: int) -> list[Any]:
-    """Return the events of documents; raise one error that names everything that is wrong."""
+def _checked(gateway: Gateway, found: Iterable[Document], skipped: Skipped, sent: int) -> list[Any]:
+    """Return the events of documents, without those of no use; one error names everything that is wrong."""
     from domain.model.errors import FieldError
     from services.cli import documents
     from services.plan.spelling import ignored, slips
 
-    wrong, events, warnings = [], [], []
-    for document in found:
+    wrong: list[str] = []
+    events: list[Any] = []
+    warnings: list[str] = []
+    for document in documents.usable(found, skipped, warnings, workloads=False):
         try:
             gateway.prepare(document.event)
         except FieldError as error:

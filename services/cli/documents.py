@@ -9,13 +9,16 @@ import math
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from domain.model.errors import FieldError
 from domain.model.validation import key_path
 from services.cli.options import CommandError
+
+if TYPE_CHECKING:
+    from services.plan.kinds import Skipped
 
 CHUNK = 1000
 _IDLE_SECONDS = 0.01
@@ -211,10 +214,59 @@ def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
         yield Document(place, document, False)
     elif isinstance(document, dict) and document.get("type") == "BOOKMARK":
         return  # a watch says how far it is; nothing happened to any object
+    elif isinstance(document, dict) and document.get("type") == "ERROR":
+        said = document.get("object")
+        raise CommandError(f"{place}: the watch ended with an error: {said}; start it again")
     elif isinstance(document, dict) and "kind" in document:
         yield Document(place, {"type": event_type, "object": document}, True)
     else:
         raise CommandError(f"{place}: neither a manifest (kind, metadata) nor a watch event (type, object)")
+
+
+def usable(
+    found: Iterable[Document], skipped: Skipped, warnings: list[str], *, workloads: bool
+) -> Iterator[Document]:
+    """Yield the documents that a command has a use for.
+
+    Parameters
+    ----------
+    found : iterable of Document
+        As read.
+    skipped : Skipped
+        Counts the others.
+    warnings : list of str
+        Takes what a KubeSchedulerConfiguration names and berth does not have; its profiles are yielded.
+    workloads : bool
+        Whether what a controller turns into pods is of use.
+    """
+    from services.plan.kinds import Use, use_of
+
+    for document in found:
+        thing = document.event["object"]
+        use = use_of(thing)
+        if use is Use.CONFIGURATION:
+            yield from _profiles(document, warnings)
+        elif use is Use.EVENT or (use is Use.WORKLOAD and workloads) or not _has_kind(thing):
+            yield document  # without a kind: whoever reads it says what is wrong
+        else:
+            skipped.add(thing)
+
+
+def _has_kind(thing: Any) -> bool:
+    return isinstance(thing, dict) and isinstance(thing.get("kind"), str)
+
+
+def _profiles(document: Document, warnings: list[str]) -> Iterator[Document]:
+    from services.plan.kube_scheduler import profiles_of
+
+    where = f"{document.place} (KubeSchedulerConfiguration)"
+    try:
+        translation = profiles_of(document.event["object"])
+    except FieldError as error:
+        raise CommandError(f"{where}: {error}") from None
+    warnings += [f"{where}: {text}" for text in translation.warnings]
+    for path, manifest in translation.profiles:
+        yield Document(f"{where}, {path}", {**document.event, "object": manifest}, document.wrapped)
 
 
 def _plain(value: Any, path: str) -> Any:

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import enum
+import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from services.cli import documents, options
+from services.cli import documents, options, plan_answers
 from services.cli.options import CommandError, with_settings
-from services.cli.output import Column, Json, print_json, print_table
 from services.config import Settings
-from services.phrases import plural, reason_in_words
+from services.phrases import plural
 
 if TYPE_CHECKING:
-    from domain.cycle.evaluate import Verdict
     from domain.model.profiles import Profile
+    from services.plan.capacity import Capacity
+    from services.plan.kinds import Skipped
+    from services.plan.objects import Given
+    from services.plan.plan import Plan, Planned
 
-NODES_SHOWN_MAX = 5
 UNKNOWN_PROFILE_EXIT = 3
+CELLS_MAX = 200_000
+"""Nodes times pods up to which JSON has every node for every pod without being asked."""
+
+PODS_DETAILED_MAX = 10
+DIFFERENT_PODS_MAX = 20
+_SILENT_SECONDS_MAX = 3.0
 
 
 class Form(enum.StrEnum):
@@ -38,8 +47,9 @@ Files = Annotated[
         "-f",
         "--filename",
         metavar="FILE",
-        help="Manifests of nodes and pods (YAML or JSON; those with spec.nodeName are bound, the others are "
-        "placed), or a scenario; - is standard input. Repeatable.",
+        help="Manifests of nodes, pods and workloads (YAML or JSON; pods with spec.nodeName are bound, the "
+        "others are placed), lists and watch events of kubectl, or a scenario; - is standard input. "
+        "Repeatable.",
     ),
 ]
 ProfileFile = Annotated[
@@ -51,47 +61,117 @@ ProfileFile = Annotated[
         "built-in one.",
     ),
 ]
+Details = Annotated[
+    bool, typer.Option("--details", help="Show the best nodes and the reasons for every pod, however many.")
+]
+Replicas = Annotated[
+    int | None,
+    typer.Option(
+        "--replicas", min=1, metavar="N", help="Place N copies of each waiting pod, N pods of each workload."
+    ),
+]
+HowMany = Annotated[
+    bool,
+    typer.Option(
+        "--how-many", help="Say how many more of each waiting pod fit, and what stops the next one."
+    ),
+]
+Diff = Annotated[
+    str | None,
+    typer.Option(
+        "--diff",
+        metavar="PROFILE",
+        help="Place with this profile too, a file or a built-in one, and compare.",
+    ),
+]
 Output = Annotated[Form, typer.Option("-o", "--output", help="How to show the answer.")]
 
 
+class Answer(NamedTuple):
+    """What was planned of one scenario, or of all manifests together."""
+
+    name: str
+    plan: Plan
+    planned: list[Planned]
+    is_scenario: bool
+
+
 @with_settings("seed")
-def plan(settings: Settings, files: Files, profile: ProfileFile = None, output: Output = Form.TABLE) -> None:
+def plan(
+    settings: Settings,
+    files: Files,
+    profile: ProfileFile = None,
+    output: Output = Form.TABLE,
+    details: Details = False,
+    replicas: Replicas = None,
+    how_many: HowMany = False,
+    diff: Diff = None,
+) -> None:
     """Say where pods would go, and why, without any server.
 
-    Pods are placed in the order of the files, each one before the next is looked at. Manifests of all files
-    make one cluster; a scenario is a cluster of its own.
+    The worker's own scheduler decides: all waiting pods at once, by priority and then in the order of the
+    files. Manifests of all files make one cluster. Deployments and other workloads become the pods that
+    their controllers would make. A scenario is a cluster of its own; the pods of its `schedule` come one by
+    one.
+
+    A table says what it comes to, and up to 10 pods one by one; --details shows every pod. JSON is a list
+    with an object per pod. It has every node (feasible, infeasible, scores) for a scenario, and for
+    manifests up to 200,000 pods times nodes; beyond that it has counts per reason and the best nodes, and
+    every node only with --details.
 
     The exit code is 0 also where pods find no node, 1 where the input makes no sense, and 3 where a pod
     names a profile that does not exist: it waits, as with a worker, and the others are planned.
     """
+    if how_many and (diff or replicas):
+        raise typer.BadParameter("--how-many goes with neither --diff nor --replicas")
     chosen = None if profile is None else _profile(profile)
-    answers = _answers(files, chosen, settings.seed)
-    if output is Form.JSON:
-        import msgspec
-
-        plain: Any = [
-            {"file": name, "pods": [msgspec.to_builtins(verdict) for verdict in verdicts]}
-            for name, verdicts in answers
-        ]
-        print_json(plain[0]["pods"] if len(plain) == 1 else plain)
+    scenarios, objects = _read(files)
+    if scenarios and (replicas or how_many or diff):
+        raise CommandError(
+            f"{scenarios[0][0]}: is a scenario, which says itself what comes; "
+            "--replicas, --how-many and --diff are for manifests"
+        )
+    with _patience():
+        if how_many:
+            plan_answers.print_capacities(_capacities(objects, chosen, settings.seed), output is Form.JSON)
+            return
+        answers = _scenarios(scenarios, chosen, settings.seed)
+        if objects.files:
+            answers.append(_manifests(objects, chosen, settings.seed, replicas))
+    if diff:
+        other = _manifests(objects, _profile(diff), settings.seed, replicas, told=True)
+        plan_answers.print_diff(answers[-1], other, profile or "the pods' own", diff, output is Form.JSON)
+    elif output is Form.JSON:
+        _print_json(answers, details=details)
     else:
-        for name, verdicts in answers:
-            if len(answers) > 1:
-                typer.echo(f"{name}:\n")
-            for verdict in verdicts:
-                _show(verdict)
+        plan_answers.print_tables(answers, details=details, detailed_max=PODS_DETAILED_MAX)
     if unknown := _of_unknown_profiles(answers):
         typer.echo(f"error: {unknown}", err=True)
         raise typer.Exit(UNKNOWN_PROFILE_EXIT)
 
 
-def _of_unknown_profiles(answers: Sequence[tuple[str, list[Verdict]]]) -> str:
+def _print_json(answers: Sequence[Answer], *, details: bool) -> None:
+    every_node = []
+    for answer in answers:
+        cells = len(answer.planned) * answer.plan.state.table.count
+        every_node.append(details or answer.is_scenario or cells <= CELLS_MAX)
+        if not every_node[-1]:
+            typer.echo(
+                f"{cells:,} pods times nodes are more than {CELLS_MAX:,}: each pod has counts and the best "
+                "nodes; --details gives every node",
+                err=True,
+            )
+    plan_answers.write_json(sys.stdout, answers, every_node)
+
+
+def _of_unknown_profiles(answers: Sequence[Answer]) -> str:
     """Name the profiles that pods name and that do not exist, or return nothing."""
     found = Counter(
         code.partition(":")[2]
-        for _, verdicts in answers
-        for verdict in verdicts
-        for code in verdict.held_by
+        for answer in answers
+        for planned in answer.planned
+        if planned.node is None
+        for code in planned.attempt.reasons_at_failure
         if code.startswith("unknown-profile:")
     )
     if not found:
@@ -108,61 +188,112 @@ def _of_unknown_profiles(answers: Sequence[tuple[str, list[Verdict]]]) -> str:
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def _answers(files: Sequence[str], profile: Profile | None, seed: int) -> list[tuple[str, list[Verdict]]]:
-    """Return the verdicts per scenario, and those of all manifests together under their files' names."""
-    from services.plan.scenario import is_scenario, plan_scenario, unread
+class Objects(NamedTuple):
+    """The objects of all manifests, the files that they are from, and what was probably meant otherwise."""
 
-    scenarios: list[tuple[str, list[Verdict]]] = []
-    manifests: list[tuple[str, Any]] = []
+    files: dict[str, None]
+    given: list[Given]
+    warnings: list[str]
+    seen: set[str]
+
+
+def _read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
+    """Return the scenarios by place, and what all manifests together hold that is of use."""
+    from services.plan.kinds import Skipped
+    from services.plan.scenario import is_scenario
+
+    scenarios, found, skipped = [], Objects({}, [], [], set()), Skipped()
     for name in files:
         values = [value for value in documents.read_values(name) if value is not None]
         if not values:
             raise CommandError(f"{name}: there is nothing in it; write manifests or a scenario")
         for number, value in enumerate(values, start=1):
             place = name if len(values) == 1 else f"{name}, document {number}"
-            if not is_scenario(value):
-                manifests.append((place, value))
-                continue
-            with _at(place):
-                scenarios.append((place, plan_scenario(value, seed=seed, profile=profile)))
-            options.warn(f"{place}: {text}" for text in unread(value))
-    if manifests:
-        together = ", ".join(dict.fromkeys(place.partition(", document ")[0] for place, _ in manifests))
-        scenarios.append((together, _plan_manifests(manifests, profile, seed)))
-    return scenarios
+            if is_scenario(value):
+                scenarios.append((place, value))
+            else:
+                found.files[name] = None
+                _take(documents.expand(value, place, "ADDED"), found, skipped)
+    for line in skipped.lines():
+        typer.echo(line, err=True)
+    return scenarios, found
 
 
-def _plan_manifests(
-    manifests: Sequence[tuple[str, Any]], profile: Profile | None, seed: int
-) -> list[Verdict]:
-    from domain.model.errors import FieldError
+def _take(read: Iterator[documents.Document], found: Objects, skipped: Skipped) -> None:
     from services.plan.objects import Given
-    from services.plan.plan import Plan
     from services.plan.spelling import ignored, slips
 
-    with _at("profile"):
-        plan = Plan(seed=seed, profile=profile)
-    warnings, seen = [], set()
-    for place, value in manifests:
-        for document in documents.expand(value, place, "ADDED"):
-            thing = document.event.get("object")
-            where = f"{document.place}{documents.named(document.event)}"
-            try:
-                plan.add(Given(document.event["type"], thing, "object"))
-            except FieldError as error:
-                path = error.path.removeprefix("object.") if document.wrapped else error.path
-                raise CommandError(f"{where}: {path}: {error.message}") from None
-            if document.wrapped:
-                warnings += [f"{where}: {ignored(*slip)}" for slip in slips(thing)]
-                if (name := documents.named(document.event)) in seen:
-                    warnings.append(f"{where}: comes again; it replaces the one before")
-                seen.add(name)
-    placed = plan.place()
-    warnings += [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in plan.astray()]
-    options.warn(warnings)
-    if not placed:
-        raise CommandError("there is no pod to place; add a Pod without spec.nodeName")
-    return list(plan.verdicts())
+    for document in documents.usable(read, skipped, found.warnings, workloads=True):
+        thing, name = document.event["object"], documents.named(document.event)
+        where = f"{document.place}{name}"
+        if not isinstance(thing, dict) or not isinstance(thing.get("kind"), str):
+            raise CommandError(f"{where}: object.kind: is missing; an object needs a kind")
+        found.given.append(Given(document.event["type"], thing, where=where, wrapped=document.wrapped))
+        if document.wrapped:
+            found.warnings.extend(f"{where}: {ignored(*slip)}" for slip in slips(thing))
+            if name and name in found.seen:
+                found.warnings.append(f"{where}: comes again; it replaces the one before")
+            found.seen.add(name)
+
+
+def _scenarios(scenarios: Sequence[tuple[str, Any]], profile: Profile | None, seed: int) -> list[Answer]:
+    from services.plan.scenario import placed_scenario, unread
+
+    answers = []
+    for place, value in scenarios:
+        with _at(place):
+            placed, planned = placed_scenario(value, seed=seed, profile=profile)
+        answers.append(Answer(place, placed, planned, True))
+        options.warn(f"{place}: {text}" for text in unread(value))
+    return answers
+
+
+def _manifests(
+    objects: Objects, profile: Profile | None, seed: int, replicas: int | None, *, told: bool = False
+) -> Answer:
+    """Plan all manifests together; ``told``: they were planned before, and the warnings are known."""
+    from services.plan.capacity import copies_of
+    from services.plan.workloads import expand
+
+    with _at(""):
+        given = objects.given if replicas is None else copies_of(objects.given, replicas)
+        made = _plan_of(expand(given, replicas), profile, seed)
+        planned = made.place()
+    if not told:
+        lost = [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in made.astray()]
+        options.warn([*objects.warnings, *lost])
+    if not planned:
+        raise CommandError("there is no pod to place; add a Pod without spec.nodeName, or a Deployment")
+    return Answer(", ".join(objects.files), made, planned, False)
+
+
+def _capacities(objects: Objects, profile: Profile | None, seed: int) -> list[tuple[Plan, Capacity]]:
+    """Say of each different waiting pod how many fit into the cluster as it is, without the other ones."""
+    from services.plan.capacity import how_many
+    from services.plan.workloads import expand
+
+    with _at(""):
+        counted = [each for each in objects.given if each.manifest["kind"] != "DaemonSet"]
+        given = expand(counted, 1)
+        waiting = _plan_of(given, profile, seed).fold_bound()
+        different = list({pod.signature: pod for pod in reversed(waiting)}.values())[::-1]
+        if not 0 < len(different) <= DIFFERENT_PODS_MAX:
+            raise CommandError(
+                f"--how-many counts up to {DIFFERENT_PODS_MAX} different pods without spec.nodeName; "
+                f"there are {len(different)}"
+            )
+        options.warn(objects.warnings)
+        plans = [_plan_of(given, profile, seed) for _ in different]
+        return [(made, how_many(made, pod)) for made, pod in zip(plans, different, strict=True)]
+
+
+def _plan_of(given: Sequence[Given], profile: Profile | None, seed: int) -> Plan:
+    from services.plan.plan import Plan
+
+    made = Plan(seed=seed, profile=profile)
+    for each in given:
+        made.add(each)
+    return made
 
 
 def _profile(name: str) -> Profile:
@@ -198,75 +329,17 @@ def _at(place: str) -> Iterator[None]:
     try:
         yield
     except FieldError as error:
-        raise CommandError(f"{place}: {error}") from None
+        raise CommandError(f"{place}: {error}" if place else str(error)) from None
 
 
-# ---------------------------------------------------------------------------------------------- showing
-
-
-def _show(verdict: Verdict) -> None:
-    """Print one verdict: where to, the best nodes, what was refused."""
-    nodes_count = len(verdict.feasible) + len(verdict.infeasible)
-    found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
-    if verdict.node is None:
-        held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
-        typer.echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
-    else:
-        typer.echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
-    if verdict.feasible:
-        _show_nodes(verdict)
-    reasons = Counter(verdict.infeasible.values())
-    if reasons:
-        hopeless = Counter(verdict.infeasible[name] for name in verdict.unresolvable)
-        print_table("refusals", REFUSED, [
-            {"count": count, "reason": reason, "evict": _evicting_helps(count, hopeless[reason])}
-            for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-        ])  # fmt: skip
-    typer.echo("")
-
-
-def _evicting_helps(count: int, hopeless: int) -> str:
-    """Say of how many nodes with the same reason evicting pods could make room."""
-    if hopeless in (0, count):
-        return "no" if hopeless else "yes"
-    return f"on {count - hopeless:,}"
-
-
-def _show_nodes(verdict: Verdict) -> None:
-    """Print the chosen node and the next best ones, with a column per score."""
-    others = sorted(
-        (name for name in verdict.feasible if name != verdict.node), key=lambda name: -verdict.scores[name]
-    )
-    shown = ([] if verdict.node is None else [verdict.node]) + others
-    labels = list(verdict.score_parts[shown[0]])
-    columns = [Column("NODE", lambda item: item["node"])]
-    if labels:
-        columns.append(Column("SCORE", lambda item: item["score"], right=True))
-    columns += [Column(_title(label, verdict.weights[label]), _part(label), right=True) for label in labels]
-    print_table("nodes", columns, [
-        {"node": name, "score": verdict.scores[name], "parts": verdict.score_parts[name]}
-        for name in shown[:NODES_SHOWN_MAX]
-    ])  # fmt: skip
-
-
-def _title(label: str, weight: float) -> str:
-    """Return the head of a score's column, which shows the score before its weight."""
-    return label if weight == 1 else f"{weight:g}*{label}"
-
-
-def _part(label: str) -> Any:
-    def read(item: Json) -> object:
-        return item["parts"][label]
-
-    return read
-
-
-REFUSED = (
-    Column("REFUSED", lambda item: item["count"], right=True),
-    Column(
-        "REASON",
-        lambda item: item["reason"],
-        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
-    ),
-    Column("EVICTING COULD HELP", lambda item: item["evict"]),
-)
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Say what takes so long, where the kernels have to be compiled first."""
+    message = "compiling the placing kernels, once per installation: up to a minute"
+    timer = threading.Timer(_SILENT_SECONDS_MAX, lambda: typer.echo(message, err=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

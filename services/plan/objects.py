@@ -34,17 +34,20 @@ from services.ports.log import Record
 class Given(NamedTuple):
     """One object of the input.
 
-    ``path`` is what the paths in its errors begin with, ``where`` the file and document that it stands in.
+    ``path`` is what the paths in its errors begin with, ``where`` the file and document that it stands in. A
+    ``wrapped`` object was written by itself, not in an event, so users know no ``object.`` in paths.
     """
 
     type: str
     manifest: Any
     path: str = "object"
     where: str = ""
+    wrapped: bool = False
 
     def error(self, path: str, message: str) -> FieldError:
         """Return an error about a field of the object that says where the object stands."""
-        return FieldError(f"{self.where}: {path}" if self.where else path, message)
+        shown_path = path.removeprefix("object.") if self.wrapped else path
+        return FieldError(f"{self.where}: {shown_path}" if self.where else shown_path, message)
 
 
 def event_of(given: Given, *, lenient: bool) -> Event | ProfileEvent | None:

@@ -152,13 +152,7 @@ class Plan:
         FieldError
             A name that is no waiting pod, or an object that the cluster cannot hold.
         """
-        self._fold_cluster()
-        waiting: dict[str, _Given] = {}
-        for each in self._pods:
-            if isinstance(each.event, PodUpserted) and not each.event.pod.node_name:
-                waiting[each.event.pod.key] = each
-            else:
-                self._fold(each)
+        waiting = self._fold_bound()
         for i, name in enumerate(schedule):
             key = name if "/" in name else f"default/{name}"
             asked = waiting.pop(key, None)
@@ -171,6 +165,18 @@ class Plan:
             self._fold(asked)
             self._settle()
         return self._planned()
+
+    def fold_bound(self) -> list[PodSpec]:
+        """Fold everything but the waiting pods; return those."""
+        return [each.event.pod for each in self._fold_bound().values() if isinstance(each.event, PodUpserted)]
+
+    def place_further(self, pods: Sequence[PodSpec]) -> list[Planned]:
+        """Let further pods arrive, all at once; return what became of each, in the order of decision."""
+        for pod in pods:
+            self._fold(_Given(PodUpserted(pod), Given("ADDED", None)))
+        self._settle()
+        keys = {pod.key for pod in pods}
+        return [planned for key, (_, planned) in self._answers.items() if key in keys]
 
     def verdicts(self) -> Iterator[Verdict]:
         """Show every node for each pod that was planned, one pod at a time, in the order of decision.
@@ -212,6 +218,21 @@ class Plan:
             self._objects, key=lambda each: isinstance(each.event, NodeUpserted | NodeDeleted)
         ):
             self._fold(each)
+
+    def _fold_bound(self) -> dict[str, _Given]:
+        self._fold_cluster()
+        waiting: dict[str, _Given] = {}
+        for each in self._pods:
+            match each.event:
+                case PodUpserted(pod=pod) if not pod.node_name and not pod.finished:
+                    waiting[pod.key] = each
+                    continue
+                case PodUpserted(pod=pod):
+                    waiting.pop(pod.key, None)
+                case PodDeleted():
+                    waiting.pop(f"{each.event.namespace}/{each.event.name}", None)
+            self._fold(each)
+        return waiting
 
     def _fold(self, each: _Given) -> None:
         if self._scheduler.settles_first(each.event):

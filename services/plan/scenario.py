@@ -14,7 +14,7 @@ from domain.model.usage import usage_from_manifest
 from domain.model.validation import key_path, shown
 from services.codec.envelope import KINDS
 from services.plan.objects import Given
-from services.plan.plan import Plan
+from services.plan.plan import Plan, Planned
 from services.plan.spelling import ignored, meant, slips
 
 KINDS_IGNORED = ("Namespace", "ReplicaSet", "ReplicationController", "Service", "StatefulSet")
@@ -62,11 +62,14 @@ def plan_scenario(
     document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None
 ) -> list[Verdict]:
     """Return a verdict for every pod that a scenario schedules; see ``placed_scenario``."""
-    return list(placed_scenario(document, seed=seed, profile=profile).verdicts())
+    plan, _ = placed_scenario(document, seed=seed, profile=profile)
+    return list(plan.verdicts())
 
 
-def placed_scenario(document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None) -> Plan:
-    """Place the pods that a scenario schedules; return the plan, which has the verdicts.
+def placed_scenario(
+    document: Mapping[str, Any], *, seed: int = 0, profile: Profile | None = None
+) -> tuple[Plan, list[Planned]]:
+    """Place the pods that a scenario schedules; return the plan, which has the verdicts, and the decisions.
 
     Parameters
     ----------
@@ -100,14 +103,12 @@ def placed_scenario(document: Mapping[str, Any], *, seed: int = 0, profile: Prof
         plan.measure(usage_from_manifest(document["usage"]))
     _add_objects(plan, _list(document, "objects"))
     if "schedule" not in document:
-        plan.place()
-        return plan
+        return plan, plan.place()
     schedule = _list(document, "schedule")
     for i, name in enumerate(schedule):
         if not isinstance(name, str):
             raise FieldError(f"schedule[{i}]", f"expected the name of a pod, got {shown(name)}")
-    plan.place_one_by_one(schedule)
-    return plan
+    return plan, plan.place_one_by_one(schedule)
 
 
 def _add_objects(plan: Plan, objects: list[Any]) -> None:

@@ -381,8 +381,9 @@ kind: Pod
 metadata: {name: neg}
 spec: {containers: [{name: c, resources: {requests: {cpu: -1}}}]}
 ---
-kind: Foo
+kind: Node
 metadata: {name: y}
+status: {allocatable: {cpu: none}}
 """
 
 
@@ -395,7 +396,7 @@ def test_nothing_of_a_bad_file_is_sent_and_all_that_is_wrong_is_said(tmp_path: P
     assert lines[0].startswith(
         f"error: {file}, document 2 (Pod neg): spec.containers[0].resources.requests.cpu: "
     )
-    assert lines[1].startswith(f"{file}, document 3 (Foo y): kind: ")
+    assert lines[1].startswith(f"{file}, document 3 (Node y): status.allocatable.cpu: ")
     assert lines[2] == "nothing was sent; correct the input and apply it again"
     assert not (tmp_path / "state").exists(), "no server was started for it"
 

@@ -1,0 +1,314 @@
+"""How `berth plan` shows its answers: a summary, pod by pod, or JSON that is written as it is made."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
+
+from services.cli.output import Column, Json, print_json, print_table
+from services.phrases import plural, reason_in_words, reasons_in_words
+
+if TYPE_CHECKING:
+    from domain.cycle.evaluate import Verdict
+    from services.cli.plan import Answer
+    from services.plan.capacity import Capacity
+    from services.plan.plan import Plan
+    from services.plan.summary import Summary
+
+NODES_SHOWN_MAX = 5
+MOVED_SHOWN_MAX = 10
+REASONS_SHOWN_MAX = 5
+
+
+def write_json(stream: TextIO, answers: Sequence[Answer], every_node: Sequence[bool]) -> None:
+    """Write a list of pods, or of files with their pods, pod by pod; nothing of it is kept."""
+    if len(answers) == 1:
+        _write_list(stream, _pods(answers[0], every_node[0]))
+        stream.write("\n")
+        return
+    for i, (answer, every) in enumerate(zip(answers, every_node, strict=True)):
+        stream.write(f'{"," if i else "["}\n{{"file":{_dumps(answer.name)},"pods":')
+        _write_list(stream, _pods(answer, every))
+        stream.write("}")
+    stream.write("\n]\n")
+
+
+def _write_list(stream: TextIO, items: Iterable[object]) -> None:
+    before = "[\n"
+    for item in items:
+        stream.write(before + _dumps(item))
+        before = ",\n"
+    stream.write("[]" if before == "[\n" else "\n]")
+
+
+def _pods(answer: Answer, every_node: bool) -> Iterator[object]:
+    from services.plan.summary import compact, full
+
+    if every_node:
+        yield from map(full, answer.plan.verdicts())
+    else:
+        yield from map(compact, answer.planned)
+
+
+def _dumps(value: object) -> str:
+    import orjson
+
+    return orjson.dumps(value).decode()
+
+
+# ---------------------------------------------------------------------------------------------- summary
+
+
+def print_tables(answers: Sequence[Answer], *, details: bool, detailed_max: int) -> None:
+    """Print what each plan comes to, and up to so many pods, or all, one by one."""
+    for answer in answers:
+        if len(answers) > 1:
+            typer.echo(f"{answer.name}:\n")
+        is_short = len(answer.planned) <= detailed_max
+        if not is_short:
+            _show_summary(answer)
+        if details or is_short:
+            for verdict in answer.plan.verdicts():
+                _show(verdict)
+
+
+def _show_summary(answer: Answer) -> None:
+    from services.plan.summary import WAITING_MAX, in_units, summarise
+
+    found = summarise(answer.plan.state, answer.planned)
+    typer.echo(
+        f"{found.placed_count:,} of {plural(found.pods_count, 'pod')} placed, on "
+        f"{found.nodes_used_count:,} of {plural(found.nodes_count, 'node')}\n"
+    )
+    _show_pools(found)
+    waiting_count = found.pods_count - found.placed_count
+    if waiting_count:
+        typer.echo(f"\n{plural(waiting_count, 'pod')} {'waits' if waiting_count == 1 else 'wait'}:")
+    for each in found.waiting[:WAITING_MAX]:
+        such = f"{each.pods_count:,}, such as {each.example}" if each.pods_count > 1 else each.example
+        _say(f"{such}: {_why(each.reasons, each.nodes_count)}", "  ")
+    if (more := sum(each.pods_count for each in found.waiting[WAITING_MAX:])) > 0:
+        typer.echo(f"  {more:,} for other reasons; --details shows every pod")
+    if found.short_of:
+        typer.echo("")
+        _say(f"short of: {', '.join(in_units(*each) for each in found.short_of.items())}")
+        free = ", ".join(in_units(*each) for each in found.free.items())
+        _say(f"(that much the waiting pods ask for; free, on all nodes together: {free})")
+
+
+def _why(reasons: Mapping[str, int], nodes_count: int) -> str:
+    """Say why a pod waits; where all nodes say the same, without counting them."""
+    if not reasons or "no-nodes" in reasons:
+        return "there is no node"
+    if list(reasons.values()) == [nodes_count] and nodes_count > 1:
+        text = f"all nodes {reason_in_words(next(iter(reasons)))}"
+        return text.replace("all nodes were not tried", "no node was tried")
+    return reasons_in_words(reasons, REASONS_SHOWN_MAX)
+
+
+def _say(text: str, indent: str = "") -> None:
+    """Print a sentence, in lines of 80 columns."""
+    lines = textwrap.wrap(
+        text, 80, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+    )
+    typer.echo("\n".join(lines))
+
+
+def _show_pools(found: Summary) -> None:
+    resources = list(dict.fromkeys(name for pool in found.pools for name in pool.used))
+    columns = [
+        Column("POOL", lambda pool: pool["name"]),
+        Column("NODES", lambda pool: pool["nodes"], right=True),
+        Column("PLACED", lambda pool: pool["placed"], right=True),
+        *(Column(name.rpartition("/")[2].upper(), _percent(name), right=True) for name in resources),
+    ]
+    if found.grouped_by:
+        typer.echo(f"node pools by {found.grouped_by}; requested of each resource:")
+    else:
+        typer.echo("node pools by what their nodes offer; requested of each resource:")
+    print_table("nodes", columns, [
+        {"name": pool.name, "nodes": pool.nodes_count, "placed": pool.placed_count, "used": pool.used}
+        for pool in found.pools
+    ])  # fmt: skip
+
+
+def _percent(resource: str) -> Any:
+    def read(pool: Json) -> object:
+        return f"{pool['used'][resource]:.0f}%" if resource in pool["used"] else None
+
+    return read
+
+
+# ------------------------------------------------------------------------------------ how many, compared
+
+
+def print_capacities(found: Sequence[tuple[Plan, Capacity]], as_json: bool) -> None:
+    """Print how many more of each pod fit, where, and what stops the next one."""
+    from services.plan.summary import apart, pool_names
+
+    answers = []
+    for plan, capacity in found:
+        _, names = pool_names(plan.state.table.specs)
+        rows = plan.state.table.rows
+        pools = Counter(names[rows[each.node]] for each in capacity.placed if each.node is not None)
+        stopped = capacity.stopped_by
+        answers.append(
+            {
+                "pod": capacity.pod.key,
+                "count": len(capacity.placed),
+                "is_all": stopped is not None,
+                "nodes": len({each.node for each in capacity.placed}),
+                "pools": dict(pools.most_common()),
+                "stopped_by": {} if stopped is None else stopped.reasons_at_failure,
+            }
+        )
+        if not as_json:
+            _show_capacity(
+                answers[-1],
+                "" if stopped is None else _why(apart(stopped.reasons_at_failure), stopped.nodes_count),
+            )
+    if as_json:
+        print_json(answers)
+
+
+def _show_capacity(answer: Json, why: str) -> None:
+    least = "" if answer["is_all"] else "at least "
+    where = f" on {plural(answer['nodes'], 'node')}" if answer["count"] else ""
+    typer.echo(f"{answer['pod']}: {least}{answer['count']:,} more fit{where}")
+    for pool, count in list(answer["pools"].items())[:NODES_SHOWN_MAX]:
+        typer.echo(f"  {count:,} on {pool}")
+    if (more := len(answer["pools"]) - NODES_SHOWN_MAX) > 0:
+        typer.echo(f"  and {plural(more, 'pool')} more")
+    if why:
+        _say(f"the next one waits: {why}", "  ")
+
+
+def print_diff(before: Answer, after: Answer, before_name: str, after_name: str, as_json: bool) -> None:
+    """Print which pods another profile places elsewhere, pods per node pool, and the imbalance of cpu."""
+    from services.plan.summary import imbalance, pool_names
+
+    label, names = pool_names(before.plan.state.table.specs)
+    rows = before.plan.state.table.rows
+    nodes = [{each.pod.key: each.node for each in answer.planned} for answer in (before, after)]
+    moved = [
+        {"pod": key, "node": node, "other_node": nodes[1].get(key)}
+        for key, node in nodes[0].items()
+        if nodes[1].get(key) != node
+    ]
+    counts = [Counter(names[rows[node]] for node in each.values() if node is not None) for each in nodes]
+    pools = {
+        name: [count[name] for count in counts]
+        for name in dict.fromkeys(names)
+        if counts[0][name] or counts[1][name]
+    }
+    found: Json = {
+        "profile": before_name,
+        "other_profile": after_name,
+        "pods": len(before.planned),
+        "placed": [sum(count.values()) for count in counts],
+        "cpu_imbalance_percent": [imbalance(answer.plan.state) for answer in (before, after)],
+        "pools": pools,
+        "moved": moved,
+    }
+    if as_json:
+        print_json(found)
+    else:
+        _show_diff(found, label or "what their nodes offer")
+
+
+def _show_diff(found: Json, grouped_by: str) -> None:
+    moved, (placed, other_placed) = found["moved"], found["placed"]
+    typer.echo(
+        f"{len(moved):,} of {plural(found['pods'], 'pod')} would go elsewhere with {found['other_profile']} "
+        f"than with {found['profile']}\n"
+    )
+    columns = [
+        Column("", lambda item: item["what"]),
+        Column("NOW", lambda item: item["now"], right=True),
+        Column("OTHER", lambda item: item["other"], right=True),
+    ]
+    spread = [f"{value:.1f}" for value in found["cpu_imbalance_percent"]]
+    lines = [("pods placed", placed, other_placed), ("imbalance of cpu, std in %", *spread)]
+    most = sorted(found["pools"].items(), key=lambda item: -max(item[1]))[:MOVED_SHOWN_MAX]
+    lines += [(f"on {name}", *counts) for name, counts in most]
+    print_table("", columns, [{"what": what, "now": now, "other": other} for what, now, other in lines])
+    typer.echo(f"(node pools by {grouped_by})")
+    for each in moved[:MOVED_SHOWN_MAX]:
+        typer.echo(f"{each['pod']}: {each['node'] or 'waits'} -> {each['other_node'] or 'waits'}")
+    if (more := len(moved) - MOVED_SHOWN_MAX) > 0:
+        typer.echo(f"and {more:,} more; -o json lists all")
+
+
+# ------------------------------------------------------------------------------------------- pod by pod
+
+
+def _show(verdict: Verdict) -> None:
+    """Print one verdict: where to, the best nodes, what was refused."""
+    nodes_count = len(verdict.feasible) + len(verdict.infeasible)
+    found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
+    if verdict.node is None:
+        held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
+        typer.echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
+    else:
+        typer.echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
+    if verdict.feasible:
+        _show_nodes(verdict)
+    reasons = Counter(verdict.infeasible.values())
+    if reasons:
+        hopeless = Counter(verdict.infeasible[name] for name in verdict.unresolvable)
+        print_table("refusals", REFUSED, [
+            {"count": count, "reason": reason, "evict": _evicting_helps(count, hopeless[reason])}
+            for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        ])  # fmt: skip
+    typer.echo("")
+
+
+def _evicting_helps(count: int, hopeless: int) -> str:
+    """Say of how many nodes with the same reason evicting pods could make room."""
+    if hopeless in (0, count):
+        return "no" if hopeless else "yes"
+    return f"on {count - hopeless:,}"
+
+
+def _show_nodes(verdict: Verdict) -> None:
+    """Print the chosen node and the next best ones, with a column per score."""
+    others = sorted(
+        (name for name in verdict.feasible if name != verdict.node), key=lambda name: -verdict.scores[name]
+    )
+    shown = ([] if verdict.node is None else [verdict.node]) + others
+    labels = list(verdict.score_parts[shown[0]])
+    columns = [Column("NODE", lambda item: item["node"])]
+    if labels:
+        columns.append(Column("SCORE", lambda item: item["score"], right=True))
+    columns += [Column(_title(label, verdict.weights[label]), _part(label), right=True) for label in labels]
+    print_table("nodes", columns, [
+        {"node": name, "score": verdict.scores[name], "parts": verdict.score_parts[name]}
+        for name in shown[:NODES_SHOWN_MAX]
+    ])  # fmt: skip
+
+
+def _title(label: str, weight: float) -> str:
+    """Return the head of a score's column, which shows the score before its weight."""
+    return label if weight == 1 else f"{weight:g}*{label}"
+
+
+def _part(label: str) -> Any:
+    def read(item: Json) -> object:
+        return item["parts"][label]
+
+    return read
+
+
+REFUSED = (
+    Column("REFUSED", lambda item: item["count"], right=True),
+    Column(
+        "REASON",
+        lambda item: item["reason"],
+        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
+    ),
+    Column("EVICTING COULD HELP", lambda item: item["evict"]),
+)

@@ -1,0 +1,100 @@
+"""Which kinds of objects `berth apply` and `berth plan` have a use for, and how the others are told of."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from services.codec.envelope import KINDS
+from services.plan.spelling import meant
+
+WORKLOADS: Mapping[str, str] = {
+    "CronJob": "batch",
+    "DaemonSet": "apps",
+    "Deployment": "apps",
+    "Job": "batch",
+    "ReplicaSet": "apps",
+    "ReplicationController": "",
+    "StatefulSet": "apps",
+}
+"""Kinds that a controller turns into pods, with their API groups."""
+
+CONFIGURATION = "KubeSchedulerConfiguration"
+_CONFIGURATION_GROUP = "kubescheduler.config.k8s.io"
+
+
+class Use(enum.Enum):
+    """What an object is good for."""
+
+    EVENT = "the log takes it"
+    WORKLOAD = "a controller turns it into pods"
+    CONFIGURATION = "its profiles are profiles of berth"
+    NONE = "it says nothing about where pods go"
+
+
+def use_of(manifest: Any) -> Use:
+    """Say what an object is good for, by its kind and API group; a missing apiVersion is any group."""
+    kind = manifest.get("kind") if isinstance(manifest, Mapping) else None
+    if not isinstance(kind, str):
+        return Use.NONE
+    api_version = manifest.get("apiVersion")
+    group = _group(api_version) if isinstance(api_version, str) and api_version else None
+    if kind in KINDS and group in (None, _group(KINDS[kind][0])):
+        return Use.EVENT
+    if kind in WORKLOADS and group in (None, WORKLOADS[kind]):
+        return Use.WORKLOAD
+    if kind == CONFIGURATION and group in (None, _CONFIGURATION_GROUP):
+        return Use.CONFIGURATION
+    return Use.NONE
+
+
+class Skipped:
+    """Counts the objects that a command passes over, by kind."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Use, Counter[str]] = {Use.NONE: Counter(), Use.WORKLOAD: Counter()}
+
+    def __bool__(self) -> bool:
+        """Whether anything was passed over."""
+        return any(self._counts.values())
+
+    def add(self, manifest: Mapping[str, Any]) -> None:
+        """Count an object."""
+        use = Use.WORKLOAD if use_of(manifest) is Use.WORKLOAD else Use.NONE
+        kind = manifest.get("kind")
+        self._counts[use][kind if isinstance(kind, str) else "object without a kind"] += 1
+
+    def lines(self) -> list[str]:
+        """Say what was passed over and why, a line per reason."""
+        found = []
+        if workloads := self._counts[Use.WORKLOAD]:
+            found.append(
+                f"skipped {counted(workloads.items())}: a controller turns such an object into pods; "
+                "`berth plan` shows where they would go"
+            )
+        if others := self._counts[Use.NONE]:
+            found.append(f"skipped {counted(others.items())}: nothing to place")
+            known = (*KINDS, *WORKLOADS, CONFIGURATION)
+            near = {kind: meant(kind, known) for kind in others if kind not in known}
+            found += [f"{kind}: did you mean {close}?" for kind, close in near.items() if close]
+        return found
+
+
+def counted(kinds: Iterable[tuple[str, int]]) -> str:
+    """Return ``3 ConfigMaps, 1 Service``, the most frequent first."""
+    ordered = sorted(kinds, key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {_plural(kind) if count != 1 else kind}" for kind, count in ordered)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith(("ss", "x", "ch")):
+        return f"{kind}es"
+    if kind.endswith("y") and kind[-2:-1] not in "aeiou":
+        return f"{kind[:-1]}ies"
+    return kind if kind.endswith("s") else f"{kind}s"
