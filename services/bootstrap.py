@@ -133,18 +133,11 @@ async def open_app(
     from services.api.app import create_app
     from services.api.auth import Gate
     from services.api.deps import Deps
+    from services.api.health import Lookout
     from services.codec.gateway import Gateway
     from services.metrics import ApiMetrics, process_registry
 
-    async def ready() -> dict[str, str]:
-        try:
-            found = await migrate.current_revision(at.dsn)
-        except BerthError as error:
-            return {"migrations": str(error)}
-        current = found == newest
-        return {"migrations": "ok" if current else f"at {found}, not {newest}; run `berth init`"}
-
-    newest = ScriptDirectory.from_config(migrate.alembic_config()).get_current_head()
+    newest = ScriptDirectory.from_config(migrate.alembic_config()).get_current_head() or ""
 
     async with contextlib.AsyncExitStack() as stack:
         store = open_store(at)
@@ -155,7 +148,8 @@ async def open_app(
         stack.push_async_callback(writer.aclose)
         metrics = ApiMetrics(registry or process_registry())
         gate = Gate(store, keys_required=keys_required, open_to_all=open_to_all)
-        yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, ready))
+        lookout = Lookout(store, log, newest)
+        yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, lookout))
 
 
 async def run_worker(
@@ -178,6 +172,8 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     try:
+        with contextlib.suppress(BerthError):  # it will say so itself, again and again
+            await ledger.announce()
         await compile_kernels()
         if compiled is not None:
             compiled.set()

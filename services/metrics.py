@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from services.lag import Lag
 from services.ports.store import Counts, ShardState
 
 SILENT_SECONDS_MAX = 30.0
@@ -95,7 +96,7 @@ class ApiMetrics:
         return bytes(generate_latest(self.registry))
 
 
-def render_ledger(counts: Counts, shards: Sequence[ShardState]) -> bytes:
+def render_ledger(counts: Counts, shards: Sequence[ShardState], lags: Mapping[int, Lag]) -> bytes:
     """Return what the ledger says: sizes, and per shard how far the worker and the relay have come."""
     registry = CollectorRegistry()
 
@@ -110,6 +111,11 @@ def render_ledger(counts: Counts, shards: Sequence[ShardState]) -> bytes:
     owned = gauge("owned", "Whether a worker holds the shard", ["shard"])
     epoch = gauge("epoch", "Ownership counter of the shard", ["shard"])
     log_time = gauge("log_time_seconds", "Time of the last folded event", ["shard"])
+    records = gauge("lag_records", "Records appended and not yet folded", ["shard"])
+    seconds = gauge("lag_seconds", "Age of the oldest record not yet folded", ["shard"])
+    for shard, lag in lags.items():
+        records.labels(str(shard)).set(lag.records)
+        seconds.labels(str(shard)).set(lag.seconds)
     for row in shards:
         label = str(row.shard)
         decisions.labels(label).set(row.seq_next - 1)

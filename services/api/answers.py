@@ -78,11 +78,20 @@ class Ingested(Struct, kw_only=True):
     errors: Annotated[list[ErrorDetail], about("Why events were refused")]
 
 
+class ShardLag(Struct, kw_only=True):
+    """How far a shard is behind the log."""
+
+    shard: Annotated[int, about("Number of the shard, from 0")]
+    records: Annotated[int, about("Records appended and not yet folded")]
+    seconds: Annotated[float, about("Age of the oldest of them; 0: there are none")]
+
+
 class Health(Struct, kw_only=True):
-    """Whether the process can serve."""
+    """Whether this process lives (`/healthz`), or the deployment can decide (`/readyz`)."""
 
     status: Annotated[str, about("ok or not-ready")]
     checks: Annotated[dict[str, str], about("Per part: ok, or what is wrong and what to do")]
+    lag: Annotated[list[ShardLag], about("Per shard, where ledger and log answer")] = []
 
 
 # ------------------------------------------------------------------------------------------ nodes and pods
@@ -242,6 +251,8 @@ class Shard(Struct, kw_only=True):
     deadletters: Annotated[int, about("Dead letters recorded")]
     relay: Annotated[str | None, about("Relay that publishes the shard")]
     log_time: Annotated[str | None, about(f"Time of the last event folded ({INSTANT})")]
+    lag_records: Annotated[int | None, about("Records appended and not yet folded; null: the log is away")]
+    lag_seconds: Annotated[float | None, about("Age of the oldest of them; 0: there are none")]
     offsets: Annotated[list[Offset], about("How far the shard has read")]
 
 

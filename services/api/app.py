@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from domain.model.errors import BerthError, FieldError, Unavailable
+from domain.model.errors import FieldError, Unavailable
 from services.api import failures, pages
-from services.api.answers import Error, Health
+from services.api.answers import Error, Health, ShardLag
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.failures import json_answer
@@ -18,7 +18,6 @@ from services.api.ingest import ingest_routes
 from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
-from services.ports.log import NODES_TOPIC, PODS_TOPIC
 
 VERSION = "0.1.0"
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
@@ -89,41 +88,24 @@ class Observed:
             self._metrics.observe(path, scope["method"], status, started)
 
 
-async def _checks(deps: Deps) -> dict[str, str]:
-    checks = {"database": "ok", "log": "ok"}
-    try:
-        await deps.store.ping()
-    except BerthError as error:
-        checks["database"] = str(error)
-    else:
-        checks |= await deps.ready()
-    try:
-        for topic in (NODES_TOPIC, PODS_TOPIC):
-            if not await deps.log.partitions(topic):
-                checks["log"] = f"the topic {topic} does not exist; run `berth init`"
-    except BerthError as error:
-        checks["log"] = str(error)
-    return checks
-
-
 def _open_routes(deps: Deps) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/healthz", responses=answering(Health), summary="Whether the process is alive")
+    @router.get("/healthz", responses=answering(Health), summary="Whether this process lives")
     async def healthz() -> Response:
         return json_answer(Health(status="ok", checks={}))
 
     @router.get(
         "/readyz",
         responses=answering(Health) | answering(Health, 503, "Not ready"),
-        summary="Whether the database and the log are reachable and laid down",
+        summary="Whether the deployment can decide: database, migrations, log, and a worker for every shard",
     )
     async def readyz() -> Response:
-        checks = await _checks(deps)
+        checks, lags = await deps.lookout.look()
         ready = all(state == "ok" for state in checks.values())
-        return json_answer(
-            Health(status="ok" if ready else "not-ready", checks=checks), 200 if ready else 503
-        )
+        lag = [ShardLag(shard=n, records=x.records, seconds=x.seconds) for n, x in sorted(lags.items())]
+        health = Health(status="ok" if ready else "not-ready", checks=dict(checks), lag=lag)
+        return json_answer(health, 200 if ready else 503)
 
     return router
 
@@ -134,7 +116,8 @@ def _metrics_route(deps: Deps) -> APIRouter:
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def metrics() -> Response:
         try:
-            ledger = render_ledger(await deps.store.counts(), await deps.store.shards())
+            lags = (await deps.lookout.look()).lags
+            ledger = render_ledger(await deps.store.counts(), await deps.store.shards(), lags)
         except Unavailable:
             ledger = b""  # the process has things to tell when its database is away, too
         return Response(deps.metrics.render() + ledger, media_type=CONTENT_TYPE)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from services.api.auth import Gate
+from services.api.health import Lookout
 from services.codec.gateway import Gateway
 from services.metrics import ApiMetrics
 from services.ports.log import Log, LogWriter
@@ -13,10 +13,7 @@ from services.ports.store import Store
 
 
 class Deps(NamedTuple):
-    """Everything that ``create_app`` needs.
-
-    ``ready`` gives per further part "ok" or what is wrong (migrations, for one).
-    """
+    """Everything that ``create_app`` needs."""
 
     store: Store
     log: Log
@@ -24,4 +21,4 @@ class Deps(NamedTuple):
     gate: Gate
     gateway: Gateway
     metrics: ApiMetrics
-    ready: Callable[[], Awaitable[dict[str, str]]]
+    lookout: Lookout

@@ -149,7 +149,7 @@ def decision_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
     async def shards() -> Response:
-        return json_answer(await views.list_shards(deps.store))
+        return json_answer(await views.list_shards(deps.store, (await deps.lookout.look()).lags))
 
     @router.get("/v1/deadletters", responses=answering(answers.DeadLetterPage), summary="List dead letters")
     async def deadletters(limit: FewLimit = 20, cursor: Cursor = None) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 
 from msgspec.structs import asdict
 
@@ -40,6 +41,7 @@ from services.api.formats import (
     stamp,
     text_of,
 )
+from services.lag import Lag
 from services.ports.store import (
     DecisionFilter,
     NodeState,
@@ -221,7 +223,7 @@ def _group(group: WaitingGroup) -> PendingGroup:
     )
 
 
-async def list_shards(store: Store) -> ShardPage:
+async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
     """Return the shards with their owners and how far they and the relay have come."""
     offsets: dict[int, list[Offset]] = {}
     for row in await store.offsets():
@@ -239,6 +241,8 @@ async def list_shards(store: Store) -> ShardPage:
             deadletters=shard.dead_seq_next - 1,
             relay=shard.relay_owner,
             log_time=instant(shard.log_time_ms) if shard.log_time_ms else None,
+            lag_records=lag.records if (lag := lags.get(shard.shard)) else None,
+            lag_seconds=lag.seconds if lag else None,
             offsets=offsets.get(shard.shard, []),
         )
         for shard in await store.shards()

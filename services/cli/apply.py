@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -161,7 +162,7 @@ async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str])
             options.warn([f"{'/'.join(where[1:])} is not known here; the deletion is sent all the same"])
         await send_events(source, [event])
         typer.echo("the deletion is in the log", err=True)
-        await _warn_without_worker(source, settings)
+        await _warn_without_worker(source)
 
 
 async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
@@ -179,18 +180,15 @@ async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
             first = next(chunks, None)
         known = f", {duplicates} known already" if duplicates else ""
         typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
-        await _warn_without_worker(source, settings)
+        await _warn_without_worker(source)
 
 
-async def _warn_without_worker(source: Any, settings: Any) -> None:
-    """Say that what was written into the log past any API stays there for now, where no worker is up."""
+async def _warn_without_worker(source: Any) -> None:
+    """Say that what is in the log stays there for now, where no worker holds the shards."""
     import orjson
 
-    if not source.in_process:
-        return
-    idle = settings.postgres_dsn is None  # the embedded server is up for this command alone
-    if not idle:
-        status, body = await source.request("GET", "/v1/shards")
-        idle = status == 200 and not any(shard["owner"] for shard in orjson.loads(body)["items"])
-    if idle:
-        options.warn(["no worker is up, so nothing is placed yet; start `berth up` or `berth worker`"])
+    _, body = await source.request("GET", "/readyz")
+    with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
+        missing = orjson.loads(body)["checks"]["workers"]
+        if missing != "ok":
+            options.warn([f"nothing is placed yet: {missing}"])

@@ -237,6 +237,9 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger(Protocol):
     """The worker's side of the ledger."""
 
+    async def announce(self) -> None:
+        """Let others see from now on that a worker is up, though it may not be ready to take any shard."""
+
     async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
         """Take over all shards whose owner is gone, each with the next epoch; all of them or none.
 

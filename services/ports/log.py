@@ -40,6 +40,12 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+def partitions_of(shard: int, *, lead: bool) -> list[TopicPartition]:
+    """Return what a shard reads: its own partitions, and of the lead what concerns all."""
+    own = [TopicPartition(NODES_TOPIC, shard), TopicPartition(PODS_TOPIC, shard)]
+    return [*own, TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)] if lead else own
+
+
 class Record(NamedTuple):
     """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is when the log took it."""
 

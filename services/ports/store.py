@@ -122,6 +122,13 @@ class ShardOffset(NamedTuple):
     next_offset: int
 
 
+class Pulse(NamedTuple):
+    """The revision that the tables are at, and how many workers are up, those that hold no shard included."""
+
+    revision: str | None
+    workers_count: int
+
+
 class Counts(NamedTuple):
     """Sizes that are worth a metric."""
 
@@ -141,8 +148,8 @@ class KeyRow(NamedTuple):
 class Store(Protocol):
     """Reads of the ledger; every list is ordered by what its ``after`` names and holds at most ``limit``."""
 
-    async def ping(self) -> None:
-        """Return when the database answers; raise ``Unavailable`` otherwise."""
+    async def pulse(self) -> Pulse:
+        """Return whether the ledger lives; raise ``Unavailable`` when it does not answer."""
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
         """Return live nodes, by name; ``name`` keeps names that contain it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from services.lag import Lag
 from services.ports.ledger import CommitBatch
 
 
@@ -24,6 +26,12 @@ class WorkerMetrics:
         self.measured = Counter(
             "berth_usage_written", "Nodes whose measured usage was made durable, per batch", registry=registry
         )
+        self.lag_records = Gauge(
+            "berth_shard_lag_records", "Records appended and not yet folded", ["shard"], registry=registry
+        )
+        self.lag_seconds = Gauge(
+            "berth_shard_lag_seconds", "Age of the oldest record not yet folded", ["shard"], registry=registry
+        )
         self.restarts = Counter(
             "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
         )
@@ -31,6 +39,12 @@ class WorkerMetrics:
             "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
         )
         self.commit_seconds = Histogram("berth_commit_seconds", "Commit one batch", registry=registry)
+
+    def behind(self, lags: Mapping[int, Lag]) -> None:
+        """Show the lag of each shard that this worker holds."""
+        for shard, lag in lags.items():
+            self.lag_records.labels(str(shard)).set(lag.records)
+            self.lag_seconds.labels(str(shard)).set(lag.seconds)
 
     def committed(self, batch: CommitBatch) -> None:
         """Count a batch that is durable."""

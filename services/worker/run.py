@@ -8,6 +8,7 @@ it is the one that is always tested.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import time
@@ -20,17 +21,9 @@ from domain.model import limits
 from domain.model.errors import BerthError, Fenced, Unavailable
 from domain.model.profiles import Profile
 from services.backoff import Backoff
+from services.lag import lags
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, Resolution
-from services.ports.log import (
-    CONFIG_TOPIC,
-    NODES_TOPIC,
-    PODS_TOPIC,
-    USAGE_TOPIC,
-    Log,
-    LogReader,
-    Record,
-    TopicPartition,
-)
+from services.ports.log import Log, LogReader, Record, TopicPartition, partitions_of
 from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import BATCHES, Planner
@@ -47,6 +40,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = limits.lease_seconds
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
+    measure_seconds: float = 2.0
     profiles: Mapping[str, Profile]
 
 
@@ -99,6 +93,7 @@ class Worker:
         self._ledger = ledger
         self._settings = settings
         self._metrics = metrics
+        self._folded: dict[TopicPartition, int] = {}  # next offset of each partition, as committed
         self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
 
     async def run(self) -> None:
@@ -151,20 +146,32 @@ class Worker:
         reader = await self._log.reader()
         try:
             planner = await self._restore(leases, reader)
-            intake = Intake(reader, planner.positions())
+            self._folded = planner.positions()
+            intake = Intake(reader, self._folded)
             await intake.start()
             self.ready.set()
-            await self._loop(planner, intake)
+            measuring = asyncio.create_task(self._measure([lease.shard for lease in leases]))
+            try:
+                await self._loop(planner, intake)
+            finally:
+                measuring.cancel()
+                await asyncio.gather(measuring, return_exceptions=True)
         finally:
             await reader.aclose()
+
+    async def _measure(self, shards: Sequence[int]) -> None:
+        """Show now and then how far the shards are behind; a log that is away is told of elsewhere."""
+        while True:
+            with contextlib.suppress(BerthError):
+                now_ms = time.time_ns() // 1_000_000
+                self._metrics.behind(await lags(self._log, shards, self._folded, now_ms))
+            await asyncio.sleep(self._settings.measure_seconds)
 
     async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> Planner:
         """Read the ledger into a planner; lay down offset rows where a shard begins."""
         self._memory.release()
         for lease in leases:
-            partitions = [TopicPartition(NODES_TOPIC, lease.shard), TopicPartition(PODS_TOPIC, lease.shard)]
-            if lease.shard == min(leases).shard:
-                partitions += [TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)]
+            partitions = partitions_of(lease.shard, lead=lease.shard == min(leases).shard)
             first = dict(await reader.first_offsets(partitions))
             first[TopicPartition(BATCHES, 0)] = 0
             await self._ledger.ensure_offsets(lease, first)
@@ -221,6 +228,8 @@ class Worker:
         match outcome:
             case CommitOutcome.COMMITTED:
                 self._metrics.committed(batch)
+                for a in batch.offsets:
+                    self._folded[TopicPartition(a.topic, a.partition)] = a.hi
             case CommitOutcome.FENCED:
                 raise Fenced("another owner has moved the offsets")
             case CommitOutcome.MOVED:

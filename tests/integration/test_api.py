@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,12 +21,13 @@ from services.api.answers_decisions import Explanation
 from services.api.app import create_app
 from services.api.auth import Gate
 from services.api.deps import Deps
+from services.api.health import LOOK_SECONDS, Lookout
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.codec.gateway import Gateway
 from services.metrics import ApiMetrics, process_registry
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry
-from tests.builders import event, node_manifest, pod_manifest
+from tests.builders import event, node_manifest, pod_manifest, usage_manifest
 from tests.integration.api_world import (
     AT,
     LATER,
@@ -325,11 +327,8 @@ async def test_a_fault_of_ours_has_the_shape_too(world: World) -> None:
 
     broken: Any = Broken()
     gate = Gate(broken, keys_required=False, open_to_all=True)
-
-    async def ready() -> dict[str, str]:
-        return {}
-
-    app = create_app(Deps(broken, broken, broken, gate, Gateway(), ApiMetrics(process_registry()), ready))
+    metrics, lookout = ApiMetrics(process_registry()), Lookout(broken, broken, "")
+    app = create_app(Deps(broken, broken, broken, gate, Gateway(), metrics, lookout))
     async with Client(
         transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://berth"
     ) as client:
@@ -362,8 +361,51 @@ async def test_an_empty_database_is_not_ready(embedded_dsn: str) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not-ready")
         assert "berth init" in answer.json()["error"]["message"]
         await bootstrap.initialise(place, 1)
-        answer = await client.get("/readyz")
-        assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+        health = await until_looked_at(client)
+        assert health["checks"] | {"workers": ""} == {
+            "database": "ok",
+            "migrations": "ok",
+            "log": "ok",
+            "workers": "",
+        }
+
+
+async def until_looked_at(client: Client) -> dict[str, Any]:
+    """Return the next look at the deployment; until then the last one is repeated."""
+    await asyncio.sleep(LOOK_SECONDS)
+    answer = await client.get("/readyz")
+    found: dict[str, Any] = checked(answer.json(), answers.Health)
+    assert answer.status_code == (200 if found["status"] == "ok" else 503)
+    return found
+
+
+async def test_without_a_worker_nothing_is_ready(embedded_dsn: str) -> None:
+    """One that is up is told from none, and what waits is counted either way."""
+    async with fresh_database(embedded_dsn) as place, client_of(place) as client:
+        await bootstrap.initialise(place, 2)
+        pod = {"type": "ADDED", "object": pod_manifest("p")}
+        usage = {"type": "ADDED", "object": usage_manifest("n", percent={"cpu": 1})}
+        assert (await client.post("/v1/events", json=[pod, usage])).status_code == 202
+        health = await until_looked_at(client)
+        assert "none is up; start `berth worker`" in health["checks"]["workers"]
+        assert sum(lag["records"] for lag in health["lag"]) == 2
+        assert max(lag["seconds"] for lag in health["lag"]) > 0.5
+        listed = (await client.get("/v1/shards")).json()["items"]
+        assert [item["lag_records"] for item in listed] == [lag["records"] for lag in health["lag"]]
+        assert 'berth_ledger_lag_records{shard="0"}' in (await client.get("/metrics")).text
+        ledger = bootstrap.open_ledger(place)
+        await ledger.announce()
+        assert "yet; 1 is starting" in (await until_looked_at(client))["checks"]["workers"]
+        await ledger.acquire("w", 60.0)
+        assert (await until_looked_at(client))["status"] == "ok"
+        await ledger.aclose()  # which gives nothing back, as a kill
+        assert "none is up" in (await until_looked_at(client))["checks"]["workers"]
+        await work_off(place)
+        lags = (await until_looked_at(client))["lag"]
+        assert lags == [
+            {"shard": 0, "records": 0, "seconds": 0.0},
+            {"shard": 1, "records": 0, "seconds": 0.0},
+        ]
 
 
 # --------------------------------------------------------------------------------------------------- keys
@@ -406,7 +448,7 @@ async def test_beyond_loopback_a_key_is_needed_even_when_there_is_none(world: Wo
     async with client_of(world.place, keys_required=True) as client:
         assert (await client.get("/v1/nodes")).status_code == 401
         assert (await client.post("/v1/events", json=[])).status_code == 401
-        assert (await client.get("/readyz")).status_code == 200
+        assert (await client.get("/readyz")).json()["checks"]["database"] == "ok"
 
 
 # ------------------------------------------------------------------------------------- metrics and contract
@@ -485,4 +527,5 @@ async def test_each_link_of_the_first_page_answers(world: World) -> None:
     first = (await world.client.get("/", headers={"Accept": "application/json"})).json()
     for link in first["links"]:
         answer = await world.client.get(link["path"])
-        assert answer.status_code == 200, link
+        # The worker that filled the ledger is gone.
+        assert answer.status_code == (503 if link["path"] == "/readyz" else 200), link

@@ -103,6 +103,9 @@ class UnreliableLedger:
         self._in_flight = in_flight
         process.on_kill.append(inner.sever)
 
+    async def announce(self) -> None:
+        await self._process.call(self._inner.announce)
+
     async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
         return await self._process.call(lambda: self._inner.acquire(owner, lease_seconds))
 

@@ -103,6 +103,7 @@ class MemoryDatabase:
         self.usage: dict[str, UsageRow] = {}
         self.batches_count = 0
         self.gone: set[object] = set()  # connections that ended
+        self.workers: set[object] = set()  # connections of workers, also of those that ended
         self._node_ids: dict[str, int] = {}
         self._opening_seqs: set[tuple[int, int]] = set()
         self._changed = asyncio.Event()

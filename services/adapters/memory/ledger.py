@@ -78,8 +78,13 @@ class MemoryLedger(Client):
     it kills the process.
     """
 
+    async def announce(self) -> None:
+        """See ``Ledger.announce``."""
+        self._answering().workers.add(self._connection)
+
     async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
+        await self.announce()
         database, now_ms = self._answering(), self._clock.now_ms()
         rows = database.shards
         if any(lease_alive(database, row, self._connection, now_ms) for row in rows.values()):

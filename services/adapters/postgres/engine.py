@@ -65,10 +65,6 @@ class Engine:
             async with self._engine.begin() as connection:
                 return int((await connection.execute(statement)).rowcount)
 
-    async def ping(self) -> None:
-        """Ask the database for nothing."""
-        await self._rows(sa.select(sa.literal(1)))
-
 
 @contextlib.contextmanager
 def _faults() -> Iterator[None]:

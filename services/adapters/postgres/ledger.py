@@ -10,7 +10,7 @@ import asyncpg
 from domain.model.errors import Fenced
 from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
 from services.adapters.postgres import rows, sql
-from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
+from services.adapters.postgres.connections import BULK, HOT, WORKER, Connection, Session, fresh
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load
 from services.ports.ledger import (
@@ -41,11 +41,16 @@ class PostgresLedger:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._hot = Session(dsn, "berth-commit", HOT)
-        self._lease_session = Session(dsn, "berth-lease")
+        self._lease_session = Session(dsn, WORKER)
         self._leases = Leases(self._lease_session, "shards")
         self._resources = rows.ResourceIds({})
 
     # ------------------------------------------------------------------------------------------ leases
+
+    async def announce(self) -> None:
+        """See ``Ledger.announce``: its connection shows, by its name."""
+        async with self._lease_session.use():
+            pass
 
     async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""

@@ -14,6 +14,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
+from services.adapters.postgres.connections import WORKER
 from services.adapters.postgres.engine import Engine
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
@@ -34,11 +35,20 @@ from services.ports.store import (
     PlacementSpan,
     PodFilter,
     PodState,
+    Pulse,
     ShardOffset,
     ShardState,
     WaitingGroup,
 )
 
+_activity = sa.table(
+    "pg_stat_activity",
+    sa.column("pid"),
+    sa.column("datname"),
+    sa.column("application_name"),
+    sa.column("backend_start"),
+)
+_schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 
 
@@ -61,6 +71,16 @@ class PostgresStore(Engine):
 
     # ------------------------------------------------------------------------------------------ health
 
+    async def pulse(self) -> Pulse:
+        """Read the revision, and count the workers by the connection that each of them holds."""
+        is_worker = sa.and_(
+            _activity.c.application_name == WORKER, _activity.c.datname == sa.func.current_database()
+        )
+        workers = sa.select(sa.func.count()).select_from(_activity).where(is_worker)
+        revision = sa.select(sa.func.max(_schema.c.version_num))
+        statement = sa.select(revision.scalar_subquery(), workers.scalar_subquery())
+        return (await self._all(Pulse, statement))[0]
+
     async def counts(self) -> Counts:
         """Count what the metrics show: cheap reads only, but for the pending pods."""
         nodes = sa.select(sa.func.count()).select_from(t.nodes).where(~t.nodes.c.deleted)
@@ -69,14 +89,16 @@ class PostgresStore(Engine):
         return (await self._all(Counts, statement))[0]
 
     async def shards(self) -> Sequence[ShardState]:
-        """Read all shards beside their relay cursors."""
+        """Read all shards beside their relay cursors; an owner whose connection has gone is none."""
         s, r = t.shards.c, t.relay_cursor.c
         joined = t.shards.outerjoin(t.relay_cursor, s.shard == r.shard)
+        started = sa.func.coalesce(_activity.c.backend_start == s.owner_started, True)
+        alive = sa.exists().where(_activity.c.pid == s.owner_pid, started)
         return await self._all(
             ShardState,
             sa.select(
                 s.shard,
-                sa.case((s.lease_until > sa.func.now(), s.owner)).label("owner"),
+                sa.case((sa.and_(s.lease_until > sa.func.now(), alive), s.owner)).label("owner"),
                 s.epoch,
                 s.lease_until,
                 s.seq_next,
