@@ -26,6 +26,10 @@ dead_letter_key_bytes_max = 1 << 10
 dead_letter_topic_raw_bytes_max = 64 << 10
 dead_letter_ledger_raw_bytes_max = 4 << 20
 
+# How much stays of why a group waited: the first few attempts that differ, and the latest.
+attempts_first_max = 8
+attempts_latest_max = 56
+
 # What a quantity may be. A resource value fits int64 even when summed over a full node.
 resource_value_max = 2**50
 cpu_milli_max = 10**9

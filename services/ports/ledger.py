@@ -113,7 +113,11 @@ class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the pending pods of one signature wait: nodes per reason code at the last attempt."""
+    """Why the pending pods of one signature wait: of ``nodes_count`` nodes, how many per reason code.
+
+    The last one says why they wait now. All of them, as far as ``attempts_first_max`` and
+    ``attempts_latest_max`` reach, stay as the group's history: equal ones in a row as one that counts.
+    """
 
     shard: int
     signature: bytes
@@ -121,6 +125,36 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     unresolvable: bool
     cycle_seq: int
     at_ms: int
+    profile: str = ""
+    profile_revision: int = 0
+    nodes_count: int = 0
+
+
+class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
+    """Attempts of a group in a row that failed for the same reasons: ``times`` of them, from 1 numbered.
+
+    ``at_ms`` and ``last_at_ms`` say when the first and the last of them was; only those count where pods
+    began to wait, or where the reasons were new. ``profile_revision`` is 0 where there is no such profile.
+    """
+
+    shard: int
+    signature: bytes
+    number: int
+    at_ms: int
+    last_at_ms: int
+    times: int
+    profile: str
+    profile_revision: int
+    nodes_count: int
+    reasons: dict[str, int]
+    unresolvable: bool
+    cycle_seq: int
+
+    def again(self, group: PendingGroup) -> GroupAttempts | None:
+        """Return the same with one attempt more; None where that one failed for other reasons."""
+        if (self.reasons, self.profile_revision) != (group.reasons, group.profile_revision):
+            return None
+        return msgspec.structs.replace(self, times=self.times + 1, last_at_ms=group.at_ms)
 
 
 class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):

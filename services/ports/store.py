@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
-from services.ports.ledger import DeadLetter, NodeRow, ProfileRow
+from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, ProfileRow
 
 EXAMPLES_MAX = 3
 """Pods that a waiting group names."""
@@ -24,6 +24,8 @@ class DecisionFilter(NamedTuple):
     outcome: str | None = None
     shard: int | None = None
     signature: bytes | None = None
+    profile: str | None = None
+    profile_revision: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
 
@@ -182,6 +184,9 @@ class Store(Protocol):
 
     async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[WaitingGroup]:
         """Return the groups of pending pods, of a shard or a signature if given, largest first."""
+
+    async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
+        """Return what is kept of the attempts of a group that failed, oldest first."""
 
     async def shards(self) -> Sequence[ShardState]:
         """Return the shards by number."""

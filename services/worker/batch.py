@@ -259,6 +259,9 @@ class BatchBuilder:
                     unresolvable=attempt.unresolvable,
                     cycle_seq=cycle_seqs.get((index, shard), 0),
                     at_ms=self.now_ms,
+                    profile=attempt.profile,
+                    profile_revision=attempt.profile_revision,
+                    nodes_count=attempt.nodes_count,
                 )
         for signature in self._book.reasons_known.keys() - waiting:
             del self._book.reasons_known[signature]

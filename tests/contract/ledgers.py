@@ -12,13 +12,16 @@ import pytest
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
+from services.adapters.memory.store import MemoryStore
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.outbox import PostgresOutbox
+from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Outbox
+from services.ports.store import Store
 from tests.contract.batches import AT_MS
 from tests.servers import MakeDatabase
 
@@ -33,6 +36,9 @@ class Backend(Protocol):
 
     def outbox(self) -> Outbox:
         """Return the outbox as another process would open it."""
+
+    def store(self) -> Store:
+        """Return the store as another process would open it."""
 
     async def pass_time(self, seconds: float) -> None:
         """Let leases grow older."""
@@ -67,6 +73,10 @@ class MemoryBackend:
         """See ``Backend``."""
         return MemoryOutbox(self.database, self._clock)
 
+    def store(self) -> Store:
+        """See ``Backend``."""
+        return MemoryStore(self.database)
+
     async def pass_time(self, seconds: float) -> None:
         """See ``Backend``."""
         self._clock.time_ms += round(seconds * 1000)
@@ -74,6 +84,7 @@ class MemoryBackend:
     async def dump(self) -> Mapping[str, Any]:
         """See ``Backend``."""
         tables = {name: table for name, table in vars(self.database).items() if not name.startswith("_")}
+        del tables["now_ms"]
         rows = {n: t.items() if isinstance(t, dict) else t for n, t in tables.items()}
         return {n: [repr(t)] if isinstance(t, int) else sorted(map(repr, t)) for n, t in rows.items()}
 
@@ -83,7 +94,7 @@ class PostgresBackend:
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
-        self._opened: list[Ledger | Outbox] = []
+        self._opened: list[Ledger | Outbox | Store] = []
 
     def ledger(self) -> PostgresLedger:
         """See ``Backend``."""
@@ -96,6 +107,12 @@ class PostgresBackend:
         outbox = PostgresOutbox(self.dsn)
         self._opened.append(outbox)
         return outbox
+
+    def store(self) -> PostgresStore:
+        """See ``Backend``."""
+        store = PostgresStore(self.dsn)
+        self._opened.append(store)
+        return store
 
     async def execute(self, statement: str, *values: Any) -> None:
         """Run a statement as an operator would."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
+from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
@@ -16,6 +17,7 @@ from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     DeadLetter,
+    GroupAttempts,
     NodeRow,
     NodeWrite,
     PendingGroup,
@@ -26,6 +28,7 @@ from services.ports.ledger import (
     UsageRow,
 )
 from services.ports.outbox import Stream
+from services.ports.store import KeyRow
 
 
 @dataclasses.dataclass
@@ -82,13 +85,14 @@ class MemoryDatabase:
     """
 
     def __init__(self, shards: int, now_ms: Callable[[], int] = lambda: 0) -> None:
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self.shards = {shard: ShardRow() for shard in range(shards)}
         self.cursors = {shard: CursorRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
         self.node_versions: dict[int, list[NodeWrite]] = {}  # every write of a node, in commit order
+        self.spec_at_ms: dict[int, int] = {}  # node id -> log time of its spec
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []
         self.open_placements: dict[str, PlacementRow] = {}  # pod uid
@@ -97,6 +101,9 @@ class MemoryDatabase:
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.pending: dict[str, PendingPod] = {}
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
+        self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
+        self.events: dict[str, bytes] = {}
+        self.keys: dict[bytes, KeyRow] = {}
         self.tombstones: dict[tuple[str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
@@ -137,7 +144,7 @@ class MemoryDatabase:
             shard.dead_seq_next = shard.dead_seq_next if s.dead_hi is None else s.dead_hi
             shard.log_time_ms = max(shard.log_time_ms, batch.log_time_ms)
         for write in batch.nodes:
-            self._write_node(write)
+            self._write_node(write, batch.log_time_ms)
         self._write_pods(batch)
         self.batches_count += 1
         self._changed.set()
@@ -185,9 +192,10 @@ class MemoryDatabase:
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
 
-    def _write_node(self, write: NodeWrite) -> None:
+    def _write_node(self, write: NodeWrite, at_ms: int) -> None:
         version = write.version
         if write.spec is not None:
+            self.spec_at_ms[write.id] = at_ms
             self.node_specs[write.id, version] = write.spec
         self.nodes[write.id] = NodeRow(
             id=write.id,
@@ -216,7 +224,7 @@ class MemoryDatabase:
             self._opening_seqs.add((opened.shard, opened.seq))
         for decision, payload in batch.decisions:
             self.decisions[decision.shard].append((decision, payload))
-            self.recorded_ms[decision.shard].append(self._now_ms())
+            self.recorded_ms[decision.shard].append(self.now_ms())
         for attempt in batch.attempts:
             self.attempts[attempt.shard, attempt.seq] = attempt
         self._write_pending(batch)
@@ -242,7 +250,21 @@ class MemoryDatabase:
             self.pending[pod.pod_uid] = pod
         for group in batch.pending_groups:
             self.pending_groups[group.shard, group.signature] = group
+            self._note_attempt(group)
         if touched:
             touched -= {(pod.shard, pod.signature) for pod in self.pending.values()}
         for key in touched:
             self.pending_groups.pop(key, None)
+
+    def _note_attempt(self, group: PendingGroup) -> None:
+        """Count an attempt that failed as the one before did; of others keep the first and the latest."""
+        kept = self.group_attempts.setdefault((group.shard, group.signature), [])
+        again = kept[-1].again(group) if kept else None
+        if again is not None:
+            kept[-1] = again
+            return
+        number = kept[-1].number + 1 if kept else 1
+        fields = msgspec.structs.asdict(group)
+        kept.append(GroupAttempts(**fields, number=number, last_at_ms=group.at_ms, times=1))
+        if len(kept) > attempts_first_max + attempts_latest_max:
+            del kept[attempts_first_max]

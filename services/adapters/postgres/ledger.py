@@ -236,7 +236,9 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     )
     groups = {(group.shard, group.signature): group for group in batch.pending_groups}
     if groups:
-        await connection.execute(sql.UPSERT_PENDING_GROUPS, *_columns(map(_group, groups.values())))
+        columns = _columns(map(_group, groups.values()))
+        await connection.execute(sql.UPSERT_PENDING_GROUPS, *columns[:6])
+        await connection.execute(sql.NOTE_ATTEMPTS, *columns)
     if touched or groups:
         await connection.execute(sql.REMOVE_EMPTY_GROUPS, *_columns(sorted(touched | groups.keys())))
     latest = {(tombstone.namespace, tombstone.name): tombstone for tombstone in batch.tombstones}
@@ -260,7 +262,8 @@ async def _write_usage(connection: Connection, usage: Sequence[UsageRow]) -> Non
 
 
 def _group(g: PendingGroup) -> tuple[Any, ...]:
-    return (g.shard, g.signature, rows.json_text(g.reasons), g.unresolvable, g.cycle_seq, g.at_ms)
+    why = (g.shard, g.signature, rows.json_text(g.reasons), g.unresolvable, g.cycle_seq, g.at_ms)
+    return (*why, g.profile, g.profile_revision, g.nodes_count)
 
 
 async def _copy(

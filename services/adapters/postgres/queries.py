@@ -24,7 +24,7 @@ from services.adapters.postgres.selects import (
     pending_pods,
     texts,
 )
-from services.ports.ledger import DeadLetter, NodeRow, ProfileRow
+from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.store import (
     EXAMPLES_MAX,
     Counts,
@@ -298,6 +298,12 @@ class PostgresStore(Engine):
             .order_by(some.c.count.desc(), some.c.shard, some.c.arrival)
         )
         return [WaitingGroup._make((*row[:-1], _template(row.spec))) for row in found]
+
+    async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
+        """Walk the primary key."""
+        g = t.group_attempts.c
+        query = sa.select(t.group_attempts).where(g.shard == shard, g.signature == signature)
+        return [GroupAttempts(**row._mapping) for row in await self._rows(query.order_by(g.number))]
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
         """Read a page of dead letters, latest first."""

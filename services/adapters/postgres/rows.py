@@ -130,6 +130,8 @@ def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
         d.name,
         d.outcome,
         d.node,
+        d.profile,
+        d.profile_revision,
         d.signature,
         d.cycle_seq,
         d.decided_at_ms,

@@ -94,6 +94,8 @@ decisions = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("node", sa.Text),
+    sa.Column("profile", sa.Text, comment="null: decided before it had a column"),
+    sa.Column("profile_revision", sa.BigInteger, comment="null: no profile was asked, or as for profile"),
     sa.Column("signature", sa.LargeBinary, nullable=False),
     sa.Column("cycle_seq", sa.BigInteger, nullable=False, comment="cycles.seq that explains it; 0: none"),
     sa.Column("decided_at_ms", sa.BigInteger, nullable=False),
@@ -146,6 +148,25 @@ pending_groups = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.PrimaryKeyConstraint("shard", "signature"),
     comment="why the pending pods of a signature wait",
+)
+
+group_attempts = sa.Table(
+    "group_attempts",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False, comment="counts within the group, from 1"),
+    sa.Column("at_ms", sa.BigInteger, nullable=False, comment="of the first attempt with these reasons"),
+    sa.Column("last_at_ms", sa.BigInteger, nullable=False, comment="of the last one"),
+    sa.Column("times", sa.BigInteger, nullable=False, comment="how many of them were noted"),
+    sa.Column("profile", sa.Text, nullable=False),
+    sa.Column("profile_revision", sa.BigInteger, nullable=False, comment="0: there is no such profile"),
+    sa.Column("nodes_count", sa.BigInteger, nullable=False),
+    sa.Column("reasons", JSONB, nullable=False, comment="nodes per reason code"),
+    sa.Column("unresolvable", sa.Boolean, nullable=False),
+    sa.Column("cycle_seq", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("shard", "signature", "number"),
+    comment="why the pods of a signature waited, over time: the first few attempts and the latest",
 )
 
 pod_tombstones = sa.Table(

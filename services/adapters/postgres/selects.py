@@ -78,6 +78,8 @@ def decision_conditions(which: DecisionFilter) -> list[sa.ColumnElement[bool]]:
         d.outcome: which.outcome,
         d.shard: which.shard,
         d.signature: which.signature,
+        d.profile: which.profile,
+        d.profile_revision: which.profile_revision,
     }
     where = [column == value for column, value in equal.items() if value is not None]
     if which.since_ms is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from domain.model.limits import attempts_first_max, attempts_latest_max
+
 # ---------------------------------------------------------------------- commit, step 1: offsets and counters
 
 # Locks in the order of the key, waits for whoever holds a row, moves only rows that are as expected.
@@ -124,6 +126,37 @@ ON CONFLICT (shard, signature) DO UPDATE SET
     cycle_seq = excluded.cycle_seq, at_ms = excluded.at_ms
 """
 
+# The attempt goes to the last one of its group where that failed for the same reasons, else behind it. Of the
+# others the first few stay, and the latest.
+NOTE_ATTEMPTS = f"""
+WITH found AS (
+    SELECT w.*, l.number AS last_number,
+        l.reasons = w.reasons::jsonb AND l.profile_revision = w.profile_revision AS same
+    FROM unnest($1::int[], $2::bytea[], $3::text[], $4::bool[], $5::bigint[], $6::bigint[], $7::text[],
+        $8::bigint[], $9::bigint[])
+        AS w (shard, signature, reasons, unresolvable, cycle_seq, at_ms, profile, profile_revision,
+            nodes_count)
+    LEFT JOIN LATERAL (
+        SELECT g.number, g.reasons, g.profile_revision FROM group_attempts g
+        WHERE g.shard = w.shard AND g.signature = w.signature ORDER BY g.number DESC LIMIT 1
+    ) l ON true
+), again AS (
+    UPDATE group_attempts g SET times = g.times + 1, last_at_ms = f.at_ms
+    FROM found f
+    WHERE f.same AND g.shard = f.shard AND g.signature = f.signature AND g.number = f.last_number
+), added AS (
+    INSERT INTO group_attempts (shard, signature, number, at_ms, last_at_ms, times, profile, profile_revision,
+        nodes_count, reasons, unresolvable, cycle_seq)
+    SELECT f.shard, f.signature, coalesce(f.last_number, 0) + 1, f.at_ms, f.at_ms, 1, f.profile,
+        f.profile_revision, f.nodes_count, f.reasons::jsonb, f.unresolvable, f.cycle_seq
+    FROM found f WHERE f.same IS NOT TRUE
+    RETURNING shard, signature, number
+)
+DELETE FROM group_attempts g USING added a
+WHERE g.shard = a.shard AND g.signature = a.signature AND g.number = a.number - {attempts_latest_max}
+    AND g.number > {attempts_first_max}
+"""
+
 # Only groups that this batch touched can have lost their last pod.
 REMOVE_EMPTY_GROUPS = """
 DELETE FROM pending_groups g USING unnest($1::int[], $2::bytea[]) AS w (shard, signature)
@@ -182,6 +215,8 @@ DECISION_COLUMNS = (
     "name",
     "outcome",
     "node",
+    "profile",
+    "profile_revision",
     "signature",
     "cycle_seq",
     "decided_at_ms",

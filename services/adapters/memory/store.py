@@ -1,0 +1,298 @@
+"""The store in memory: the API's questions, answered from a ``MemoryDatabase``."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+
+from domain.model.decisions import Attempt, Decision
+from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
+from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
+from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, ProfileRow
+from services.ports.outbox import Stream
+from services.ports.store import (
+    EXAMPLES_MAX,
+    Counts,
+    DecisionFilter,
+    DecisionRow,
+    KeyRow,
+    NodeState,
+    PlacementSpan,
+    PodFilter,
+    PodState,
+    ShardOffset,
+    ShardState,
+    WaitingGroup,
+)
+
+
+class MemoryStore:
+    """The ``Store`` port over a ``MemoryDatabase``."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+
+    async def ping(self) -> None:
+        """See ``Store.ping``: it always answers."""
+
+    async def aclose(self) -> None:
+        """See ``Store.aclose``: there is nothing to release."""
+
+    async def counts(self) -> Counts:
+        """See ``Store.counts``."""
+        live = [node for node in self._database.nodes.values() if not node.deleted]
+        return Counts(len(live), len(self._database.pending))
+
+    async def shards(self) -> Sequence[ShardState]:
+        """See ``Store.shards``."""
+        rows = []
+        for number, shard in sorted(self._database.shards.items()):
+            cursor = self._database.cursors.get(number, CursorRow())
+            rows.append(
+                ShardState(
+                    shard=number,
+                    owner=shard.owner,
+                    epoch=shard.epoch,
+                    lease_until=_moment(shard.until_ms) if shard.owner is not None else None,
+                    seq_next=shard.seq_next,
+                    dead_seq_next=shard.dead_seq_next,
+                    log_time_ms=shard.log_time_ms,
+                    relay_owner=cursor.owner,
+                    decisions_seq=cursor.published[Stream.DECISIONS],
+                    dead_letters_seq=cursor.published[Stream.DEAD_LETTERS],
+                )
+            )
+        return rows
+
+    async def offsets(self) -> Sequence[ShardOffset]:
+        """See ``Store.offsets``."""
+        rows = sorted(self._database.offsets.items())
+        return [ShardOffset(*key, row.next_offset) for key, row in rows]
+
+    # ------------------------------------------------------------------------------------ nodes and pods
+
+    def _node(self, row: NodeRow) -> NodeState:
+        return NodeState(row, self._database.spec_at_ms[row.id])
+
+    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
+        """See ``Store.nodes``."""
+        live = [row for row in self._database.nodes.values() if not row.deleted]
+        found = [row for row in live if row.name > (after or "") and (name or "") in row.name]
+        return [self._node(row) for row in sorted(found, key=lambda row: row.name)[:limit]]
+
+    async def node(self, name: str) -> NodeState | None:
+        """See ``Store.node``."""
+        found = (row for row in self._database.nodes.values() if row.name == name)
+        return next(map(self._node, found), None)
+
+    async def usage(self, node: str) -> UsageRecord | None:
+        """See ``Store.usage``."""
+        row = self._database.usage.get(node)
+        return None if row is None else row.record
+
+    def _bound(self, row: PlacementRow) -> PodState:
+        pod = row.opened
+        return PodState(
+            pod_uid=pod.pod_uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            resource_version=pod.resource_version,
+            signature=pod.signature,
+            labels=pod.labels,
+            node=pod.node,
+            adopted=pod.adopted,
+            shard=pod.shard,
+            seq=pod.seq,
+            since_ms=pod.at_ms,
+            template=self._database.templates.get(pod.signature),
+        )
+
+    def _pending(self, pod: PendingPod) -> PodState:
+        return PodState(
+            pod_uid=pod.pod_uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            resource_version=pod.resource_version,
+            signature=pod.signature,
+            labels=pod.labels,
+            node=None,
+            adopted=False,
+            shard=pod.shard,
+            seq=None,
+            since_ms=pod.since_ms,
+            template=self._database.templates.get(pod.signature),
+        )
+
+    def _live(self) -> list[PodState]:
+        bound = [self._bound(row) for row in self._database.open_placements.values()]
+        return bound + [self._pending(pod) for pod in self._database.pending.values()]
+
+    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
+        """See ``Store.pods``."""
+        found = [
+            pod
+            for pod in self._live()
+            if pod.pod_uid > (after or "")
+            and which.phase in (None, "pending" if pod.node is None else "bound")
+            and which.node in (None, pod.node)
+            and which.namespace in (None, pod.namespace)
+        ]
+        return sorted(found, key=lambda pod: pod.pod_uid)[:limit]
+
+    async def pod(self, namespace: str, name: str) -> PodState | None:
+        """See ``Store.pod``."""
+        found = [pod for pod in self._live() if (pod.namespace, pod.name) == (namespace, name)]
+        return max(found, key=lambda pod: pod.since_ms, default=None)
+
+    async def pod_placements(self, namespace: str, name: str, limit: int) -> Sequence[PlacementSpan]:
+        """See ``Store.pod_placements``."""
+        spans = [
+            PlacementSpan(p.shard, p.seq, p.pod_uid, p.node, p.adopted, p.at_ms, row.released_at_ms)
+            for row in self._database.placements
+            if ((p := row.opened).namespace, p.name) == (namespace, name)
+        ]
+        return sorted(spans, key=lambda span: (span.bound_at_ms, span.seq), reverse=True)[:limit]
+
+    async def template(self, signature: bytes) -> PodTemplate | None:
+        """See ``Store.template``."""
+        return self._database.templates.get(signature)
+
+    # ---------------------------------------------------------------------------------------- decisions
+
+    async def decisions(
+        self, which: DecisionFilter, limit: int, after: tuple[int, int] | None, newest_first: bool
+    ) -> Sequence[DecisionRow]:
+        """See ``Store.decisions``."""
+        found = [row for row in self._decisions() if _matches(row[0], which)]
+        found.sort(key=lambda row: (row[0].seq, row[0].shard), reverse=newest_first)
+        if after is not None:
+            found = [row for row in found if _follows((row[0].seq, row[0].shard), after, newest_first)]
+        return [self._row(*row) for row in found[:limit]]
+
+    def _decisions(self) -> Iterable[tuple[Decision, bytes, int]]:
+        for shard, rows in self._database.decisions.items():
+            for (decision, payload), at_ms in zip(rows, self._database.recorded_ms[shard], strict=True):
+                yield decision, payload, at_ms
+
+    def _row(self, decision: Decision, payload: bytes, recorded_ms: int) -> DecisionRow:
+        return DecisionRow(
+            shard=decision.shard,
+            seq=decision.seq,
+            signature=decision.signature,
+            cycle_seq=decision.cycle_seq,
+            recorded_at=_moment(recorded_ms),
+            payload=payload,
+        )
+
+    async def decision(self, shard: int, seq: int) -> DecisionRow | None:
+        """See ``Store.decision``."""
+        found = (row for row in self._decisions() if (row[0].shard, row[0].seq) == (shard, seq))
+        return next((self._row(*row) for row in found), None)
+
+    async def attempt(self, shard: int, seq: int) -> Attempt | None:
+        """See ``Store.attempt``."""
+        return self._database.attempts.get((shard, seq))
+
+    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[WaitingGroup]:
+        """See ``Store.pending``."""
+        groups: dict[tuple[int, bytes], list[PendingPod]] = {}
+        for pod in sorted(self._database.pending.values(), key=lambda pod: pod.arrival):
+            if shard in (None, pod.shard) and signature in (None, pod.signature):
+                groups.setdefault((pod.shard, pod.signature), []).append(pod)
+        ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0], item[1][0].arrival))
+        return [self._group(*key, pods) for key, pods in ordered]
+
+    def _group(self, shard: int, signature: bytes, pods: Sequence[PendingPod]) -> WaitingGroup:
+        why = self._database.pending_groups.get((shard, signature))
+        return WaitingGroup(
+            shard=shard,
+            signature=signature,
+            pods_count=len(pods),
+            since_ms=min(pod.since_ms for pod in pods),
+            examples=[f"{pod.namespace}/{pod.name}" for pod in pods[:EXAMPLES_MAX]],
+            reasons=None if why is None else why.reasons,
+            unresolvable=None if why is None else why.unresolvable,
+            cycle_seq=None if why is None else why.cycle_seq,
+            at_ms=None if why is None else why.at_ms,
+            template=self._database.templates.get(signature),
+        )
+
+    async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
+        """See ``Store.group_attempts``."""
+        return list(self._database.group_attempts.get((shard, signature), ()))
+
+    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
+        """See ``Store.deadletters``."""
+        letters = [letter for of_shard in self._database.dead_letters.values() for letter in of_shard]
+        letters.sort(key=lambda letter: (letter.seq, letter.shard), reverse=True)
+        return [one for one in letters if after is None or (one.seq, one.shard) < after][:limit]
+
+    # ----------------------------------------------------------------------- profiles, event ids and keys
+
+    async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
+        """See ``Store.profiles``."""
+        last = {name: row for (name, _), row in sorted(self._database.profiles.items())}
+        live = [row for row in last.values() if row.spec is not None and row.name > (after or "")]
+        return live[:limit]
+
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[ProfileRow]:
+        """See ``Store.profile_revisions``."""
+        rows = [row for row in self._database.profiles.values() if row.name == name]
+        found = [row for row in rows if revision in (None, row.revision)]
+        return sorted(found, key=lambda row: row.revision, reverse=True)[:limit]
+
+    async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
+        """See ``Store.known_events``."""
+        return {each: self._database.events[each] for each in ids if each in self._database.events}
+
+    async def record_events(self, digests: Mapping[str, bytes]) -> None:
+        """See ``Store.record_events``."""
+        self._database.events = {**digests, **self._database.events}
+
+    async def keys(self) -> Sequence[KeyRow]:
+        """See ``Store.keys``."""
+        return sorted(self._database.keys.values(), key=lambda key: (key.created_at, key.name))
+
+    async def key_role(self, key_hash: bytes) -> str | None:
+        """See ``Store.key_role``."""
+        key = self._database.keys.get(key_hash)
+        return None if key is None or key.revoked_at is not None else key.role
+
+    async def create_key(self, key_hash: bytes, name: str, role: str) -> None:
+        """See ``Store.create_key``."""
+        self._database.keys[key_hash] = KeyRow(name, role, _moment(self._database.now_ms()), None)
+
+    async def revoke_key(self, name: str) -> int:
+        """See ``Store.revoke_key``."""
+        found = [at for at, key in self._database.keys.items() if (key.name, key.revoked_at) == (name, None)]
+        for at in found:
+            now = _moment(self._database.now_ms())
+            self._database.keys[at] = self._database.keys[at]._replace(revoked_at=now)
+        return len(found)
+
+
+def _moment(at_ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+
+
+def _follows(at: tuple[int, int], after: tuple[int, int], newest_first: bool) -> bool:
+    return at < after if newest_first else at > after
+
+
+def _matches(decision: Decision, which: DecisionFilter) -> bool:
+    equal = (
+        (which.namespace, decision.namespace),
+        (which.name, decision.name),
+        (which.node, decision.node),
+        (which.outcome, decision.outcome),
+        (which.shard, decision.shard),
+        (which.signature, decision.signature),
+        (which.profile, decision.profile),
+        (which.profile_revision, decision.profile_revision),
+    )
+    if any(asked not in (None, found) for asked, found in equal):
+        return False
+    since_ms, until_ms = which.since_ms, which.until_ms
+    late_enough = since_ms is None or decision.decided_at_ms >= since_ms
+    return late_enough and (until_ms is None or decision.decided_at_ms < until_ms)

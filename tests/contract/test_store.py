@@ -1,0 +1,338 @@
+"""What every store answers of what a ledger holds: the same on Postgres as in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest_asyncio
+
+from domain.model.decisions import Outcome
+from domain.model.limits import attempts_first_max, attempts_latest_max
+from domain.model.pods import PodTemplate
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PendingGroup, PlacementClosed
+from services.ports.log import PODS_TOPIC
+from services.ports.store import (
+    Counts,
+    DecisionFilter,
+    PlacementSpan,
+    PodFilter,
+    ShardOffset,
+    Store,
+)
+from tests.contract.batches import (
+    AT_MS,
+    SIGNATURE,
+    advance,
+    decision,
+    everything,
+    load_node,
+    new_node,
+    opened,
+    profile,
+    record,
+    usage,
+    waiting,
+)
+from tests.contract.ledgers import SHARDS, Backend, start
+
+OTHER = b"another-16-bytes"
+
+
+@pytest_asyncio.fixture
+async def leases(ledger: Ledger) -> list[Lease]:
+    """Return the leases of all shards; the first one has something in every table."""
+    leases = await start(ledger, SHARDS)
+    await commit(ledger, everything(leases[0]))
+    return leases
+
+
+@pytest_asyncio.fixture
+async def store(backend: Backend) -> Store:
+    """Return the backend's store."""
+    return backend.store()
+
+
+async def commit(ledger: Ledger, batch: CommitBatch) -> None:
+    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+
+
+# ------------------------------------------------------------------------------------------ nodes and pods
+
+
+async def test_nodes_come_by_name_with_what_is_requested_of_them(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    first, second = await store.nodes(10, None, None)
+    assert first.node.requested == {"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}
+    assert first.node.spec is not None
+    assert first.node.spec.labels == {"zone": "ä"}
+    assert first.spec_changed_ms == AT_MS
+    gone = msgspec.structs.replace(load_node(2, 1), deleted=True)
+    await commit(
+        ledger,
+        CommitBatch(
+            offsets=[advance(leases[0], 5, 6)], nodes=[gone, new_node(3, name="m_3")], log_time_ms=AT_MS + 9
+        ),
+    )
+    assert [state.node.name for state in await store.nodes(10, None, None)] == ["m_3", "n1"]
+    assert [state.node.name for state in await store.nodes(1, "m_3", None)] == ["n1"]
+    assert [state.node.name for state in await store.nodes(10, None, "_")] == ["m_3"]
+    deleted = await store.node("n2")
+    assert deleted is not None
+    assert (deleted.node.deleted, deleted.node.version, deleted.spec_changed_ms) == (True, 2, AT_MS)
+    assert deleted.node.spec == second.node.spec
+    assert await store.node("none") is None
+    assert await store.counts() == Counts(nodes=2, pending_pods=1)
+
+
+async def test_usage_is_what_was_written(store: Store, leases: list[Lease]) -> None:
+    assert await store.usage("n1") == usage("n1").record
+    assert await store.usage("n2") is None
+
+
+async def test_pods_come_by_uid_whether_they_wait_or_not(store: Store, leases: list[Lease]) -> None:
+    adopted, placed, waits = await store.pods(PodFilter(), 10, None)
+    assert [pod.pod_uid for pod in (adopted, placed, waits)] == ["uid-adopted", "uid-placed", "uid-waits"]
+    assert (adopted.node, adopted.adopted, adopted.resource_version) == ("n2", True, None)
+    assert (placed.node, placed.labels, placed.seq) == ("n1", {"app": "web"}, 1)
+    assert placed.template == PodTemplate(requests={"cpu": 100, "nvidia.com/gpu": 2})
+    assert (waits.node, waits.seq, waits.labels, waits.signature) == (None, None, {"app": "batch"}, OTHER)
+
+    async def names(which: PodFilter, limit: int = 10, after: str | None = None) -> list[str]:
+        return [pod.name for pod in await store.pods(which, limit, after)]
+
+    assert await names(PodFilter(phase="pending")) == ["waits"]
+    assert await names(PodFilter(phase="bound")) == ["adopted", "placed"]
+    assert await names(PodFilter(node="n2")) == ["adopted"]
+    assert await names(PodFilter(node="n2", phase="pending")) == []
+    assert await names(PodFilter(namespace="none")) == []
+    assert await names(PodFilter(), 1, "uid-adopted") == ["placed"]
+    assert await store.pod("ns", "waits") == waits
+    assert await store.pod("ns", "placed") == placed
+    assert await store.pod("ns", "none") is None
+
+
+async def test_a_released_pod_is_no_live_pod_and_keeps_its_placements(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    gone = decision(leases[0], 4, "placed", "n1", outcome=Outcome.RELEASED)
+    again = decision(leases[0], 5, "placed", "n2", pod_uid="uid-again")
+    await commit(
+        ledger,
+        CommitBatch(
+            offsets=[advance(leases[0], 5, 7)],
+            placements_closed=[PlacementClosed("uid-placed", AT_MS + 4)],
+            placements_opened=[opened(again)],
+            decisions=[record(gone), record(again)],
+            seq_next={0: 6},
+            log_time_ms=AT_MS + 5,
+        ),
+    )
+    live = await store.pod("ns", "placed")
+    assert live is not None
+    assert (live.pod_uid, live.node) == ("uid-again", "n2")
+    assert await store.pod_placements("ns", "placed", 10) == [
+        PlacementSpan(0, 5, "uid-again", "n2", False, AT_MS + 5, None),
+        PlacementSpan(0, 1, "uid-placed", "n1", False, AT_MS + 1, AT_MS + 4),
+    ]
+    assert len(await store.pod_placements("ns", "placed", 1)) == 1
+
+
+async def test_templates_by_signature(store: Store, leases: list[Lease]) -> None:
+    assert await store.template(OTHER) == PodTemplate(requests={"cpu": 1 << 40})
+    assert await store.template(b"none") is None
+
+
+# ----------------------------------------------------------------------------------------------- decisions
+
+
+async def test_decisions_are_filtered_by_each_field_and_by_all(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    made = [
+        decision(leases[1], 1, "a", "n1", profile="batch", profile_revision=3),
+        decision(leases[1], 2, "b", "n1", profile="batch", profile_revision=4, signature=OTHER),
+        decision(leases[1], 3, "c", outcome=Outcome.UNRESOLVABLE, namespace="kube"),
+    ]
+    batch = CommitBatch(
+        offsets=[advance(leases[1], 0, 3)],
+        decisions=list(map(record, made)),
+        seq_next={1: 4},
+        log_time_ms=AT_MS,
+    )
+    await commit(ledger, batch)
+
+    async def ids(
+        limit: int = 10, after: tuple[int, int] | None = None, newest: bool = False, **which: Any
+    ) -> str:
+        rows = await store.decisions(DecisionFilter(**which), limit, after, newest)
+        return " ".join(f"{row.shard}-{row.seq}" for row in rows)
+
+    assert await ids() == "0-1 1-1 0-2 1-2 0-3 1-3"
+    assert await ids(newest=True) == "1-3 0-3 1-2 0-2 1-1 0-1"
+    assert await ids(2, (1, 1)) == "0-2 1-2"
+    assert await ids(2, (3, 0), newest=True) == "1-2 0-2"
+    assert await ids(node="n1") == "0-1 1-1 1-2"
+    assert await ids(node="n1", newest=True, limit=2) == "1-2 1-1"
+    assert await ids(node="n1", after=(1, 1)) == "1-2"
+    assert await ids(profile="batch") == "1-1 1-2"
+    assert await ids(profile="batch", profile_revision=3) == "1-1"
+    assert await ids(profile="default-scheduler", profile_revision=3) == ""
+    assert await ids(signature=OTHER) == "1-2 0-3"
+    assert await ids(outcome="unresolvable") == "1-3"
+    assert await ids(namespace="kube") == "1-3"
+    assert await ids(namespace="ns", name="placed") == "0-1"
+    assert await ids(shard=1, newest=True) == "1-3 1-2 1-1"
+    assert await ids(since_ms=AT_MS + 2, until_ms=AT_MS + 3) == "0-2 1-2"
+    assert await ids(since_ms=AT_MS + 2, until_ms=AT_MS + 3, after=(2, 0)) == "1-2"
+    assert await ids(node="n1", outcome="bound", since_ms=AT_MS + 2) == "1-2"
+    assert await ids(node="none") == ""
+
+
+async def test_one_decision_and_the_attempt_behind_it(store: Store, leases: list[Lease]) -> None:
+    row = await store.decision(0, 1)
+    assert row is not None
+    assert (row.shard, row.seq, row.signature, row.cycle_seq) == (0, 1, SIGNATURE, 1)
+    assert row.payload == record(decision(leases[0], 1, "placed", "n1"))[1]
+    assert row.recorded_at is not None
+    assert await store.decision(0, 9) is None
+    assert await store.attempt(0, 1) == everything(leases[0]).attempts[0]
+    assert await store.attempt(0, 2) is None
+
+
+# ------------------------------------------------------------------------------------ pending and attempts
+
+
+async def test_groups_come_largest_first_with_why_they_wait(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    more = [waiting(leases[1], f"p{i}", i) for i in range(4)]
+    await commit(
+        ledger, CommitBatch(offsets=[advance(leases[1], 0, 4)], pending_added=more, log_time_ms=AT_MS)
+    )
+    large, small = await store.pending(None)
+    assert (large.shard, large.pods_count, list(large.examples)) == (1, 4, ["ns/p0", "ns/p1", "ns/p2"])
+    assert (large.reasons, large.unresolvable, large.at_ms) == (None, None, None)
+    assert (small.pods_count, small.reasons, small.unresolvable, small.cycle_seq) == (1, {"cpu": 2}, True, 3)
+    assert small.template == PodTemplate(requests={"cpu": 1 << 40})
+    assert await store.pending(0) == [small]
+    assert await store.pending(None, SIGNATURE) == [large]
+
+
+async def tried(ledger: Ledger, lease: Lease, number: int, cpu: int, revision: int = 1) -> None:
+    """Commit one more attempt of a group that failed."""
+    group = PendingGroup(
+        shard=lease.shard,
+        signature=OTHER,
+        reasons={"cpu": cpu},
+        unresolvable=False,
+        cycle_seq=number,
+        at_ms=AT_MS + number,
+        profile="batch",
+        profile_revision=revision,
+        nodes_count=9,
+    )
+    batch = CommitBatch(
+        offsets=[advance(lease, number, number + 1)], pending_groups=[group], log_time_ms=AT_MS + number
+    )
+    await commit(ledger, batch)
+
+
+async def test_attempts_that_fail_for_the_same_reasons_count_as_one(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    for number, (cpu, revision) in enumerate([(3, 1), (3, 1), (3, 2), (4, 2), (3, 1)]):
+        await tried(ledger, leases[1], number, cpu, revision)
+    found = await store.group_attempts(1, OTHER)
+    assert [(each.number, each.reasons["cpu"], each.times, each.at_ms - AT_MS) for each in found] == [
+        (1, 3, 2, 0),
+        (2, 3, 1, 2),
+        (3, 4, 1, 3),
+        (4, 3, 1, 4),
+    ]
+    assert [each.last_at_ms - AT_MS for each in found] == [1, 2, 3, 4]
+    assert (found[0].profile, found[0].profile_revision, found[0].nodes_count) == ("batch", 1, 9)
+    assert (found[0].unresolvable, found[0].cycle_seq) == (False, 0)
+
+
+async def test_of_many_attempts_the_first_few_and_the_latest_stay(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    count = attempts_first_max + attempts_latest_max + 5
+    for number in range(count):
+        await tried(ledger, leases[1], number, cpu=number)
+    numbers = [each.number for each in await store.group_attempts(1, OTHER)]
+    first = list(range(1, attempts_first_max + 1))
+    assert numbers == first + list(range(count - attempts_latest_max + 1, count + 1))
+
+
+async def test_attempts_stay_when_the_group_has_no_pods_any_more(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    await commit(
+        ledger,
+        CommitBatch(offsets=[advance(leases[0], 5, 6)], pending_removed=["uid-waits"], log_time_ms=AT_MS),
+    )
+    assert await store.pending(None) == []
+    assert len(await store.group_attempts(0, OTHER)) == 1
+    assert await store.group_attempts(1, OTHER) == []
+
+
+# ------------------------------------------------------------------- shards, dead letters, profiles, the rest
+
+
+async def test_shards_say_how_far_they_are(
+    store: Store, backend: Backend, ledger: Ledger, leases: list[Lease]
+) -> None:
+    first, second = await store.shards()
+    assert (first.shard, first.owner, first.seq_next, first.dead_seq_next) == (0, "worker", 4, 2)
+    assert (first.log_time_ms, first.relay_owner, first.decisions_seq) == (AT_MS, None, 0)
+    assert first.lease_until is not None
+    assert (second.shard, second.seq_next, second.log_time_ms) == (1, 1, 0)
+    assert await store.offsets() == [ShardOffset(0, PODS_TOPIC, 0, 5), ShardOffset(1, PODS_TOPIC, 1, 0)]
+    await ledger.release(leases)
+    assert [shard.owner for shard in await store.shards()] == [None, None]
+
+
+async def test_dead_letters_come_latest_first(store: Store, leases: list[Lease]) -> None:
+    (letter,) = await store.deadletters(10, None)
+    assert letter == everything(leases[0]).dead_letters[0]
+    assert await store.deadletters(10, (1, 0)) == []
+
+
+async def test_profiles_in_force_and_all_revisions(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
+    newer = profile("batch", 2)
+    rows = [newer, profile("Zeta", 1)]
+    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], profiles=rows, log_time_ms=AT_MS))
+    assert [row.name for row in await store.profiles(10, None)] == ["Zeta", "batch"]  # `gone` was deleted
+    assert [row.revision for row in await store.profiles(10, "Zeta")] == [2]
+    assert [row.revision for row in await store.profile_revisions("batch", 10, None)] == [2, 1]
+    assert await store.profile_revisions("batch", 10, 2) == [newer]
+    assert await store.profile_revisions("none", 10, None) == []
+
+
+async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]) -> None:
+    await store.record_events({"a": b"1", "b": b"2"})
+    await store.record_events({"b": b"3", "c": b"4"})
+    assert await store.known_events(["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
+    assert await store.known_events([]) == {}
+
+
+async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) -> None:
+    await store.create_key(b"one", "ci", "producer")
+    await store.create_key(b"two", "ci", "auditor")
+    assert [(key.name, key.role, key.revoked_at) for key in await store.keys()] == [
+        ("ci", "producer", None),
+        ("ci", "auditor", None),
+    ]
+    assert await store.key_role(b"two") == "auditor"
+    assert await store.key_role(b"three") is None
+    assert await store.revoke_key("ci") == 2
+    assert await store.revoke_key("ci") == 0
+    assert await store.key_role(b"two") is None
+    assert all(key.revoked_at for key in await store.keys())
+
+
+async def test_a_store_answers(store: Store, leases: list[Lease]) -> None:
+    await store.ping()
