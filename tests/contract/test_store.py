@@ -334,5 +334,5 @@ async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) ->
     assert all(key.revoked_at for key in await store.keys())
 
 
-async def test_a_store_answers(store: Store, leases: list[Lease]) -> None:
-    await store.ping()
+async def test_a_store_counts_the_workers(store: Store, leases: list[Lease]) -> None:
+    assert (await store.pulse()).workers_count == 1

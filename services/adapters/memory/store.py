@@ -21,6 +21,7 @@ from services.ports.store import (
     PlacementSpan,
     PodFilter,
     PodState,
+    Pulse,
     ShardOffset,
     ShardState,
     WaitingGroup,
@@ -33,8 +34,10 @@ class MemoryStore:
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
 
-    async def ping(self) -> None:
-        """See ``Store.ping``: it always answers."""
+    async def pulse(self) -> Pulse:
+        """See ``Store.pulse``; a worker that holds no shard leaves no trace here."""
+        holders = {id(row.connection) for row in self._database.shards.values() if row.owner is not None}
+        return Pulse(None, len(holders))
 
     async def aclose(self) -> None:
         """See ``Store.aclose``: there is nothing to release."""
