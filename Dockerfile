@@ -1,7 +1,7 @@
 # berth in one image; the command says which process it is: worker, relay, api, init, up, ...
 #
-# docker run -p 8080:8080 -v berth:/var/lib/berth berth up
-# runs all of it on its own database; the first start prints a key, without which nobody beyond the container is let in.
+# docker run -p 127.0.0.1:8080:8080 -v berth:/var/lib/berth berth up
+# runs all of it on its own database; the first start prints a key, without which it lets nobody in.
 FROM python:3.12-slim
 
 RUN useradd --create-home --uid 10001 berth \

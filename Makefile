@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help install dev demo test check bench nightly serve clean
+.PHONY: help install dev demo test check bench wheel nightly serve clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -36,6 +36,12 @@ check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency r
 bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)
 	$(VENV)/bin/berth bench e2e $(ARGS)
 	$(VENV)/bin/berth bench engine
+
+wheel:  ## build the wheel, install it in an environment of its own, and run the demo from there
+	rm -rf build && $(PYTHON) -m venv build/venv
+	build/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir build/wheel .
+	build/venv/bin/pip --disable-pip-version-check --quiet install --constraint requirements.lock build/wheel/*.whl
+	state=$$(mktemp -d) && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit
 
 nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
 	$(VENV)/bin/python -m tests.oracle.nightly $(ARGS)
