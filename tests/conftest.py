@@ -14,10 +14,10 @@ __all__ = ["database", "embedded_dsn", "fresh_kafka", "kafka_bootstrap", "postgr
 _REAL = {"kafka_bootstrap", "postgres_dsn", "fresh_kafka"}
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kernels() -> None:
-    """Compile what is not on disk yet before anything is timed or waited for."""
-    warm_up()
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile what is not on disk yet, once: before the clock of a test runs, or several processes do."""
+    if not session.config.option.collectonly:
+        warm_up()
 
 
 def pytest_configure() -> None:

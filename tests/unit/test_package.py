@@ -1,4 +1,7 @@
-"""Does the wheel hold all that berth reads? (`make wheel` builds and runs it; this needs no network.)"""
+"""Does the wheel hold all that berth reads?
+
+This needs no network; `make wheel` builds the wheel and runs it.
+"""
 
 from __future__ import annotations
 
