@@ -174,6 +174,7 @@ def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
         pending=[],
         tombstones=[],
         profiles=[],
+        config=[],
         usage=[],
         seq_next={0: pods + 1},
         dead_seq_next={0: 1},

@@ -11,6 +11,7 @@ _OF_NO_PLUGIN = {
     "unsupported": "were not tried: this version does not honour",
     "scheduling-gated": "were not tried: the pod still has the gate",
     "unknown-profile": "were not tried: there is no profile",
+    "unknown-priority-class": "were not tried: there is no priority class",
     "no-nodes": "nodes exist",
     "others": "have other reasons",
 }

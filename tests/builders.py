@@ -104,6 +104,19 @@ def profile_manifest(
     }
 
 
+def priority_class_manifest(
+    name: str, value: int = 1000, *, resource_version: int | None = None, **fields: Any
+) -> Json:
+    """Return a PriorityClass; ``fields`` are globalDefault, preemptionPolicy and others."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": _metadata(name, None, None, None, resource_version),
+        "value": value,
+        **fields,
+    }
+
+
 def usage_manifest(node: str, **fields: Any) -> Json:
     """Return a NodeUsage; ``fields`` are percent, used and window."""
     return {"apiVersion": "berth/v1", "kind": "NodeUsage", "metadata": {"name": node}, **fields}

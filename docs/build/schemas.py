@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from domain.manifests.node import WireNode
 from domain.manifests.pod import WirePod
+from domain.manifests.priority_class import WirePriorityClass
 from domain.manifests.usage import WireNodeUsage
 from domain.model.decisions import Outcome
 from services.adapters.batches import DeadLetterRecord
@@ -68,11 +69,16 @@ class _ProfileEvent(Envelope):
     object: SchedulingProfile | None = None
 
 
+class _PriorityClassEvent(Envelope):
+    object: WirePriorityClass | None = None
+
+
 _EVENTS: Mapping[str, tuple[str, type]] = {
     "node-event": ("Node", _NodeEvent),
     "pod-event": ("Pod", _PodEvent),
     "node-usage-event": ("NodeUsage", _UsageEvent),
     "scheduling-profile-event": ("SchedulingProfile", _ProfileEvent),
+    "priority-class-event": ("PriorityClass", _PriorityClassEvent),
 }
 
 

@@ -50,7 +50,8 @@ class WaitingGroup:
         if self.plan is None:
             return (f"unknown-profile:{self.template.profile}",)
         gates = tuple(f"scheduling-gated:{gate}" for gate in self.template.gates)
-        return gates + tuple(f"unsupported:{what}" for what in self.template.unsupported)
+        unsupported = tuple(f"unsupported:{what}" for what in self.template.unsupported)
+        return gates + self.template.missing + unsupported
 
 
 class Queue:
@@ -75,7 +76,7 @@ class Queue:
         if fresh:
             self._fresh[pod.key] = pod.signature
         elif not group.held_by:
-            self._woken[pod.signature] = None
+            self._wake(group)
 
     def remove(self, pod: PodSpec) -> None:
         """Forget a pod that waits no longer."""

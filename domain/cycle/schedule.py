@@ -31,7 +31,7 @@ from domain.model.limits import (
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
-from domain.state.changes import Change, PodAdopted, PodReleased, PodWaits
+from domain.state.changes import Change, PodAdopted, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.snapshot import Snapshot
 
@@ -111,6 +111,10 @@ class Scheduler:
                     if change.previous is not None:
                         self.queue.remove(change.previous)
                     self.queue.add(change.pod, change.arrival, fresh=True)
+                case PodResolved():
+                    is_fresh = self.queue.is_fresh(change.pod.key)
+                    self.queue.remove(change.previous)
+                    self.queue.add(change.pod, change.arrival, fresh=is_fresh)
                 case PodAdopted(waited=PodSpec() as waited):
                     self.queue.remove(waited)
                 case PodReleased(node=""):

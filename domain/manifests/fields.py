@@ -83,6 +83,7 @@ POD_SPEC = Shape(
         _honoured("topologySpreadConstraints", "in part, see below"),
         _honoured("hostNetwork", "each container's port is then a port of the node"),
         _honoured("priority", "in the queue; nobody is evicted yet"),
+        _honoured("priorityClassName", "where `priority` is missing, as the class says when the pod comes"),
         _honoured("preemptionPolicy", "kept; nobody is evicted yet"),
         _honoured("schedulerName", "names a profile"),
         _honoured("schedulingGates"),

@@ -27,10 +27,12 @@ from domain.manifests.pod import (
     WirePodStatus,
     given_qos,
     is_finished,
+    priority_class,
     read_node_name,
     start_time,
     template_from_wire,
 )
+from domain.model.events import PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate, with_labels
 from domain.model.signature import signature
@@ -71,7 +73,14 @@ def node_from_manifest(manifest: Mapping[str, Any], *, path: str = "object", str
 def pod_from_manifest(
     manifest: Mapping[str, Any], *, path: str = "object", strict: bool = True, lenient: bool = False
 ) -> PodSpec:
-    """Return a v1 Pod, given as plain dicts, as ``PodSpec``.
+    """Return the pod of ``pod_event_from_manifest``, without the priority that a class would give it."""
+    return pod_event_from_manifest(manifest, path=path, strict=strict, lenient=lenient).pod
+
+
+def pod_event_from_manifest(
+    manifest: Mapping[str, Any], *, path: str = "object", strict: bool = True, lenient: bool = False
+) -> PodUpserted:
+    """Return a v1 Pod, given as plain dicts, as the event that it was added or modified.
 
     Parameters
     ----------
@@ -97,7 +106,7 @@ def pod_from_manifest(
     meta = pod.metadata or ObjectMeta()
     labels = read_labels(meta.labels, f"{path}.metadata")
     template = with_labels(template, labels)
-    return assemble_pod(
+    assembled = assemble_pod(
         meta,
         labels=labels,
         status=pod.status,
@@ -107,6 +116,7 @@ def pod_from_manifest(
         path=path,
         strict=strict,
     )
+    return PodUpserted(assembled, priority_class(spec, f"{path}.spec.priorityClassName"))
 
 
 def assemble_pod(

@@ -39,6 +39,7 @@ from domain.model.limits import (
     requested_resources_max,
 )
 from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate
+from domain.model.priorities import PREEMPTION_POLICIES
 from domain.model.quantities import milli_to_units
 from domain.model.resources import PODS, Amounts, check_amount, read_amounts, to_canonical
 from domain.model.timestamps import Moment, format_ms, to_ms
@@ -57,7 +58,6 @@ _IMAGE_LENGTH_MAX = 1024
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _FINISHED = ("Succeeded", "Failed")
 _QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
-_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _ports_of = attrgetter("ports")
 
@@ -108,6 +108,7 @@ class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     topology_spread_constraints: list[WireSpread] | None = None
     host_network: bool | None = None
     priority: int | None = None
+    priority_class_name: str | None = None
     preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
@@ -171,8 +172,8 @@ def template_from_wire(
         host_ports=_host_ports(spec, path),
         priority=check_range(spec.priority or 0, -_INT32, _INT32 - 1, f"{path}.priority"),
         preemption_policy=check_choice(
-            spec.preemption_policy or _PREEMPTION_POLICIES[0],
-            _PREEMPTION_POLICIES,
+            spec.preemption_policy or PREEMPTION_POLICIES[0],
+            PREEMPTION_POLICIES,
             f"{path}.preemptionPolicy",
         ),
         qos_class=qos or qos_class(needs),
@@ -213,6 +214,13 @@ def _ignored(spec: WirePodSpec) -> Iterator[str]:
         yield "disks"
     if spec.runtime_class_name and spec.overhead is None:
         yield "runtime-class"
+
+
+def priority_class(spec: WirePodSpec, path: str) -> str | None:
+    """Return the class that a pod has its priority by, "" for the default one; None: it says a number."""
+    if spec.priority is not None:
+        return None
+    return check_printable(spec.priority_class_name, path) if spec.priority_class_name else ""
 
 
 def _requests(amounts: Amounts, path: str) -> dict[str, int]:

@@ -6,6 +6,7 @@ import msgspec
 
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
+from domain.model.priorities import PriorityClass
 from domain.model.profiles import Profile
 from domain.model.usage import NodeUsage
 
@@ -25,9 +26,14 @@ class NodeDeleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodUpserted(msgspec.Struct, frozen=True, gc=False):
-    """A pod was added or modified."""
+    """A pod was added or modified.
+
+    ``priority_class`` names the class by which it has its priority, "" for the default one; None where the
+    pod says its priority itself.
+    """
 
     pod: PodSpec
+    priority_class: str | None = None
 
 
 class PodDeleted(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +51,22 @@ class NodeUsed(msgspec.Struct, frozen=True, gc=False):
     usage: NodeUsage
 
 
+class ConfigUpserted(msgspec.Struct, frozen=True, gc=False):
+    """A configuration object other than a profile was added or modified."""
+
+    content: PriorityClass
+    resource_version: int | None = None
+
+
+class ConfigDeleted(msgspec.Struct, frozen=True, gc=False):
+    """A configuration object other than a profile went away."""
+
+    kind: str
+    namespace: str
+    name: str
+    resource_version: int | None = None
+
+
 class ProfileUpserted(msgspec.Struct, frozen=True, gc=False):
     """A profile was added or modified; which revision that makes is the fold's business."""
 
@@ -59,5 +81,6 @@ class ProfileDeleted(msgspec.Struct, frozen=True, gc=False):
     resource_version: int | None = None
 
 
-Event = NodeUpserted | NodeDeleted | NodeUsed | PodUpserted | PodDeleted
+ConfigEvent = ConfigUpserted | ConfigDeleted
+Event = NodeUpserted | NodeDeleted | NodeUsed | PodUpserted | PodDeleted | ConfigUpserted | ConfigDeleted
 ProfileEvent = ProfileUpserted | ProfileDeleted

@@ -88,7 +88,9 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ``berth.io/role``, both "" where either is missing. No other label matters for placing.
     ``unsupported`` names what the pod demands and berth does not honour: such a pod waits. ``ignored`` names
     what it only prefers, or what berth takes no notice of; ``ProfilePlan.ignores`` adds what the profile
-    leaves out. Fields from ``ignored`` on came later: see ``signature.template_to_json``.
+    leaves out. ``priority_class`` is the class by which the pod has its priority, "" where it has it by a
+    number or by the default class. ``missing`` names what the pod waits for because it is not there. Fields
+    from ``ignored`` on came later: see ``signature.template_to_json``.
     """
 
     requests: dict[str, int] = {}
@@ -111,6 +113,8 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     gates: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    priority_class: str = ""
+    missing: tuple[str, ...] = ()
 
 
 def is_master(template: PodTemplate) -> bool:

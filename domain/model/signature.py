@@ -14,18 +14,23 @@ SIGNATURE_BYTES = 16
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _TEMPLATE_DECODER = msgspec.json.Decoder(PodTemplate)
 _NODE_DECODER = msgspec.json.Decoder(NodeSpec)
-_LATER_DEFAULTS = b',"ignored":[]}'
-"""How a template ends that has the default in every field which signatures did not have from the start."""
+_LATER_DEFAULTS = (b',"missing":[]', b',"priority_class":""', b',"ignored":[]')
+"""The defaults of the fields that templates did not have from the start, the last one first."""
 
 
 def template_to_json(template: PodTemplate) -> bytes:
     """Return the canonical JSON of a template: equal exactly when the templates are equal.
 
-    Fields that came later are left out where all of them have their defaults, so that a template keeps the
-    signature that a ledger has it by.
+    Fields that came later are left out at the end as far as they have their defaults, so that a template
+    keeps the signature that a ledger has it by.
     """
     data = _ENCODER.encode(template)
-    return data[: -len(_LATER_DEFAULTS)] + b"}" if data.endswith(_LATER_DEFAULTS) else data
+    end = len(data) - 1
+    for default in _LATER_DEFAULTS:
+        if not data.endswith(default, 0, end):
+            break
+        end -= len(default)
+    return data[:end] + b"}"
 
 
 def template_from_json(data: bytes | str) -> PodTemplate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from domain.model.config import ConfigObject
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
 
@@ -72,6 +73,20 @@ class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
     newer: bool = False
 
 
+class PodResolved(msgspec.Struct, frozen=True, gc=False):
+    """What a waiting pod was missing is there: it waits on, in its place, with another template."""
+
+    pod: PodSpec
+    arrival: int
+    previous: PodSpec
+
+
+class ConfigChanged(msgspec.Struct, frozen=True, gc=False):
+    """A configuration object other than a profile changed, or its newest resource version did."""
+
+    object: ConfigObject
+
+
 class ProfileChanged(msgspec.Struct, frozen=True, gc=False):
     """A profile has a new revision, or a newer resource version of the same one."""
 
@@ -86,6 +101,8 @@ Change = (
     | PodRefreshed
     | PodAdopted
     | PodReleased
+    | PodResolved
+    | ConfigChanged
     | ProfileChanged
     | Refused
 )

@@ -8,7 +8,6 @@ back while its pods run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import msgspec
 import numpy as np
@@ -34,6 +33,7 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
+from domain.state.config import Config
 from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry, Tombstone
@@ -76,6 +76,7 @@ class ClusterState:
         self.pods: dict[str, PodEntry] = {}
         self.tombstones: dict[str, Tombstone] = {}
         self.usage = UsageWindows(usage_window_seconds)
+        self.config = Config()
         self._keys_by_uid: dict[str, str] = {}
         self._next_ordinal = 1
         self._next_arrival = 1
@@ -89,7 +90,7 @@ class ClusterState:
         """
         match event:
             case PodUpserted():
-                return self._upsert_pod(event.pod)
+                return self._upsert_pod(self.config.settled(event, self.pods))
             case PodDeleted():
                 return self._delete_pod(event)
             case NodeUpserted():
@@ -101,7 +102,7 @@ class ClusterState:
             case Assumed():
                 return self._assume(event)
             case _:
-                assert_never(event)
+                return self.config.fold(event, self.pods)
 
     def _upsert_node(self, spec: NodeSpec) -> tuple[Change, ...]:
         entry = self.nodes.get(spec.name)

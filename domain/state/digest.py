@@ -15,4 +15,5 @@ def digest_of(state: ClusterState) -> str:
         pods={key: entry.known() for key, entry in sorted(state.pods.items())},
         gone={key: (t.uid, t.resource_version) for key, t in sorted(state.tombstones.items())},
         usage=state.usage.known(),
+        config={"/".join(key): each for key, each in sorted(state.config.known.items())},
     )

@@ -14,13 +14,23 @@ import msgspec
 from domain.manifests.metadata import Identity, read_labels, read_name, read_namespace, read_uid, read_version
 from domain.manifests.node import node_from_wire
 from domain.manifests.objects import assemble_pod
-from domain.manifests.pod import WirePodSpec, given_qos, read_node_name, template_from_wire
+from domain.manifests.pod import (
+    WirePodSpec,
+    given_qos,
+    priority_class,
+    read_node_name,
+    template_from_wire,
+)
+from domain.manifests.priority_class import KIND as PRIORITY_CLASS_KIND
+from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
 from domain.manifests.profile import KIND as PROFILE_KIND
 from domain.manifests.profile import profile_from_spec
 from domain.manifests.usage import usage_from_wire
 from domain.manifests.volumes import without_plain
 from domain.model.errors import FieldError
 from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
     Event,
     NodeDeleted,
     NodeUpserted,
@@ -61,6 +71,8 @@ from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPI
 
 _META_PATH = "object.metadata"
 _SPEC_PATH = "object.spec"
+_CONFIG_KINDS = (PROFILE_KIND, PRIORITY_CLASS_KIND)
+"""Kinds of configuration that are used; of the others the envelope is checked."""
 
 # What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
 _SPECS_MAX = 2048
@@ -70,6 +82,12 @@ _LABELS_BYTES_MAX = 1 << 10
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class _PriorityClassEvent(msgspec.Struct):
+    """An event about a PriorityClass, whose fields stand beside its metadata."""
+
+    object: WirePriorityClass
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -95,11 +113,12 @@ class Decoder:
         self._pod_event = msgspec.json.Decoder(PodEvent)
         self._node_event = msgspec.json.Decoder(NodeEvent)
         self._config_event = msgspec.json.Decoder(ConfigEvent)
+        self._class_event = msgspec.json.Decoder(_PriorityClassEvent)
         self._usage_event = msgspec.json.Decoder(UsageEvent)
         self._spec = msgspec.json.Decoder(WirePodSpec)
         self._encoder = msgspec.json.Encoder()
         self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
-        self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str]] = {}
+        self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str, str | None]] = {}
         self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._of_labels: dict[tuple[bytes, str, str, bool], tuple[PodTemplate, bytes]] = {}
@@ -123,7 +142,7 @@ class Decoder:
                 return _decoded(node_event, _node(record, node_event))
             if record.topic == CONFIG_TOPIC:
                 config_event = self._config_event.decode(value)
-                return _decoded(config_event, _config(record, config_event))
+                return _decoded(config_event, self._config(record, value, config_event))
             usage_event = self._usage_event.decode(value)
             return _decoded(usage_event, _usage(record, usage_event))
         except Refusal as refusal:
@@ -150,7 +169,9 @@ class Decoder:
             _check_key(record.key, f"{namespace}/{name}")
             uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
             return PodDeleted(namespace, name, uid, version)
-        template, signature, node_name = self._template(pod.spec, given_qos(pod.status, "object.status"))
+        template, signature, node_name, asked = self._template(
+            pod.spec, given_qos(pod.status, "object.status")
+        )
         labels = self._labels_of(meta.labels)
         if not LABELS_READ.isdisjoint(labels):
             template, signature = self._labelled(template, signature, labels)
@@ -165,10 +186,29 @@ class Decoder:
             strict=True,
         )
         _check_key(record.key, spec.key)
-        return PodUpserted(spec)
+        return PodUpserted(spec, asked)
 
-    def _template(self, raw: msgspec.Raw, qos: str) -> tuple[PodTemplate, bytes, str]:
-        """Return template, signature and node name of a spec; a spec that was seen before costs a look-up."""
+    def _config(self, record: Record, value: bytes, event: ConfigEvent) -> Event | ProfileEvent | None:
+        thing = check_envelope(event.type, event.object, CONFIG_TOPIC)
+        if event.type == "BOOKMARK" or thing.kind not in _CONFIG_KINDS:
+            return None
+        meta = thing.metadata or Identity()
+        name = read_name(meta.name, _META_PATH, strict=True)
+        if record.key != name.encode():  # a producer that keys by name alone is understood as well
+            _check_key(record.key, f"{thing.kind}/{name}")
+        version = read_version(meta.resource_version, _META_PATH)
+        if event.type == "DELETED":
+            return _config_deleted(thing.kind, name, version)
+        if thing.kind == PROFILE_KIND:
+            return _profile(thing.spec, name, version)
+        wire = self._class_event.decode(value).object
+        return ConfigUpserted(priority_class_from_wire(wire, "object"), version)
+
+    def _template(self, raw: msgspec.Raw, qos: str) -> tuple[PodTemplate, bytes, str, str | None]:
+        """Return template, signature, node name and priority class of a spec.
+
+        A spec that was seen before costs a look-up.
+        """
         key = (bytes(raw), qos)  # a copy: the raw view would keep the whole record alive
         known = self._specs.get(key)
         if known is not None:
@@ -180,13 +220,14 @@ class Decoder:
                 raise FieldError("object.spec", "is missing; a pod needs a spec") from None
             raise field_error(error, "object.spec") from None
         node_name = read_node_name(wire.node_name, "object.spec.nodeName", strict=True)
+        asked = priority_class(wire, "object.spec.priorityClassName")
         template, signature = self._shape(wire, qos)
-        found = (template, signature, node_name)
+        found = (template, signature, node_name, asked)
         return _remember(self._specs, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
     def _shape(self, wire: WirePodSpec, qos: str) -> tuple[PodTemplate, bytes]:
         """Return template and signature; specs that differ only in what placing ignores share them."""
-        wire.node_name = None
+        wire.node_name = wire.priority_class_name = None
         if wire.volumes:
             wire.volumes = without_plain(wire.volumes)
         key = (self._encoder.encode(wire), qos)
@@ -271,19 +312,9 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
     return NodeUsed(found)
 
 
-def _config(record: Record, event: ConfigEvent) -> ProfileEvent | None:
-    thing = check_envelope(event.type, event.object, CONFIG_TOPIC)
-    if event.type == "BOOKMARK" or thing.kind != PROFILE_KIND:
-        return None
-    meta = thing.metadata or Identity()
-    name = read_name(meta.name, _META_PATH, strict=True)
-    if record.key != name.encode():  # a producer that keys by name alone is understood as well
-        _check_key(record.key, f"{PROFILE_KIND}/{name}")
-    version = read_version(meta.resource_version, _META_PATH)
-    if event.type == "DELETED":
-        return ProfileDeleted(name, version)
+def _profile(spec_raw: msgspec.Raw, name: str, version: int | None) -> ProfileUpserted:
     try:
-        spec = msgspec.json.decode(thing.spec) if thing.spec else None
+        spec = msgspec.json.decode(spec_raw) if spec_raw else None
     except msgspec.ValidationError as error:  # JSON, but with a number that nothing can hold
         raise FieldError(_SPEC_PATH, field_error(error, "").message) from None
     profile = profile_from_spec(spec, name=name, path=_SPEC_PATH)
@@ -324,10 +355,14 @@ def _tombstone(record: Record) -> Event | ProfileEvent | None:
     return PodDeleted(check_dns_label(namespace, "key"), check_subdomain(name, "key"))
 
 
-def _config_tombstone(key: str) -> ProfileEvent | None:
+def _config_deleted(kind: str, name: str, version: int | None) -> Event | ProfileEvent:
+    return ProfileDeleted(name, version) if kind == PROFILE_KIND else ConfigDeleted(kind, "", name, version)
+
+
+def _config_tombstone(key: str) -> Event | ProfileEvent | None:
     kind, _, name = key.partition("/")
-    if kind == PROFILE_KIND:
-        return ProfileDeleted(check_subdomain(name, "key"))
+    if kind in _CONFIG_KINDS:
+        return _config_deleted(kind, check_subdomain(name, "key"), None)
     if kind not in KINDS:
         raise Refusal("not-an-event", "key", f"{shown(key)} names no object; allowed is kind/name")
     return None

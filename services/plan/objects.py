@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from domain.manifests.node import DEFAULT_NODE_PODS
-from domain.manifests.objects import convert_manifest, node_from_manifest, pod_from_manifest
+from domain.manifests.objects import convert_manifest, node_from_manifest, pod_event_from_manifest
 from domain.manifests.profile import KIND as PROFILE_KIND
 from domain.manifests.profile import profile_from_manifest
 from domain.manifests.usage import WireNodeUsage, usage_from_wire
@@ -20,7 +20,6 @@ from domain.model.events import (
     NodeUpserted,
     NodeUsed,
     PodDeleted,
-    PodUpserted,
     ProfileDeleted,
     ProfileEvent,
     ProfileUpserted,
@@ -71,10 +70,11 @@ def event_of(given: Given, *, lenient: bool) -> Event | ProfileEvent | None:
         case "Node":
             return _node(manifest, path, gone=gone, lenient=lenient)
         case "Pod":
-            pod = pod_from_manifest(manifest, path=path, strict=False, lenient=lenient)
+            event = pod_event_from_manifest(manifest, path=path, strict=False, lenient=lenient)
+            pod = event.pod
             if gone:
                 return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
-            return PodUpserted(pod)
+            return event
         case "NodeUsage":
             usage = convert_manifest(manifest, WireNodeUsage, path)
             return None if gone else NodeUsed(usage_from_wire(usage, 0, path))

@@ -194,6 +194,17 @@ class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest of a configuration object; ``object`` is as its kind writes it, None: it was deleted."""
+
+    kind: str
+    namespace: str
+    name: str
+    object: dict[str, Any] | None
+    resource_version: int | None
+    at_ms: int
+
+
 class UsageRow(NamedTuple):
     """What is remembered of a node's usage, and which seq of each shard was next when it was last measured.
 
@@ -230,6 +241,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     tombstones: Sequence[PodTombstone] = ()
     dead_letters: Sequence[DeadLetter] = ()
     profiles: Sequence[ProfileRow] = ()
+    config: Sequence[ConfigRow] = ()
     usage: Sequence[UsageRow] = ()
     seq_next: Mapping[int, int] = {}
     dead_seq_next: Mapping[int, int] = {}
@@ -262,6 +274,7 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     pending: Sequence[PendingPod]
     tombstones: Sequence[PodTombstone]
     profiles: Sequence[ProfileRow]
+    config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]

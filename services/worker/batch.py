@@ -12,10 +12,12 @@ from domain.model.pods import PodSpec, PodTemplate
 from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     Change,
+    ConfigChanged,
     NodeMeasured,
     PodAdopted,
     PodRefreshed,
     PodReleased,
+    PodResolved,
     PodWaits,
     ProfileChanged,
     Refused,
@@ -24,6 +26,7 @@ from services.codec.encode import encode_decision
 from services.codec.envelope import Rejected
 from services.ports.ledger import (
     CommitBatch,
+    ConfigRow,
     DeadLetter,
     OffsetAdvance,
     PendingGroup,
@@ -37,7 +40,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import Record
 from services.worker.book import Book
-from services.worker.ledger_rows import dead_letter, in_words, node_writes, profile_row
+from services.worker.ledger_rows import config_row, dead_letter, in_words, node_writes, profile_row
 
 
 class BatchBuilder:
@@ -60,6 +63,7 @@ class BatchBuilder:
         self._tombstones: dict[str, PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._profiles: list[ProfileRow] = []
+        self._config: list[ConfigRow] = []
         self._measured: dict[str, None] = {}  # nodes whose usage is to be written
         self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
@@ -98,8 +102,12 @@ class BatchBuilder:
                 self._release(change, shard)
             case NodeMeasured():
                 self._measure(change)
+            case PodResolved():
+                self._resolve(change)
             case ProfileChanged():
                 self._profiles.append(profile_row(change.revision, self.now_ms))
+            case ConfigChanged():
+                self._config.append(config_row(change.object, self.now_ms))
             case Refused():
                 self.refuse(record, shard, Rejected("conflict", change.path, change.message))
             case _:
@@ -109,6 +117,13 @@ class BatchBuilder:
         if change.newer:
             self._book.mark(change.name)
         self._measured[change.name] = None
+
+    def _resolve(self, change: PodResolved) -> None:
+        """Write a pod's row anew: it waits on as one of another group, of which nothing is known yet."""
+        pod = change.pod
+        self._end_wait(change.previous)
+        self._waiting[pod.key] = (pod, change.arrival)
+        self._book.reasons_known.setdefault(pod.signature, {}).setdefault(self._book.shards[pod.key], {})
 
     def _end_wait(self, pod: PodSpec) -> None:
         if pod.key in self._waiting:
@@ -354,6 +369,7 @@ class BatchBuilder:
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,
             profiles=self._profiles,
+            config=self._config,
             usage=self._usage_rows(),
             seq_next={shard: self._book.seq[shard] for shard in shards},
             dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from domain.manifests.profile import profile_to_spec
+from domain.model.config import ConfigObject
 from domain.model.decisions import Attempt
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
+from domain.model.priorities import PriorityClass
 from domain.model.profiles import ProfileRevision
 from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
-from services.ports.ledger import DeadLetter, NodeWrite, ProfileRow
+from services.ports.ledger import ConfigRow, DeadLetter, NodeWrite, ProfileRow
 from services.ports.log import Record
 
 
@@ -58,6 +62,29 @@ def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:
         spec=None if revision.profile is None else profile_to_spec(revision.profile),
         resource_version=revision.resource_version,
         at_ms=at_ms,
+    )
+
+
+def config_row(thing: ConfigObject, at_ms: int) -> ConfigRow:
+    """Return the row of a configuration object."""
+    return ConfigRow(
+        kind=thing.kind,
+        namespace=thing.namespace,
+        name=thing.name,
+        object=None if thing.content is None else msgspec.to_builtins(thing.content),
+        resource_version=thing.resource_version,
+        at_ms=at_ms,
+    )
+
+
+def config_object(row: ConfigRow) -> ConfigObject:
+    """Return the configuration object of a row."""
+    return ConfigObject(
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        content=None if row.object is None else msgspec.convert(row.object, PriorityClass),
+        resource_version=row.resource_version,
     )
 
 

@@ -10,7 +10,6 @@ import msgspec
 from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
-from domain.model.events import ProfileEvent
 from domain.model.limits import usage_window_seconds
 from domain.model.pods import PodSpec
 from domain.model.profiles import Profile, ProfileRevision
@@ -27,6 +26,7 @@ from services.ports.ledger import (
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
+from services.worker.ledger_rows import config_object
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -71,6 +71,8 @@ class Planner:
     def _restore(self, ledger: LedgerState) -> None:
         for row in ledger.profiles:
             self._restore_profile(row)
+        for thing in map(config_object, ledger.config):
+            self.scheduler.state.config.restore(thing)
         for node in sorted(ledger.nodes, key=lambda row: row.id):
             if node.spec is not None:
                 self.scheduler.state.restore_node(
@@ -144,10 +146,10 @@ class Planner:
     def plan(self, records: Sequence[Record]) -> CommitBatch:
         """Fold the records, place what can be placed, and return all of it as one batch.
 
-        A change of a profile is a batch of its own, begun when nothing is left to try: what came before it is
-        placed by the old revision and what comes after by the new one, wherever the log was cut. Likewise a
-        master that lets more of its cluster share a node begins a batch. Records behind are kept for the next
-        call.
+        A change of configuration is a batch of its own, begun when nothing is left to try: what came before
+        it is placed by the old profile and what comes after by the new one, wherever the log was cut.
+        Likewise a master that lets more of its cluster share a node begins a batch. Records behind are kept
+        for the next call.
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
@@ -157,8 +159,8 @@ class Planner:
         end = 0
         for record in records:
             decoded = self._decoder.decode(record)
-            changes_profile = record.topic == CONFIG_TOPIC and isinstance(decoded.event, ProfileEvent)
-            if changes_profile and (end or self.scheduler.has_work):
+            configures = record.topic == CONFIG_TOPIC and decoded.event is not None
+            if configures and (end or self.scheduler.has_work):
                 break
             if decoded.event is not None and self.scheduler.settles_first(decoded.event):
                 break
@@ -171,7 +173,7 @@ class Planner:
             elif decoded.event is not None:
                 for change in self.scheduler.fold(decoded.event):
                     builder.take(change, record, shard)
-            if changes_profile:
+            if configures:
                 break
         self._rest = records[end:]
         self._now_ms = builder.now_ms

@@ -11,6 +11,7 @@ from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.usage import Measured, SeriesRecord, UsageRecord
 from services.ports.ledger import (
     CommitBatch,
+    ConfigRow,
     DeadLetter,
     Lease,
     NodeWrite,
@@ -167,6 +168,12 @@ def profile(name: str, revision: int, **more: Any) -> ProfileRow:
     )
 
 
+def config(name: str, **more: Any) -> ConfigRow:
+    """Return a configuration object without a namespace."""
+    row = {"kind": "PriorityClass", "namespace": "", "name": name, "object": {"value": 7, "z": ["ä", "\0"]}}
+    return ConfigRow(**{**row, "resource_version": None, "at_ms": AT_MS, **more})
+
+
 def bind(lease: Lease, seqs: Sequence[int], lo: int, node: str = "n1", **more: Any) -> CommitBatch:
     """Return a batch that binds one pod per seq, ``p<shard>-<seq>``."""
     made = [decision(lease, seq, f"p{lease.shard}-{seq}", node) for seq in seqs]
@@ -240,6 +247,7 @@ def everything(lease: Lease) -> CommitBatch:
         dead_letters=[dead_letter(lease, 1)],
         usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, marks={})],
         profiles=[profile("batch", 1, resource_version=7), profile("gone", 4, spec=None)],
+        config=[config("gone", object=None), config("high", resource_version=2**62)],
         seq_next={lease.shard: 4},
         dead_seq_next={lease.shard: 2},
         log_time_ms=AT_MS,

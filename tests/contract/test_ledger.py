@@ -37,6 +37,7 @@ def _by_arrival(batch: CommitBatch) -> LedgerState:
         pending=batch.pending_added,
         tombstones=batch.tombstones,
         profiles=batch.profiles,
+        config=batch.config,
         usage=batch.usage,
         seq_next=batch.seq_next,
         dead_seq_next=batch.dead_seq_next,
@@ -65,6 +66,7 @@ async def test_an_empty_ledger_loads_empty(ledger: Ledger) -> None:
     assert state.offsets == {(0, PODS_TOPIC, 0): 0, (1, PODS_TOPIC, 1): 0}
     assert not any([state.nodes, state.templates, state.placements, state.pending, state.tombstones])
     assert not state.profiles
+    assert not state.config
     assert not state.usage
 
 

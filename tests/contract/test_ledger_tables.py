@@ -25,6 +25,7 @@ from tests.contract.batches import (
     SIGNATURE,
     advance,
     bind,
+    config,
     dead_letter,
     decision,
     load_node,
@@ -242,6 +243,20 @@ async def test_every_revision_of_a_profile_is_kept_and_the_last_one_loaded(
     known = [profile("a", 10, at_ms=AT_MS + 1), profile("b", 2, spec=None, resource_version=9)]
     assert sorted((await ledger.load([lease])).profiles, key=lambda row: row.name) == known
     assert len((await backend.dump())["profiles"]) == 5
+
+
+async def test_of_a_configuration_object_the_latest_is_kept(backend: Backend, ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    elsewhere = config("a", namespace="ns", kind="PodDisruptionBudget", object={})
+    batches = [
+        [config("b", resource_version=5), config("a"), elsewhere],
+        [config("b", object=None, resource_version=6, at_ms=AT_MS + 1)],
+        [config("a", object={"value": 1}), config("a", object={"value": 2}, resource_version=9)],
+    ]
+    for at, rows in enumerate(batches):
+        assert await ledger.commit(bind(lease, [at + 1], at, config=rows)) is COMMITTED
+    assert (await ledger.load([lease])).config == [elsewhere, batches[2][1], batches[1][0]]
+    assert len((await backend.dump())["config_objects"]) == 3
 
 
 async def test_a_revision_cannot_be_written_twice_at_once(backend: Backend, ledger: Ledger) -> None:

@@ -220,7 +220,7 @@ class Oracle:
         if template.profile not in self.profiles:
             return [f"unknown-profile:{template.profile}"]
         gates = [f"scheduling-gated:{gate}" for gate in template.gates]
-        return gates + [f"unsupported:{what}" for what in template.unsupported]
+        return gates + list(template.missing) + [f"unsupported:{what}" for what in template.unsupported]
 
     def _tie(self, name: str, signature: bytes) -> int:
         """Of equal scores the smallest wins: the finaliser of splitmix64 over hash(name) xor hash(group)."""

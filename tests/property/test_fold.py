@@ -10,7 +10,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.nodes import NodeSpec
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.digest import digest_of
@@ -57,6 +66,10 @@ def key_of(event: Event) -> tuple[str, str]:
             return ("pod", event.pod.key)
         case PodDeleted():
             return ("pod", f"{event.namespace}/{event.name}")
+        case ConfigUpserted():
+            return ("config", event.content.name)
+        case ConfigDeleted():
+            return ("config", event.name)
 
 
 def audit(state: ClusterState) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from domain.manifests.objects import node_from_manifest, pod_from_manifest
+from domain.manifests.objects import node_from_manifest, pod_event_from_manifest
 from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
@@ -57,7 +57,7 @@ def test_a_pod_event(event_type: str) -> None:
     )
     manifest["status"] = {"phase": "Running", "qosClass": "Guaranteed", "startTime": "2024-05-01T12:00:00Z"}
     decoded = decode(PODS_TOPIC, event_bytes(event_type, manifest), b"shop/p")
-    assert decoded == Decoded(PodUpserted(pod_from_manifest(manifest)), None)
+    assert decoded == Decoded(pod_event_from_manifest(manifest), None)
     assert pod_of(decoded).template.node_name == ""
 
 
@@ -83,7 +83,7 @@ def test_deleted_events_need_no_more_than_a_name() -> None:
 def test_tombstones_delete_what_their_key_names() -> None:
     assert decode(PODS_TOPIC, None, b"shop/p").event == PodDeleted("shop", "p")
     assert decode(NODES_TOPIC, None, b"n-1").event == NodeDeleted("n-1")
-    assert decode(CONFIG_TOPIC, None, b"PriorityClass/x") == Decoded(None, None)
+    assert decode(CONFIG_TOPIC, None, b"PodDisruptionBudget/x/y") == Decoded(None, None)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_tombstones_delete_what_their_key_names() -> None:
         (PODS_TOPIC, "BOOKMARK", "Pod", "v1"),
         (NODES_TOPIC, "BOOKMARK", "Node", "v1"),
         (CONFIG_TOPIC, "ADDED", "PodDisruptionBudget", "policy/v1"),
-        (CONFIG_TOPIC, "MODIFIED", "PriorityClass", "scheduling.k8s.io/v1"),
+        (CONFIG_TOPIC, "BOOKMARK", "PriorityClass", "scheduling.k8s.io/v1"),
         (CONFIG_TOPIC, "BOOKMARK", "SchedulingProfile", "berth/v1"),
         (USAGE_TOPIC, "BOOKMARK", "NodeUsage", "berth/v1"),
         (USAGE_TOPIC, "DELETED", "NodeUsage", "berth/v1"),
@@ -423,7 +423,7 @@ def test_an_encoded_event_reads_back() -> None:
     topic, key = event_topic_and_key(manifest)
     value = encode_event("ADDED", manifest, "2023-11-14T22:13:20Z", "e-1")
     assert decode(topic, value, key, timestamp_ms=0) == Decoded(
-        PodUpserted(pod_from_manifest(manifest)), None, NOW_MS, "e-1"
+        pod_event_from_manifest(manifest), None, NOW_MS, "e-1"
     )
 
 

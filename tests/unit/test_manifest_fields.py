@@ -147,5 +147,7 @@ def test_templates_keep_the_signatures_that_ledgers_have_them_by() -> None:
     assert signature(named).hex() == "474100c0cce3e8ffcef5a8b2b3a4146b"
     warned = template_of(ASKS["ignored:disks"][0])
     assert signature(warned) != signature(template_of({}))
-    for template in (named, warned):
+    classed = msgspec.structs.replace(named, priority_class="high", missing=("unknown-priority-class:high",))
+    assert len({signature(each) for each in (named, classed, warned)}) == 3
+    for template in (named, warned, classed):
         assert template_from_json(template_to_json(template)) == template

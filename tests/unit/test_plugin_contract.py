@@ -77,6 +77,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "gates": ((), ("gate",)),
     "unsupported": ((), ("pod-affinity",)),
     "ignored": ((), ("disks",)),
+    "priority_class": ("", "high"),
+    "missing": ((), ("unknown-priority-class:high",)),
 }
 """A few values for every field of a template."""
 

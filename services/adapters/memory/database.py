@@ -16,6 +16,7 @@ from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, sha
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
+    ConfigRow,
     DeadLetter,
     GroupAttempts,
     NodeRow,
@@ -106,6 +107,7 @@ class MemoryDatabase:
         self.keys: dict[bytes, KeyRow] = {}
         self.tombstones: dict[tuple[str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
+        self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.usage: dict[str, UsageRow] = {}
         self.batches_count = 0
@@ -236,6 +238,8 @@ class MemoryDatabase:
             before = self.profiles.setdefault((profile.name, profile.revision), profile)
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
             self.profiles[profile.name, profile.revision] = newer
+        for thing in batch.config:
+            self.config_objects[thing.kind, thing.namespace, thing.name] = thing
         for usage in batch.usage:
             self.usage.pop(usage.record.node, None)
             if usage.record.series:

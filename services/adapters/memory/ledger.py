@@ -142,6 +142,7 @@ class MemoryLedger(Client):
             pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
             tombstones=tombstones[-tombstones_max:],
             profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
+            config=[database.config_objects[key] for key in sorted(database.config_objects)],
             usage=[database.usage[node] for node in sorted(database.usage)],
             seq_next={shard: row.seq_next for shard, row in owned.items()},
             dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},

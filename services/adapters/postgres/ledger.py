@@ -247,6 +247,9 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
         await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
     if batch.profiles:
         await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_row, batch.profiles)))
+    if batch.config:
+        latest_config = {row[:3]: row for row in map(rows.config_row, batch.config)}
+        await connection.execute(sql.UPSERT_CONFIG, *_columns(latest_config.values()))
     await _write_usage(connection, batch.usage)
     letters = [rows.dead_letter_row(letter) for letter in batch.dead_letters]
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)

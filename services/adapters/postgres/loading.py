@@ -15,6 +15,7 @@ from domain.model.usage import SeriesRecord, UsageRecord
 from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import Connection
 from services.ports.ledger import (
+    ConfigRow,
     Lease,
     LedgerState,
     NodeRow,
@@ -29,7 +30,7 @@ ROWS_PER_FETCH = 5_000
 
 _decode_spec = msgspec.json.Decoder(NodeSpec).decode
 _decode_template = msgspec.json.Decoder(PodTemplate).decode
-_decode_profile = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_series = msgspec.json.Decoder(dict[str, SeriesRecord]).decode
 _decode_marks = msgspec.json.Decoder(dict[int, int]).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
@@ -68,8 +69,12 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
                 async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
             ],
             profiles=[
-                ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_profile(row["spec"])})
+                ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_object(row["spec"])})
                 for row in await connection.fetch(sql.LOAD_PROFILES)
+            ],
+            config=[
+                ConfigRow(**{**dict(row), "object": row["object"] and _decode_object(row["object"])})
+                for row in await connection.fetch(sql.LOAD_CONFIG)
             ],
             usage=[
                 UsageRow(

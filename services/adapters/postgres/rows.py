@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
-from services.ports.ledger import DeadLetter, NodeWrite, PendingPod, PlacementOpened, ProfileRow, UsageRow
+from services.ports.ledger import (
+    ConfigRow,
+    DeadLetter,
+    NodeWrite,
+    PendingPod,
+    PlacementOpened,
+    ProfileRow,
+    UsageRow,
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -169,6 +177,12 @@ def profile_row(p: ProfileRow) -> tuple[Any, ...]:
     """Return what UPSERT_PROFILES takes."""
     spec = None if p.spec is None else json_text(p.spec)
     return (p.name, p.revision, spec, p.resource_version, p.at_ms)
+
+
+def config_row(c: ConfigRow) -> tuple[Any, ...]:
+    """Return what UPSERT_CONFIG takes."""
+    thing = None if c.object is None else json_text(c.object)
+    return (c.kind, c.namespace, c.name, thing, c.resource_version, c.at_ms)
 
 
 def usage_row(u: UsageRow) -> tuple[Any, ...]:

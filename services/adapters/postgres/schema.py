@@ -241,6 +241,20 @@ profiles = sa.Table(
     comment="every revision that an event made of a profile; the last one is in force",
 )
 
+config_objects = sa.Table(
+    "config_objects",
+    metadata,
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False, comment="'' where the kind has none"),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("object", sa.JSON(none_as_null=True), comment="as its kind writes it; null: deleted"),
+    sa.Column("resource_version", sa.BigInteger),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("kind", "namespace", "name"),
+    comment="the latest of each configuration object; profiles have a table of their own",
+)
+
 node_usage = sa.Table(
     "node_usage",
     metadata,

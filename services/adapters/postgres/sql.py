@@ -181,6 +181,15 @@ FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
 ON CONFLICT (name, revision) DO UPDATE SET resource_version = excluded.resource_version
 """
 
+UPSERT_CONFIG = """
+INSERT INTO config_objects (kind, namespace, name, object, resource_version, at_ms)
+SELECT w.kind, w.namespace, w.name, w.object::json, w.resource_version, w.at_ms
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
+    AS w (kind, namespace, name, object, resource_version, at_ms)
+ON CONFLICT (kind, namespace, name) DO UPDATE SET
+    object = excluded.object, resource_version = excluded.resource_version, at_ms = excluded.at_ms
+"""
+
 UPSERT_USAGE = """
 INSERT INTO node_usage (node, at_ms, series, marks)
 SELECT w.node, w.at_ms, w.series::json, w.marks::json
@@ -283,6 +292,10 @@ FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLA
 LOAD_PROFILES = """
 SELECT DISTINCT ON (name) name, revision, spec, resource_version, at_ms
 FROM profiles ORDER BY name, revision DESC
+"""
+LOAD_CONFIG = """
+SELECT kind, namespace, name, object, resource_version, at_ms
+FROM config_objects ORDER BY kind COLLATE "C", namespace COLLATE "C", name COLLATE "C"
 """
 LOAD_USAGE = 'SELECT node, at_ms, series, marks FROM node_usage ORDER BY node COLLATE "C"'
 LOAD_TOMBSTONES = """
