@@ -161,7 +161,7 @@ class Settings:
     dir: Path | None = _setting(  # noqa: RUF009
         _path,
         "DIR",
-        "Where `up` and `demo` keep the embedded server's data and this instance's address.",
+        "Where `up` and `demo` keep the embedded server's data, this instance's address and its first key.",
         shown="user data directory",
     )
     api_host: str = _setting(
@@ -182,7 +182,10 @@ class Settings:
     )
     api_key: str | None = _setting(_text, "KEY", "Key that the commands show to the API.")
     metrics_port: int = _setting(
-        _integer(0, 65535), "PORT", "Port on which `worker` and `relay` serve Prometheus metrics; 0: none.", 0
+        _integer(0, 65535),
+        "PORT",
+        "Port on which `worker` and `relay` serve Prometheus metrics and /healthz; 0: none.",
+        0,
     )
     log_level: str = _setting(_level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one. "
-    "The embedded server's keys are made while `berth up` is stopped.",
+    "`berth up` makes the first one itself where others can reach it; it is stopped while further ones are "
+    "made in its embedded server.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
