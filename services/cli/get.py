@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from services.cli import output
-from services.cli.options import CLIENT, with_settings
-from services.cli.output import Format, Output
+from services.cli.labels import labels_filter
+from services.cli.options import CLIENT, CommandError, with_settings
+from services.cli.output import Format, Json, Output
+from services.cli.tables import TABLES
 from services.config import Settings
 
-READ = "Look"
+if TYPE_CHECKING:
+    from services.cli.source import Source
 
 
 class Kind(enum.StrEnum):
@@ -27,9 +32,18 @@ class Kind(enum.StrEnum):
     DEADLETTERS = "deadletters"
 
 
+OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
+    Kind.NODES: ("node", "no"),
+    Kind.PODS: ("pod", "po"),
+    Kind.DECISIONS: ("decision", "dec"),
+    Kind.PENDING: (),
+    Kind.PROFILES: ("profile", "prof"),
+    Kind.SHARDS: ("shard",),
+    Kind.DEADLETTERS: ("deadletter", "dl"),
+}
 FILTERS: dict[Kind, frozenset[str]] = {
-    Kind.NODES: frozenset({"name"}),
-    Kind.PODS: frozenset({"namespace", "node", "phase"}),
+    Kind.NODES: frozenset({"name", "selector"}),
+    Kind.PODS: frozenset({"namespace", "node", "phase", "selector"}),
     Kind.DECISIONS: frozenset(
         {"namespace", "node", "outcome", "shard", "pod", "since", "until", "signature", "order"}
     ),
@@ -38,53 +52,122 @@ FILTERS: dict[Kind, frozenset[str]] = {
     Kind.SHARDS: frozenset(),
     Kind.DEADLETTERS: frozenset(),
 }
+SORTED_BY: dict[Kind, Callable[[Json], Any]] = {
+    Kind.NODES: lambda item: item["name"],
+    Kind.PODS: lambda item: (item["namespace"], item["name"]),
+    Kind.PROFILES: lambda item: item["name"],
+}
+"""The others come in the API's order: decisions as committed, pending groups by size, dead letters by age."""
 
 
-def _parameters(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
-    found = {name: value for name, value in given.items() if value is not None}
-    for name in found.keys() - FILTERS[kind]:
-        allowed = ", ".join(f"--{each}" for each in sorted(FILTERS[kind])) or "no filter"
-        raise typer.BadParameter(f"--{name} does not apply to {kind}; it takes {allowed}")
+def kind_of(text: str) -> Kind:
+    """Return what a plural, singular or short name lists."""
+    known = {name: kind for kind, others in OTHER_NAMES.items() for name in (kind.value, *others)}
+    if text.lower() in known:
+        return known[text.lower()]
+    close = difflib.get_close_matches(text.lower(), known, 1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    raise typer.BadParameter(f"{text!r} cannot be listed; allowed are {', '.join(Kind)}{meant}")
+
+
+def _parameters(kind: Kind, name: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    found = {option: value for option, value in given.items() if value is not None}
+    allowed = FILTERS[kind] if name is None else FILTERS[kind] & {"namespace"}
+    for option in found.keys() - allowed:
+        takes = ", ".join(f"--{each}" for each in sorted(allowed)) or "no filter"
+        what = kind if name is None else f"{kind} {name}"
+        raise typer.BadParameter(f"--{option} does not apply to {what}; it takes {takes}")
     return found
+
+
+async def _one(source: Source, kind: Kind, name: str, namespace: str | None) -> Json:
+    """Return one of a kind by its name or id."""
+    from services.cli.source import fetch, fetch_all, target
+
+    match kind:
+        case Kind.PODS:
+            return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace))))
+        case Kind.NODES | Kind.DECISIONS | Kind.PROFILES:
+            return dict(await fetch(source, target(f"/v1/{kind}", name)))
+        case Kind.SHARDS | Kind.DEADLETTERS:
+            field = "shard" if kind is Kind.SHARDS else "id"
+            for item in await fetch_all(source, f"/v1/{kind}", None):
+                if str(item[field]) == name:
+                    return item
+            raise CommandError(f"{OTHER_NAMES[kind][0]} {name} is not known here")
+        case Kind.PENDING:
+            raise typer.BadParameter("groups of pending pods have no names; leave the name out")
+
+
+KindName = Annotated[
+    Kind,
+    typer.Argument(
+        parser=kind_of,
+        metavar="KIND",
+        help="nodes, pods, decisions, pending, profiles, shards or deadletters; or `pod`, `po`.",
+    ),
+]
+ItemName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Only this one: a name, NAMESPACE/NAME or an id.")
+]
+Namespace = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions).")
+]
+Selector = Annotated[
+    str | None,
+    typer.Option(
+        "-l",
+        "--selector",
+        metavar="KEY=VALUE,…",
+        help="Only with these labels (nodes, pods); also `key!=value`, `key` and `!key`.",
+    ),
+]
+NodeName = Annotated[str | None, typer.Option("--node", help="Only this node (pods, decisions).")]
+Phase = Annotated[str | None, typer.Option("--phase", help="Only bound or pending pods.")]
+Outcome = Annotated[str | None, typer.Option("--outcome", help="Only decisions with this outcome.")]
+PodName = Annotated[str | None, typer.Option("--pod", help="Only decisions about NAMESPACE/NAME.")]
+PartOfName = Annotated[str | None, typer.Option("--name", help="Only nodes whose name contains this.")]
+Shard = Annotated[int | None, typer.Option("--shard", min=0, help="Only this shard (decisions, pending).")]
+Signature = Annotated[
+    str | None, typer.Option("--signature", help="Only decisions of this equivalence group.")
+]
+Since = Annotated[
+    str | None, typer.Option("--since", help="Only decisions at or after this time (RFC 3339).")
+]
+Until = Annotated[str | None, typer.Option("--until", help="Only decisions before this time (RFC 3339).")]
+Newest = Annotated[bool, typer.Option("--newest", help="Latest decisions first.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many; all without it.")]
+Watched = Annotated[bool, typer.Option("-w", "--watch", help="Then also print what changes, until Ctrl-C.")]
 
 
 @with_settings(*CLIENT)
 async def get(
     settings: Settings,
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: KindName,
+    item_name: ItemName = None,
     form: Output = Format.TABLE,
-    namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions).")
-    ] = None,
-    node: Annotated[str | None, typer.Option("--node", help="Only this node (pods, decisions).")] = None,
-    phase: Annotated[str | None, typer.Option("--phase", help="Only bound or pending pods.")] = None,
-    outcome: Annotated[
-        str | None, typer.Option("--outcome", help="Only decisions with this outcome.")
-    ] = None,
-    pod: Annotated[str | None, typer.Option("--pod", help="Only decisions about NAMESPACE/NAME.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Only nodes whose name contains this.")] = None,
-    shard: Annotated[
-        int | None, typer.Option("--shard", min=0, help="Only this shard (decisions, pending).")
-    ] = None,
-    signature: Annotated[
-        str | None, typer.Option("--signature", help="Only decisions of this equivalence group.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Only decisions at or after this time (RFC 3339).")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="Only decisions before this time (RFC 3339).")
-    ] = None,
-    newest: Annotated[bool, typer.Option("--newest", help="Latest decisions first.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many; all without it.")
-    ] = None,
+    namespace: Namespace = None,
+    selector: Selector = None,
+    node: NodeName = None,
+    phase: Phase = None,
+    outcome: Outcome = None,
+    pod: PodName = None,
+    name: PartOfName = None,
+    shard: Shard = None,
+    signature: Signature = None,
+    since: Since = None,
+    until: Until = None,
+    newest: Newest = False,
+    limit: Limit = None,
+    watched: Watched = False,
 ) -> None:
-    """List nodes, pods, decisions, pending groups, profiles, shards or dead letters."""
+    """List nodes, pods, decisions, pending groups, profiles, shards or dead letters, or show one of them."""
     parameters = _parameters(
         kind,
+        item_name,
         {
             "namespace": namespace,
+            "selector": selector,
             "node": node,
             "phase": phase,
             "outcome": outcome,
@@ -97,20 +180,40 @@ async def get(
             "order": "newest" if newest else None,
         },
     )
+    if watched and kind is Kind.DECISIONS and (item_name or newest):
+        raise typer.BadParameter("--watch prints decisions as they come; leave the id and --newest out")
+    keep = labels_filter(parameters.pop("selector", None))
 
     from services.cli.source import fetch_all, open_source
 
     async with open_source(settings) as source:
-        items = await fetch_all(source, f"/v1/{kind}", limit, **parameters)
-    output.print_items(kind, output.COLUMNS[kind], items, form)
+
+        async def items() -> list[Json]:
+            if item_name is not None:
+                return [await _one(source, kind, item_name, namespace)]
+            found = await fetch_all(source, f"/v1/{kind}", limit, keep, **parameters)
+            return sorted(found, key=SORTED_BY[kind]) if kind in SORTED_BY else found
+
+        if watched:
+            from services.cli.watch import watch_decisions, watch_list
+
+            if kind is Kind.DECISIONS:
+                await watch_decisions(source, parameters, limit, form)
+            await watch_list(kind, items, form)
+        elif item_name is not None and form in (Format.JSON, Format.YAML):
+            output.print_value((await items())[0], form)
+        else:
+            output.print_items(kind, TABLES[kind], await items(), form)
 
 
-def split_pod(text: str) -> tuple[str, str]:
-    """Return namespace and name of ``NAMESPACE/NAME``; the namespace is ``default`` without one."""
-    namespace, slash, name = text.rpartition("/")
-    if not name or "/" in namespace or (slash and not namespace):
+def split_pod(text: str, namespace: str | None = None) -> tuple[str, str]:
+    """Return namespace and name of ``NAMESPACE/NAME``; without one, it is that of ``-n``, or ``default``."""
+    given, slash, name = text.rpartition("/")
+    if not name or "/" in given or (slash and not given):
         raise typer.BadParameter(f"{text!r} is not a pod; NAMESPACE/NAME is allowed")
-    return namespace or "default", name
+    if given and namespace not in (None, given):
+        raise typer.BadParameter(f"{text} is not in the namespace {namespace}; give one of the two")
+    return given or namespace or "default", name
 
 
 class Explained(enum.StrEnum):

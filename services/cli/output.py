@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from services.phrases import reason_in_words
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Json = dict[str, Any]
+GAP = 2
+WORD_MIN = 8
+STYLES = {
+    "bound": "green",
+    "adopted": "green",
+    "Ready": "green",
+    "nominated": "cyan",
+    "migrated": "cyan",
+    "pending": "yellow",
+    "unschedulable": "yellow",
+    "cordoned": "yellow",
+    "unresolvable": "red",
+    "rejected": "red",
+    "evicted": "red",
+    "orphaned": "red",
+    "overcommitted": "red",
+    "NotReady": "red",
+    "released": "bright_black",
+    "deleted": "bright_black",
+}
+"""The colours of outcomes, phases and states of a node."""
 
 
 class Format(enum.StrEnum):
@@ -33,164 +58,9 @@ class Column(NamedTuple):
     read: Callable[[Json], object]
     wide: bool = False  # only `-o wide` shows it
     right: bool = False
-    lines: Callable[[Json], list[str]] | None = None  # on a terminal, instead of ``read``
-
-
-def _field(name: str) -> Callable[[Json], object]:
-    return lambda item: item[name]
-
-
-def _moment(title: str, name: str, *, wide: bool = False) -> Column:
-    """Return a column with a time: to the second for a person, who has less room, in full for a program."""
-
-    def lines(item: Json) -> list[str]:
-        return [] if item[name] is None else [f"{item[name][:19]}Z"]
-
-    return Column(title, _field(name), wide=wide, lines=lines)
-
-
-def _amounts(values: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _counts(values: Mapping[str, int]) -> str:
-    ordered = sorted(values.items(), key=lambda item: (-item[1], item[0]))
-    return " ".join(f"{code}={count}" for code, count in ordered)
-
-
-def _reasons_in_lines(item: Json) -> list[str]:
-    ordered = sorted(item["reasons"].items(), key=lambda each: (-each[1], each[0]))
-    return [f"{count:,} {reason_in_words(code, count)}" for code, count in ordered]
-
-
-def _used(resource: str) -> Callable[[Json], object]:
-    return lambda node: f"{node['requested'].get(resource, '0')}/{node['allocatable'].get(resource, '0')}"
-
-
-def _used_others(node: Json) -> str:
-    names = [name for name in node["allocatable"] if name not in ("cpu", "memory", "pods")]
-    return " ".join(f"{name}={_used(name)(node)}" for name in names)
-
-
-def _taints(node: Json) -> str:
-    return " ".join(f"{taint['key']}:{taint['effect']}" for taint in node["taints"])
-
-
-def _node_state(node: Json) -> str:
-    said = ["NotReady" * (node["ready"] is False), "cordoned" * node["unschedulable"]]
-    return ",".join(filter(None, said)) or "ready"
-
-
-def _pod_name(item: Json) -> str:
-    return f"{item['pod']['namespace']}/{item['pod']['name']}"
-
-
-def _raw(item: Json) -> str:
-    text = item["raw_text"]
-    return f"base64:{item['raw_base64']}" if text is None else str(text)
-
-
-def _scores(profile: Json) -> list[str]:
-    """Return ``2*NodeResourcesFit:MostAllocated`` per score: its weight, name and strategy."""
-    lines = []
-    for use in profile["spec"]["scores"]:
-        strategy = use.get("args", {}).get("scoringStrategy", {}).get("type", "")
-        lines.append(f"{use['weight']:g}*{use['name']}{':' if strategy else ''}{strategy}")
-    return lines
-
-
-def _filters(profile: Json) -> str:
-    return " ".join(use["name"] for use in profile["spec"]["filters"])
-
-
-COLUMNS: dict[str, tuple[Column, ...]] = {
-    "nodes": (
-        Column("NAME", _field("name")),
-        Column("STATE", _node_state),
-        Column("CPU", _used("cpu"), right=True),
-        Column("MEMORY", _used("memory"), right=True),
-        Column("PODS", _used("pods"), right=True),
-        Column("OTHERS", _used_others),
-        Column("VERSION", _field("version"), wide=True, right=True),
-        Column("TAINTS", _taints, wide=True),
-        Column("LABELS", lambda item: _amounts(item["labels"]), wide=True),
-    ),
-    "pods": (
-        Column("NAMESPACE", _field("namespace")),
-        Column("NAME", _field("name")),
-        Column("PHASE", _field("phase")),
-        Column("NODE", _field("node")),
-        _moment("SINCE", "since"),
-        Column("REQUESTS", lambda item: _amounts(item["requests"]), wide=True),
-        Column("UID", _field("uid"), wide=True),
-        Column("DECISION", _field("decision"), wide=True),
-        Column("SIGNATURE", _field("signature"), wide=True),
-    ),
-    "decisions": (
-        Column("ID", _field("id")),
-        Column("POD", _pod_name),
-        Column("OUTCOME", _field("outcome")),
-        Column("NODE", _field("node")),
-        _moment("DECIDED", "decided_at"),
-        Column("REASON", _field("reason")),
-        Column("SCORE", _field("score"), wide=True, right=True),
-        Column("PROFILE", _field("profile"), wide=True),
-        Column("REVISION", _field("profile_revision"), wide=True, right=True),
-        Column("CYCLE", _field("cycle"), wide=True),
-        _moment("RECORDED", "recorded_at", wide=True),
-    ),
-    "pending": (
-        Column("COUNT", _field("count"), right=True),
-        Column("REASONS (NODES)", lambda item: _counts(item["reasons"]), lines=_reasons_in_lines),
-        Column("REQUESTS", lambda item: _amounts(item["requests"])),
-        _moment("SINCE", "since"),
-        Column("EXAMPLES", lambda item: " ".join(item["examples"]), lines=lambda item: item["examples"]),
-        Column("UNRESOLVABLE", _field("unresolvable"), wide=True),
-        Column("SHARD", _field("shard"), wide=True, right=True),
-        Column("PRIORITY", _field("priority"), wide=True, right=True),
-        Column("PROFILE", _field("profile"), wide=True),
-        Column("SIGNATURE", _field("signature"), wide=True),
-    ),
-    "profiles": (
-        Column("NAME", _field("name")),
-        Column("REVISION", _field("revision"), right=True),
-        Column("SINCE", lambda item: "built in" if item["built_in"] else item["since"]),
-        Column("FILTERS", lambda item: len(item["spec"]["filters"]), right=True),
-        Column("SCORES", lambda item: " ".join(_scores(item)), lines=_scores),
-        Column("FILTER NAMES", _filters, wide=True),
-        Column("RESOURCE VERSION", _field("resource_version"), wide=True, right=True),
-    ),
-    "shards": (
-        Column("SHARD", _field("shard"), right=True),
-        Column("OWNER", _field("owner")),
-        Column("EPOCH", _field("epoch"), right=True),
-        Column("DECISIONS", _field("decisions"), right=True),
-        Column("PUBLISHED", _field("published"), right=True),
-        Column("DEADLETTERS", _field("deadletters"), right=True),
-        _moment("LOG TIME", "log_time"),
-        _moment("LEASE UNTIL", "lease_until", wide=True),
-        Column("RELAY", _field("relay"), wide=True),
-        Column(
-            "OFFSETS",
-            lambda item: " ".join(
-                f"{at['topic']}/{at['partition']}={at['next_offset']}" for at in item["offsets"]
-            ),
-            wide=True,
-        ),
-    ),
-    "deadletters": (
-        Column("ID", _field("id")),
-        Column("TOPIC", _field("topic")),
-        Column("OFFSET", _field("offset"), right=True),
-        Column("CODE", _field("code")),
-        Column("PATH", _field("path")),
-        Column("MESSAGE", _field("message")),
-        Column("RAW", _raw),
-        Column("KEY", _field("key"), wide=True),
-        Column("PARTITION", _field("partition"), wide=True, right=True),
-        _moment("AT", "at", wide=True),
-    ),
-}
+    lines: Callable[[Json], list[str]] | None = None  # instead of ``read``, for a person with little room
+    keep: bool = False  # never shortened: an id, a time, a word that is looked for; numbers never are
+    coloured: bool = False  # by ``STYLES``
 
 
 def on_terminal() -> bool:
@@ -198,7 +68,18 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _cell(value: object) -> str:
+def short_time(text: str | None) -> str:
+    """Return a time (RFC 3339, UTC) as short as it can be understood today."""
+    if text is None:
+        return "-"
+    now = datetime.datetime.now(datetime.UTC).date().isoformat()
+    if text[:10] == now:
+        return f"{text[11:19]}Z"
+    return f"{text[5:10]} {text[11:16]}Z" if text[:4] == now[:4] else text[:10]
+
+
+def cell(value: object) -> str:
+    """Return a value on one line."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -209,11 +90,103 @@ def _cell(value: object) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
-def _shown(column: Column, item: Json) -> str:
-    """Return a cell for a person's eyes."""
-    if column.lines is None:
-        return _cell(column.read(item))
-    return "\n".join(map(_cell, column.lines(item))) or "-"
+def shortened(text: str, width: int) -> str:
+    """Return a text with an ellipsis inside where it is too long; names differ most at their end."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 3
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return lines that break no word; a word that is too long is shortened in its middle."""
+    words = " ".join(shortened(word, width) for word in text.split(" "))
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+class Table:
+    """A table that is printed piece by piece under one header, tab-separated where it is not ``aligned``.
+
+    It fits the terminal if it can: texts wrap between words, and what is still too wide is shortened in its
+    middle. With ``wide`` nothing is shortened.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], *, wide: bool = False, aligned: bool | None = None, indent: int = 0
+    ) -> None:
+        self._columns = [column for column in columns if wide or not column.wide]
+        self._wide = wide
+        self._aligned = on_terminal() if aligned is None else aligned
+        self._indent = indent
+        self._started = False
+        titles = [len(column.title) for column in self._columns]
+        self._needed, self._words = list(titles), list(titles)  # widths: of all, of the longest word
+        self._least = [max(title, WORD_MIN) for title in titles]
+
+    def add(self, items: Sequence[Json]) -> None:
+        """Print items; the columns are as wide as all items so far need."""
+        header, self._started = not self._started, True
+        if not self._aligned:
+            lines = ["\t".join(cell(column.read(item)) for column in self._columns) for item in items]
+            for line in ["\t".join(column.title for column in self._columns)] * header + lines:
+                typer.echo(line)
+            return
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        rows = [[self._lines(column, item) for column in self._columns] for item in items]
+        for row in rows:
+            for at, lines in enumerate(row):
+                self._needed[at] = max(self._needed[at], *map(len, lines))
+                self._words[at] = max(self._words[at], *map(len, " ".join(lines).split()))
+        widths = self._needed if self._wide else self._widths(console.width - self._indent)
+        if header:
+            self._print(console, [[column.title] for column in self._columns], widths, "bold")
+        for row in rows:
+            self._print(console, row, widths)
+
+    def _lines(self, column: Column, item: Json) -> list[str]:
+        if column.lines is None or self._wide:
+            return [cell(column.read(item))]
+        return [cell(line) for line in column.lines(item)] or ["-"]
+
+    def _widths(self, room: int) -> list[int]:
+        """Return widths that fit: texts give way down to their longest word, then names; the widest first."""
+        widths = list(self._needed)
+        excess = sum(widths) + GAP * (len(widths) - 1) - room
+        loose = [at for at, column in enumerate(self._columns) if not (column.right or column.keep)]
+        for least in (self._words, self._least):
+            while excess > 0 and (able := [at for at in loose if widths[at] > least[at]]):
+                widths[max(able, key=widths.__getitem__)] -= 1
+                excess -= 1
+        return widths
+
+    def _print(self, console: Console, row: list[list[str]], widths: list[int], style: str = "") -> None:
+        from rich.text import Text
+
+        cells = [
+            lines if self._wide else [part for line in lines for part in wrapped(line, width)]
+            for lines, width in zip(row, widths, strict=True)
+        ]
+        for height in range(max(map(len, cells))):
+            line = Text(" " * self._indent, style)
+            for column, lines, width in zip(self._columns, cells, widths, strict=True):
+                text = lines[height] if height < len(lines) else ""
+                padding = " " * (width - len(text))
+                line.append(padding if column.right else "")
+                for word in re.split(r"([\w-]+)", text):
+                    line.append(word, STYLES.get(word) if column.coloured else None)
+                line.append(" " * GAP if column.right else padding + " " * GAP)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+
+
+def print_table(title: str, columns: Sequence[Column], items: Sequence[Json], *, wide: bool = False) -> None:
+    """Print items as a table on a terminal, else one tab-separated line each after a header."""
+    if items or not on_terminal():
+        Table(columns, wide=wide).add(items)
+    else:
+        typer.echo(f"no {title}")
 
 
 def print_json(value: object) -> None:
@@ -230,34 +203,14 @@ def print_yaml(value: object) -> None:
     typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110).rstrip())
 
 
-def print_table(title: str, columns: Sequence[Column], items: Sequence[Json]) -> None:
-    """Print items as a table on a terminal, else one tab-separated line each after a header."""
-    if not on_terminal():
-        typer.echo("\t".join(column.title for column in columns))
-        for item in items:
-            typer.echo("\t".join(_cell(column.read(item)) for column in columns))
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
-    for item in items:
-        cells = (_shown(column, item) for column in columns)
-        table.add_row(*(Text(cell if len(cell) <= 400 else cell[:399] + "…") for cell in cells))
-    console = Console()
-    console.print(table if items else f"[dim]no {title}[/dim]")
+def print_value(value: object, form: Format) -> None:
+    """Print a value as JSON or YAML."""
+    (print_json if form is Format.JSON else print_yaml)(value)
 
 
 def print_items(title: str, columns: Sequence[Column], items: Sequence[Json], form: Format) -> None:
     """Print a list in the wanted form."""
-    if form is Format.JSON:
-        print_json(list(items))
-    elif form is Format.YAML:
-        print_yaml(list(items))
+    if form in (Format.JSON, Format.YAML):
+        print_value(list(items), form)
     else:
-        shown = [column for column in columns if form is Format.WIDE or not column.wide]
-        print_table(title, shown, items)
+        print_table(title, columns, items, wide=form is Format.WIDE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -83,17 +83,23 @@ async def fetch(source: Source, where: str) -> Any:
     return _answer(*await source.request("GET", where))
 
 
-async def fetch_all(source: Source, path: str, limit: int | None, **params: object) -> list[dict[str, Any]]:
-    """Return all items of a list, page by page, or the first ``limit``."""
+async def fetch_all(
+    source: Source,
+    path: str,
+    limit: int | None,
+    keep: Callable[[dict[str, Any]], bool] | None = None,
+    **params: object,
+) -> list[dict[str, Any]]:
+    """Return all items of a list that are to be kept, page by page, or the first ``limit`` of them."""
     items: list[dict[str, Any]] = []
     page_max = 100 if path == "/v1/deadletters" else PAGE
     paged = path not in ("/v1/pending", "/v1/shards")
     cursor: str | None = None
     while True:
-        wanted = page_max if limit is None else min(page_max, limit - len(items))
+        wanted = page_max if limit is None or keep is not None else min(page_max, limit - len(items))
         page = {"limit": wanted, "cursor": cursor} if paged else {}
         answer = await fetch(source, target(path, **params, **page))
-        items += answer["items"]
+        items += answer["items"] if keep is None else filter(keep, answer["items"])
         cursor = answer["next"]
         if cursor is None or (limit is not None and len(items) >= limit):
             return items if limit is None else items[:limit]

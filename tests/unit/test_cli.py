@@ -16,10 +16,11 @@ import typer
 from typer.testing import CliRunner
 
 from services import processes
-from services.cli import documents, output
-from services.cli.get import FILTERS, Kind, split_pod
+from services.cli import documents
+from services.cli.get import FILTERS, OTHER_NAMES, Kind, split_pod
 from services.cli.main import app
 from services.cli.options import CommandError
+from services.cli.tables import TABLES
 from services.config import SETTINGS, SettingError, Settings
 
 runner = CliRunner()
@@ -85,8 +86,8 @@ def test_the_help_shows_every_setting() -> None:
 
 
 def test_every_kind_has_columns_and_filters() -> None:
-    assert set(output.COLUMNS) == {kind.value for kind in Kind}
-    assert set(FILTERS) == set(Kind)
+    assert set(TABLES) == {kind.value for kind in Kind}
+    assert set(FILTERS) == set(OTHER_NAMES) == set(Kind)
 
 
 def test_start_up_imports_nothing_heavy() -> None:
@@ -405,52 +406,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     done = berth("apply", "-f", str(tmp_path / "none.yaml"))
     assert done.exit_code == 1
     assert "No such file" in done.stderr
-
-
-# ------------------------------------------------------------------------------------------------- output
-
-
-def test_in_a_pipe_a_table_is_one_line_each_with_tabs(capsys: pytest.CaptureFixture[str]) -> None:
-    item = {
-        "id": "0-1",
-        "topic": "berth.pods",
-        "offset": 3,
-        "code": "not-json",
-        "path": "",
-        "message": "two\nlines\tand a tab",
-        "raw_text": "x" * 1000,
-        "raw_base64": "",
-    }
-    output.print_items("deadletters", output.COLUMNS["deadletters"], [item], output.Format.TABLE)
-    header, line = capsys.readouterr().out.splitlines()
-    assert header.split("\t") == ["ID", "TOPIC", "OFFSET", "CODE", "PATH", "MESSAGE", "RAW"]
-    expected = ["0-1", "berth.pods", "3", "not-json", "-", r"two\nlines\tand a tab", "x" * 1000]
-    assert line.split("\t") == expected
-
-
-def test_on_a_terminal_reasons_are_words_a_line_each(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "on_terminal", lambda: True)
-    monkeypatch.setenv("COLUMNS", "120")
-    reasons = {"node-unschedulable": 2, "insufficient:cpu,insufficient:memory": 1523}
-    item = {
-        "count": 2,
-        "reasons": reasons,
-        "requests": {"cpu": "2"},
-        "since": "2026-01-01T10:00:00.123Z",
-        "examples": ["a/b", "a/c"],
-    }
-    output.print_items(
-        "pending", output.COLUMNS["pending"], [item, {**item, "reasons": {}}], output.Format.TABLE
-    )
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()][2:]
-    assert lines == [
-        ["2", "1,523", "lack", "cpu", "and", "memory", "cpu=2", "2026-01-01T10:00:00Z", "a/b"],
-        ["2", "are", "cordoned", "a/c"],
-        ["2", "-", "cpu=2", "2026-01-01T10:00:00Z", "a/b"],
-        ["a/c"],
-    ]
 
 
 def test_the_trace_is_json_lines() -> None:

@@ -15,6 +15,8 @@ from domain.manifests.profile import profile_from_manifest
 from domain.model.events import ProfileUpserted
 from domain.plugins.base import Plugin
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
+from services.cli.output import Table
+from services.cli.tables import TABLES
 from services.codec.decode import Decoded, Decoder
 from services.phrases import reason_in_words, reasons_in_words
 from services.plan.scenario import plan_scenario
@@ -93,15 +95,19 @@ def test_the_first_profile_of_the_page_can_be_applied_to_what_runs() -> None:
     assert as_a_worker_reads_it(manifest).event == ProfileUpserted(profile_from_manifest(manifest))
 
 
-def test_the_dead_letter_of_the_page_is_what_the_mistake_gives() -> None:
+def test_the_dead_letter_of_the_page_is_what_a_terminal_shows_of_the_mistake(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifest = yaml.safe_load(blocks("yaml")[0])
     manifest["spec"]["scores"][0]["args"]["scoringStrategy"]["type"] = "Most"
     rejected = as_a_worker_reads_it(manifest).rejected
     assert rejected is not None
+    letter = {"id": "0-1", "topic": CONFIG_TOPIC, "offset": 7}
+    letter |= {"path": rejected.path, "message": rejected.message}
+    monkeypatch.setenv("COLUMNS", "80")
+    Table(TABLES["deadletters"], aligned=True).add([letter])
     (shown,) = blocks("console")
-    row = re.split(r"  +", shown.splitlines()[2])
-    assert row[3:6] == [rejected.code, rejected.path, rejected.message]
-    assert row[6].startswith('{"type": ')
+    assert capsys.readouterr().out == shown.partition("\n")[2]
 
 
 def test_the_event_of_the_page_about_events_brings_a_profile() -> None:

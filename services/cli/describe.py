@@ -1,0 +1,179 @@
+"""`berth describe`: all that is known of a node or a pod, to read from top to bottom."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from domain.model.quantities import parse_quantity
+from services.cli import output
+from services.cli.get import Kind, kind_of, split_pod
+from services.cli.options import CLIENT, with_settings
+from services.cli.output import Column, Format, Json, Output, Table, cell, wrapped
+from services.cli.tables import (
+    TABLES,
+    amounts,
+    moment,
+    node_status,
+    reasons_in_lines,
+    taints,
+)
+from services.config import Settings
+
+RESOURCES = (
+    Column("RESOURCE", lambda item: item["name"]),
+    Column("ALLOCATABLE", lambda item: item["allocatable"], right=True),
+    Column("REQUESTED", lambda item: item["requested"], right=True),
+    Column("%", lambda item: item["percent"], right=True),
+    Column("FREE", lambda item: item["free"], right=True),
+)
+USAGE = (
+    Column("RESOURCE", lambda item: item["name"]),
+    Column("AVERAGE", lambda item: _percent(item["avg"]), right=True),
+    Column("DEVIATION", lambda item: _percent(item["std"]), right=True),
+    Column("LATEST", lambda item: _percent(item["latest"]), right=True),
+    Column("PEAK YESTERDAY", lambda item: _percent(item["peak_yesterday"]), right=True),
+    Column("SAMPLES", lambda item: item["samples"], right=True),
+)
+PODS = (
+    Column("POD", lambda item: f"{item['namespace']}/{item['name']}"),
+    Column("REQUESTS", lambda item: amounts(item["requests"])),
+    moment("SINCE", "since"),
+)
+PLACEMENTS = (
+    Column("NODE", lambda item: item["node"]),
+    moment("FROM", "from"),
+    moment("TO", "to"),
+    Column("DECISION", lambda item: item["decision"], keep=True),
+    Column("ADOPTED", lambda item: item["adopted"], keep=True),
+)
+DECISIONS = tuple(column for column in TABLES["decisions"] if column.title != "POD")
+
+
+class Described(enum.StrEnum):
+    """What `berth describe` describes."""
+
+    NODE = "node"
+    POD = "pod"
+
+
+def _described(text: str) -> Described:
+    """Return what is described, by any of its names."""
+    known = {Kind.NODES: Described.NODE, Kind.PODS: Described.POD}
+    if (kind := kind_of(text)) not in known:
+        raise typer.BadParameter(f"{text!r} cannot be described; node and pod can; try `berth get {kind}`")
+    return known[kind]
+
+
+@with_settings(*CLIENT)
+async def describe(
+    settings: Settings,
+    kind: Annotated[
+        Described, typer.Argument(parser=_described, metavar="node|pod", help="What to describe.")
+    ],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the node; name of the pod, or NAMESPACE/NAME.")
+    ],
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Namespace of the pod; without it, `default`.")
+    ] = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Show all that is known of a node or a pod: what it has and asks, what is on it, what was decided."""
+    from services.cli.source import fetch, open_source, target
+
+    where = (name,) if kind is Described.NODE else split_pod(name, namespace)
+    async with open_source(settings) as source:
+        item = await fetch(source, target(f"/v1/{kind}s", *where))
+    if form in (Format.JSON, Format.YAML):
+        output.print_value(item, form)
+    else:
+        (_node if kind is Described.NODE else _pod)(item)
+
+
+def _node(node: Json) -> None:
+    over = node["overcommitted"]
+    _facts(
+        ("Name", [node["name"]]),
+        ("Status", [node_status(node) + (f" ({', '.join(over)})" if over else "")]),
+        ("Version", [f"{node['version']}, last changed by its producer at {node['spec_changed_at']}"]),
+        ("Labels", [f"{key}={value}" for key, value in sorted(node["labels"].items())]),
+        ("Taints", taints(node)),
+    )
+    _section("Resources", RESOURCES, [_resource(node, name) for name in node["allocatable"]])
+    if usage := node["usage"]:
+        rows = [{"name": name} | figures for name, figures in usage["resources"].items()]
+        _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)
+    else:
+        typer.echo("\nMeasured usage: none")
+    pods = sorted(node["pods"], key=lambda pod: (pod["namespace"], pod["name"]))
+    _section(f"Pods ({len(pods):,})", PODS, pods)
+
+
+def _resource(node: Json, name: str) -> Json:
+    offered, requested = node["allocatable"][name], node["requested"].get(name, "0")
+    total = parse_quantity(offered)
+    percent = f"{float(parse_quantity(requested) / total * 100):.0f}%" if total else None
+    return {
+        "name": name,
+        "allocatable": offered,
+        "requested": requested,
+        "percent": percent,
+        "free": node["free"].get(name, "0"),
+    }
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f}%"
+
+
+def _pod(pod: Json) -> None:
+    on = f" on {pod['node']}" if pod["node"] else ""
+    adopted = ", adopted: it arrived already bound" if pod["adopted"] else ""
+    _facts(
+        ("Name", [f"{pod['namespace']}/{pod['name']}"]),
+        ("Uid", [pod["uid"]]),
+        ("Phase", [f"{pod['phase']}{on} since {pod['since']}{adopted}"]),
+        ("Asks for", [f"{name} {value}" for name, value in pod["requests"].items()]),
+        ("Labels", [f"{key}={value}" for key, value in sorted(pod["labels"].items())]),
+        ("Shard", [pod["shard"]]),
+        ("Signature", [pod["signature"]]),
+    )
+    if group := pod["group"]:
+        tried = f", last tried at {group['tried_at']}" if group["tried_at"] else ", not tried yet"
+        typer.echo(f"\nWaits with {group['count'] - 1:,} equal pods{tried}")
+        for line in reasons_in_lines(group["reasons"]):
+            _lines([line], 2)
+    _section("Decisions, latest first", DECISIONS, pod["decisions"])
+    _section("Placements, latest first", PLACEMENTS, pod["placements"])
+    typer.echo(f"\n`berth explain pod {pod['namespace']}/{pod['name']}` says why.")
+
+
+# ------------------------------------------------------------------------------------------------ printing
+
+
+def _facts(*facts: tuple[str, Iterable[Any]]) -> None:
+    """Print names with their values, a line each."""
+    width = max(len(name) for name, _ in facts) + 3
+    for name, values in facts:
+        lines = [cell(value) for value in values] or ["none"]
+        _lines(lines, width, f"{name}:")
+
+
+def _lines(lines: list[str], indent: int, first: str = "") -> None:
+    """Print lines that fit the terminal, the first one after a word."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    parts = [part for line in lines for part in wrapped(line, console.width - indent)]
+    for at, part in enumerate(parts):
+        typer.echo(f"{first if at == 0 else '':{indent}}{part}")
+
+
+def _section(title: str, columns: tuple[Column, ...], rows: list[Json]) -> None:
+    typer.echo(f"\n{title}" + ("" if rows else ": none"))
+    if rows:
+        Table(columns, aligned=True, indent=2).add(rows)

@@ -1,0 +1,267 @@
+"""The columns of what `berth get` lists, and the short ways to write amounts and reasons in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from domain.model.quantities import parse_quantity
+from services.cli.output import Column, Json, short_time
+from services.phrases import plural, reason_in_words
+
+_MIB, _GIB = 1 << 20, 1 << 30
+REASONS_SHOWN_MAX = 3
+
+
+def _field(name: str) -> Callable[[Json], object]:
+    """Return how to read a field; an older API may not have it."""
+    return lambda item: item.get(name)
+
+
+def moment(title: str, name: str, *, wide: bool = False) -> Column:
+    """Return a column with a time: short for a person, who has less room, in full for a program."""
+    return Column(title, _field(name), wide=wide, keep=True, lines=lambda item: [short_time(item.get(name))])
+
+
+# ------------------------------------------------------------------------------------------------- amounts
+
+
+def amounts(values: Mapping[str, str]) -> str:
+    """Return ``cpu=2 memory=1Gi``."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def short_amount(name: str, value: str) -> str:
+    """Return an amount in about three digits: cores, Gi of memory, thousands of anything else."""
+    exact = float(parse_quantity(value))
+    unit = ""
+    if name in ("memory", "ephemeral-storage") and exact:
+        exact, unit = (exact / _GIB, "Gi") if exact >= _GIB else (exact / _MIB, "Mi")
+    elif name != "cpu" and exact >= 1000:
+        exact, unit = exact / 1000, "k"
+    return (f"{exact:.3g}" if exact < 1000 else f"{exact:.0f}") + unit
+
+
+def _of(node: Json, name: str) -> tuple[str, str]:
+    return node["requested"].get(name, "0"), node["allocatable"].get(name, "0")
+
+
+def _short_of(node: Json, name: str) -> str:
+    """Return ``29.8/256Gi``: requested of allocatable, the unit once where it is the same."""
+    requested, offered = (short_amount(name, value) for value in _of(node, name))
+    unit = offered.lstrip("0123456789.")
+    return f"{requested.removesuffix(unit) if unit else requested}/{offered}"
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return resources by what follows their domain, where that tells them apart."""
+    known = list(names)
+    tails = [name.rpartition("/")[2] for name in known]
+    return {name: tail if tails.count(tail) == 1 else name for name, tail in zip(known, tails, strict=True)}
+
+
+def _short_amounts(values: Mapping[str, str]) -> list[str]:
+    names = short_names(values)
+    return [" ".join(f"{names[name]}={short_amount(name, value)}" for name, value in values.items())]
+
+
+def _used_column(title: str, name: str) -> Column:
+    return Column(
+        title, lambda node: "/".join(_of(node, name)), right=True, lines=lambda node: [_short_of(node, name)]
+    )
+
+
+def _others(node: Json) -> list[str]:
+    return [name for name in node["allocatable"] if name not in ("cpu", "memory", "pods")]
+
+
+def _used_others(node: Json) -> str:
+    return " ".join(f"{name}={'/'.join(_of(node, name))}" for name in _others(node))
+
+
+def _short_used_others(node: Json) -> list[str]:
+    names = short_names(node["allocatable"])
+    return [" ".join(f"{names[name]}={_short_of(node, name)}" for name in _others(node))]
+
+
+# -------------------------------------------------------------------------------------------------- states
+
+
+def taints(node: Json) -> list[str]:
+    """Return ``key=value:NoSchedule`` per taint."""
+    return [
+        f"{each['key']}{'=' if each['value'] else ''}{each['value']}:{each['effect']}"
+        for each in node["taints"]
+    ]
+
+
+def node_status(node: Json) -> str:
+    """Return ``Ready``, ``NotReady,cordoned``, ...: all that is true of a node."""
+    if node["deleted"]:
+        return "deleted"
+    said = ["NotReady" if node["ready"] is False else "Ready"]
+    said += ["cordoned"] * bool(node["unschedulable"]) + ["overcommitted"] * bool(node["overcommitted"])
+    return ",".join(said)
+
+
+def pod_name(item: Json) -> str:
+    """Return ``namespace/name`` of what a decision is about."""
+    return f"{item['pod']['namespace']}/{item['pod']['name']}"
+
+
+# ------------------------------------------------------------------------------------------------- reasons
+
+
+def _ordered(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+
+
+def reasons_in_lines(reasons: Mapping[str, int]) -> list[str]:
+    """Return ``310 lack cpu`` per reason, the most frequent first, with the short names of resources."""
+    parts = {part for code in reasons for part in code.split(",")}
+    names = short_names({part.partition(":")[2] for part in parts if part.startswith("insufficient:")})
+    lines = []
+    for code, count in _ordered(reasons):
+        kinds = [part.partition(":") for part in code.split(",")]
+        code = ",".join(f"{kind}{colon}{names.get(detail, detail)}" for kind, colon, detail in kinds)
+        lines.append(f"{count:,} {reason_in_words(code, count)}")
+    return lines
+
+
+def _some_reasons(group: Json) -> list[str]:
+    lines = reasons_in_lines(group["reasons"])
+    more = len(lines) - REASONS_SHOWN_MAX
+    return lines[:REASONS_SHOWN_MAX] + [f"and {plural(more, 'more reason')}"] * (more > 0)
+
+
+def _node_or_why(decision: Json) -> list[str]:
+    """Return the node, or why there is none: what the most nodes lack."""
+    if decision["node"]:
+        return [decision["node"]]
+    return reasons_in_lines(decision["reasons"])[:1] or [decision["reason"]]
+
+
+def _raw(item: Json) -> str:
+    text = item["raw_text"]
+    return f"base64:{item['raw_base64']}" if text is None else str(text)
+
+
+def _what_is_wrong(letter: Json) -> str:
+    return f"{letter['path']}: {letter['message']}" if letter["path"] else str(letter["message"])
+
+
+def _scores(profile: Json) -> list[str]:
+    """Return ``2*NodeResourcesFit:MostAllocated`` per score: its weight, name and strategy."""
+    lines = []
+    for use in profile["spec"]["scores"]:
+        strategy = use.get("args", {}).get("scoringStrategy", {}).get("type", "")
+        weight = "" if use["weight"] == 1 else f"{use['weight']:g}*"
+        lines.append(f"{weight}{use['name']}{':' if strategy else ''}{strategy}")
+    return lines
+
+
+def _filters(profile: Json) -> str:
+    return " ".join(use["name"] for use in profile["spec"]["filters"])
+
+
+def _offsets(shard: Json) -> str:
+    return " ".join(f"{at['topic']}/{at['partition']}={at['next_offset']}" for at in shard["offsets"])
+
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "nodes": (
+        Column("NAME", _field("name")),
+        Column("STATUS", node_status, keep=True, coloured=True),
+        _used_column("CPU", "cpu"),
+        _used_column("MEMORY", "memory"),
+        _used_column("PODS", "pods"),
+        Column("OTHERS", _used_others, lines=_short_used_others),
+        Column("VERSION", _field("version"), wide=True, right=True),
+        Column("TAINTS", lambda item: " ".join(taints(item)), wide=True),
+        Column("LABELS", lambda item: amounts(item["labels"]), wide=True),
+    ),
+    "pods": (
+        Column("NAMESPACE", _field("namespace")),
+        Column("NAME", _field("name")),
+        Column("PHASE", _field("phase"), keep=True, coloured=True),
+        Column("NODE", _field("node")),
+        moment("SINCE", "since"),
+        Column("REQUESTS", lambda item: amounts(item["requests"]), wide=True),
+        Column("LABELS", lambda item: amounts(item["labels"]), wide=True),
+        Column("UID", _field("uid"), wide=True),
+        Column("DECISION", _field("decision"), wide=True),
+        Column("SIGNATURE", _field("signature"), wide=True),
+    ),
+    "decisions": (
+        Column("ID", _field("id"), keep=True),
+        Column("POD", pod_name),
+        Column("OUTCOME", _field("outcome"), keep=True, coloured=True),
+        Column("NODE OR WHY", lambda item: item["node"] or item["reason"], lines=_node_or_why),
+        moment("DECIDED", "decided_at"),
+        moment("RECORDED", "recorded_at"),
+        moment("EVENT AT", "event_at", wide=True),
+        Column("SCORE", _field("score"), wide=True, right=True),
+        Column("PROFILE", _field("profile"), wide=True),
+        Column("REVISION", _field("profile_revision"), wide=True, right=True),
+        Column("CYCLE", _field("cycle"), wide=True),
+        Column("WARNINGS", lambda item: " ".join(item.get("warnings") or []), wide=True),
+    ),
+    "pending": (
+        Column("COUNT", _field("count"), right=True),
+        Column(
+            "WHY (NODES)",
+            lambda item: " ".join(f"{code}={count}" for code, count in _ordered(item["reasons"])),
+            lines=_some_reasons,
+        ),
+        Column(
+            "REQUESTS",
+            lambda item: amounts(item["requests"]),
+            lines=lambda item: _short_amounts(item["requests"]),
+        ),
+        moment("SINCE", "since"),
+        Column("EXAMPLES", lambda item: " ".join(item["examples"]), lines=lambda item: item["examples"]),
+        Column("UNRESOLVABLE", _field("unresolvable"), wide=True),
+        Column("SHARD", _field("shard"), wide=True, right=True),
+        Column("PRIORITY", _field("priority"), wide=True, right=True),
+        Column("PROFILE", _field("profile"), wide=True),
+        Column("SIGNATURE", _field("signature"), wide=True),
+    ),
+    "profiles": (
+        Column("NAME", _field("name")),
+        Column("REVISION", _field("revision"), right=True),
+        Column(
+            "SINCE",
+            lambda item: "built in" if item["built_in"] else item["since"],
+            lines=lambda item: ["built in" if item["built_in"] else short_time(item["since"])],
+            keep=True,
+        ),
+        Column("FILTERS", lambda item: len(item["spec"]["filters"]), right=True),
+        Column("SCORES", lambda item: " ".join(_scores(item)), lines=_scores),
+        Column("FILTER NAMES", _filters, wide=True),
+        Column("RESOURCE VERSION", _field("resource_version"), wide=True, right=True),
+    ),
+    "shards": (
+        Column("SHARD", _field("shard"), right=True),
+        Column("OWNER", _field("owner")),
+        Column("DECISIONS", _field("decisions"), right=True),
+        Column("PUBLISHED", _field("published"), right=True),
+        Column("DEAD", _field("deadletters"), right=True),
+        Column("LAG", _field("lag_records"), right=True),
+        Column("LAG SECONDS", _field("lag_seconds"), right=True),
+        moment("LOG TIME", "log_time"),
+        Column("EPOCH", _field("epoch"), wide=True, right=True),
+        moment("LEASE UNTIL", "lease_until", wide=True),
+        Column("RELAY", _field("relay"), wide=True),
+        Column("OFFSETS", _offsets, wide=True),
+    ),
+    "deadletters": (
+        Column("ID", _field("id"), keep=True),
+        Column("TOPIC", _field("topic"), keep=True),
+        Column("OFFSET", _field("offset"), right=True),
+        Column("WHAT IS WRONG", _what_is_wrong),
+        moment("AT", "at", wide=True),
+        Column("CODE", _field("code"), wide=True),
+        Column("PARTITION", _field("partition"), wide=True, right=True),
+        Column("KEY", _field("key"), wide=True),
+        Column("RAW", _raw, wide=True),
+    ),
+}

@@ -1,0 +1,102 @@
+"""`berth get --watch`: prints a list, then each item again when it changes, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import typer
+
+from services.cli.get import Kind
+from services.cli.output import Format, Json, Table, print_yaml
+from services.cli.source import Source, fetch_all
+from services.cli.tables import TABLES
+
+POLL_SECONDS = 1.0
+FIRST_DECISIONS = 10
+KEYS: dict[Kind, tuple[str, ...]] = {
+    Kind.NODES: ("name",),
+    Kind.PODS: ("uid",),
+    Kind.PENDING: ("shard", "signature"),
+    Kind.PROFILES: ("name",),
+    Kind.SHARDS: ("shard",),
+    Kind.DEADLETTERS: ("id",),
+}
+GONE: dict[Kind, Json] = {
+    Kind.NODES: {"deleted": True},
+    Kind.PODS: {"phase": "released", "node": None},
+    Kind.PENDING: {"count": 0},
+}
+"""How an item is shown that is in its list no more; the other lists only grow."""
+
+Show = Callable[[Sequence[Json]], None]
+
+
+async def watch_list(kind: Kind, items: Callable[[], Awaitable[list[Json]]], form: Format) -> None:
+    """Print what ``items`` returns, then what changed in it since."""
+    show = _shower(kind, form)
+    columns = [column for column in TABLES[kind] if form is Format.WIDE or not column.wide]
+
+    def seen_as(item: Json) -> object:
+        """Return what a person sees of an item: a lease that is renewed is no change of its row."""
+        program = form in (Format.JSON, Format.YAML)
+        return item if program else [column.read(item) for column in columns]
+
+    known: dict[tuple[Any, ...], Json] = {}
+    changed = await items()
+    show(changed)
+    while True:
+        known |= {tuple(item[field] for field in KEYS[kind]): item for item in changed}
+        await asyncio.sleep(POLL_SECONDS)
+        found = {tuple(item[field] for field in KEYS[kind]): item for item in await items()}
+        gone = [known.pop(key) | GONE[kind] for key in [*known] if key not in found and kind in GONE]
+        changed = [
+            item for key, item in found.items() if key not in known or seen_as(item) != seen_as(known[key])
+        ]
+        if gone or changed:
+            show(gone + changed)
+
+
+async def watch_decisions(
+    source: Source, parameters: Mapping[str, Any], limit: int | None, form: Format
+) -> None:
+    """Print the latest decisions, then each new one, in the order of their shard."""
+    show = _shower(Kind.DECISIONS, form)
+    seen = await _committed(source)
+    newest = {**parameters, "order": "newest"}
+    latest = await fetch_all(source, "/v1/decisions", limit or FIRST_DECISIONS, None, **newest)
+    show([item for item in reversed(latest) if item["seq"] <= seen[item["shard"]]])
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        committed = await _committed(source)
+        for shard, last in committed.items():
+            new = last - seen.get(shard, 0)
+            if new <= 0 or parameters.get("shard", shard) != shard:
+                continue
+            found = await fetch_all(source, "/v1/decisions", new, None, **{**newest, "shard": shard})
+            fresh = [item for item in reversed(found) if seen.get(shard, 0) < item["seq"] <= last]
+            if fresh:
+                show(fresh)
+        seen = committed
+
+
+async def _committed(source: Source) -> dict[int, int]:
+    """Return the number of the last decision of each shard."""
+    return {item["shard"]: item["decisions"] for item in await fetch_all(source, "/v1/shards", None)}
+
+
+def _shower(kind: Kind, form: Format) -> Show:
+    """Return how to print items as they come: rows under one header, or a document each."""
+    if form not in (Format.JSON, Format.YAML):
+        return Table(TABLES[kind], wide=form is Format.WIDE).add
+
+    def show(items: Sequence[Json]) -> None:
+        for item in items:
+            if form is Format.YAML:
+                print_yaml([item])
+            else:
+                typer.echo(orjson.dumps(item))
+
+    return show

@@ -1,0 +1,385 @@
+"""Do the tables fit a terminal of 80 columns without a broken word, and a pipe without a lost letter?"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from services.cli import describe, output
+from services.cli.get import Kind, kind_of
+from services.cli.labels import labels_filter
+from services.cli.main import app
+from services.cli.output import Column, Format, short_time, shortened
+from services.cli.tables import TABLES, node_status, short_amount
+
+Item = dict[str, Any]
+NOW = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+THEN = "2023-05-06T02:10:08.000Z"
+GPUS = {"berth.dev/gpu-milli": "8000", "cpu": "64200m", "memory": "257Gi", "nvidia.com/gpu": "8"}
+LACKING = "insufficient:cpu,insufficient:memory,insufficient:berth.dev/gpu-milli,insufficient:nvidia.com/gpu"
+REASONS = {LACKING: 1293, "insufficient:cpu": 24, "node-unschedulable": 3, "untolerated-taint": 2}
+TEMPLATE = "6c5b9f8d7d-x2x4q"
+
+
+def node(name: str = "openb-node-0600", **changed: Any) -> Item:
+    return {
+        "name": name,
+        "version": 11,
+        "deleted": False,
+        "ready": None,
+        "unschedulable": False,
+        "overcommitted": [],
+        "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "Tesla-V100-SXM2-32GB"},
+        "taints": [{"key": "node-role.kubernetes.io/control-plane", "value": "", "effect": "NoSchedule"}],
+        "allocatable": {**GPUS, "cpu": "96", "memory": "384Gi", "pods": "128"},
+        "requested": {**GPUS, "cpu": "74184m", "memory": "254221Mi", "pods": "10"},
+        "free": {"cpu": "21816m", "memory": "138995Mi", "pods": "118"},
+        "spec_changed_at": THEN,
+    } | changed
+
+
+def pod(name: str = "openb-pod-2250", **changed: Any) -> Item:
+    return {
+        "namespace": "openb",
+        "name": name,
+        "uid": f"default-{name}",
+        "phase": "bound",
+        "node": "openb-node-1329",
+        "adopted": False,
+        "since": NOW,
+        "requests": GPUS,
+        "labels": {"qos": "LS"},
+        "signature": "990b79da8752b63a4b7db107b2a519e3",
+        "shard": 0,
+        "decision": "0-2251",
+        "group": None,
+        "decisions": [],
+        "placements": [],
+    } | changed
+
+
+def decision(**changed: Any) -> Item:
+    return {
+        "id": "0-2251",
+        "pod": {"namespace": "openb", "name": "openb-pod-2250"},
+        "outcome": "bound",
+        "node": "openb-node-1329",
+        "decided_at": THEN,
+        "recorded_at": NOW,
+        "event_at": None,
+        "profile": "default-scheduler",
+        "profile_revision": 1,
+        "reason": "",
+        "reasons": {},
+        "warnings": [],
+        "score": 94.53125,
+        "cycle": "0-2251",
+    } | changed
+
+
+WAITS = decision(outcome="unschedulable", node=None, reason="0/1523 nodes: ...", reasons=REASONS, score=None)
+GROUP = {
+    "signature": "990b79da8752b63a4b7db107b2a519e3",
+    "shard": 0,
+    "count": 15,
+    "reasons": REASONS,
+    "unresolvable": False,
+    "since": THEN,
+    "tried_at": NOW,
+    "requests": GPUS,
+    "profile": "default-scheduler",
+    "priority": 0,
+    "examples": ["openb/openb-pod-2250", f"team-of-a-long-name/web-frontend-{TEMPLATE}"],
+}
+LONG = f"analytics-of-a-very-long-name-{TEMPLATE}"
+DATA: dict[str, list[Item]] = {
+    "nodes": [
+        node(),
+        node("ip-10-31-7-104.eu-central-1.compute.internal", unschedulable=True, ready=False),
+        node("n", requested={**GPUS, "cpu": "100"}, overcommitted=["cpu"]),
+    ],
+    "pods": [
+        pod(),
+        pod(LONG, phase="pending", node=None, since=THEN),
+        pod(LONG, namespace="a-namespace-that-is-long-as-well", node="ip-10-31-7-104.eu.compute.internal"),
+    ],
+    "decisions": [
+        decision(),
+        WAITS,
+        decision(id="12-1000000", pod={"namespace": "default", "name": LONG}, outcome="unresolvable"),
+        decision(outcome="released", node=None, recorded_at=None),
+    ],
+    "pending": [GROUP, {**GROUP, "reasons": {}, "requests": {}}],
+    "profiles": [
+        {
+            "name": "usage-aware-for-batch",
+            "revision": 12,
+            "built_in": False,
+            "since": THEN,
+            "resource_version": 5,
+            "spec": {
+                "filters": [{"name": "NodeResourcesFit"}],
+                "scores": [
+                    {
+                        "name": "NodeResourcesFit",
+                        "weight": 10,
+                        "args": {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
+                    },
+                    {"name": "LoadVariationRiskBalancing", "weight": 1},
+                ],
+            },
+        }
+    ],
+    "shards": [
+        {
+            "shard": 12,
+            "owner": "berth-worker-6c5b9f8d7d-x2x4q-1",
+            "epoch": 3,
+            "lease_until": NOW,
+            "decisions": 1_000_000,
+            "published": 999_000,
+            "deadletters": 17,
+            "relay": "berth-relay-1",
+            "log_time": NOW,
+            "lag_records": 12_000,
+            "lag_seconds": 3.5,
+            "offsets": [{"topic": "berth.pods", "partition": 0, "next_offset": 8152}],
+        }
+    ],
+    "deadletters": [
+        {
+            "id": "0-1",
+            "topic": "berth.config",
+            "partition": 0,
+            "offset": 7,
+            "key": "SchedulingProfile/mine",
+            "code": "invalid-field",
+            "path": "object.spec.scores[0].args.scoringStrategy.type",
+            "message": "'Most' is not allowed; allowed are LeastAllocated, MostAllocated",
+            "at": NOW,
+            "raw_base64": "",
+            "raw_text": '{"type": "MODIFIED", "object": {}}' + "x" * 1000,
+        }
+    ],
+}
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_table_fits_80_columns_and_breaks_no_word(
+    kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output.print_items(kind, TABLES[kind], DATA[kind], Format.TABLE)
+    lines = shown(capsys)
+    assert max(map(len, lines)) <= 80, lines
+    assert len(lines) > len(DATA[kind])
+    assert [line for line in lines if line != line.rstrip()] == []
+    monkeypatch.setenv("COLUMNS", "1000")
+    output.print_items(kind, TABLES[kind], DATA[kind], Format.TABLE)
+    whole = set(" ".join(shown(capsys)).split())
+    assert [word for word in " ".join(lines).split() if word not in whole and "…" not in word] == []
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_wide_table_has_everything_in_full_and_a_line_for_each(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.print_items(kind, TABLES[kind], DATA[kind], Format.WIDE)
+    header, *lines = shown(capsys)
+    assert len(lines) == len(DATA[kind])
+    assert "…" not in "".join(lines)
+    assert header.split("  ")[0] == TABLES[kind][0].title
+    for item, line in zip(DATA[kind], lines, strict=True):
+        for column in TABLES[kind]:
+            assert output.cell(column.read(item)) in line
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_in_a_pipe_a_row_is_a_line_with_tabs_in_full(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_items(kind, TABLES[kind], DATA[kind], Format.TABLE)
+    header, *lines = shown(capsys)
+    columns = [column for column in TABLES[kind] if not column.wide]
+    assert header.split("\t") == [column.title for column in columns]
+    for item, line in zip(DATA[kind], lines, strict=True):
+        assert line.split("\t") == [output.cell(column.read(item)) for column in columns]
+
+
+def test_what_is_no_line_does_not_break_one(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table("things", [Column("TEXT", lambda item: item["text"])], [{"text": "two\nlines\ta tab"}])
+    assert shown(capsys) == ["TEXT", r"two\nlines\ta tab"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_reasons_are_words_a_line_each_and_the_most_frequent_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    output.print_items("pending", TABLES["pending"], [GROUP], Format.TABLE)
+    lines = [re.split(r" {2,}", line.strip())[0:2] for line in shown(capsys)[1:]]
+    assert lines[0] == ["15", "1,293 lack cpu, memory, gpu-milli and gpu"]
+    assert [line[0] for line in lines[1:]] == ["24 lack cpu", "3 are cordoned", "and 1 more reason"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = {"avg": 51.25, "std": None, "latest": 60.0, "peak_yesterday": 99.5, "samples": 3}
+    over: Item = {"requested": {**GPUS, "cpu": "100"}, "overcommitted": ["cpu"]}
+    full = node(**over, usage={"at": NOW, "resources": {"cpu": measured}})
+    describe._node(full | {"pods": [pod(LONG), pod("a")]})
+    lines = shown(capsys)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80, text
+    assert "Ready,overcommitted (cpu)" in text
+    assert "node-role.kubernetes.io/control-plane:NoSchedule" in text
+    assert re.search(r"cpu +96 +100 +104% +21816m", text)
+    assert re.search(r"cpu +51\.2% +- +60\.0% +99\.5% +3", text)
+    assert text.index("openb/a ") < text.index("openb/ana"), "sorted by name"
+
+    placement = {"node": "n", "from": THEN, "to": None, "decision": "0-1", "adopted": True}
+    waiting = pod(phase="pending", node=None, group=GROUP, decisions=[WAITS], placements=[placement])
+    describe._pod(waiting)
+    lines = shown(capsys)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80, text
+    assert "Waits with 14 equal pods" in text
+    assert "1,293 lack cpu, memory, gpu-milli and gpu" in text
+    assert re.search(r"0-2251 +unschedulable", text)
+    assert re.search(r"n +2023-05-06 +- +0-1 +yes", text)
+
+
+# ------------------------------------------------------------------------------------------------- colours
+
+
+@pytest.mark.usefixtures("terminal")
+def test_outcomes_are_coloured_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def printed() -> str:
+        output.print_table("decisions", TABLES["decisions"], [decision(), WAITS])
+        return capsys.readouterr().out
+
+    assert "\x1b[" not in printed(), "standard output is no terminal here"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = printed()
+    assert "\x1b[32mbound" in coloured
+    assert "\x1b[33munschedulable" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in printed()
+
+
+# ------------------------------------------------------------------------------------------- short writing
+
+
+def test_times_are_short_where_they_can_be() -> None:
+    today = datetime.datetime.now(datetime.UTC)
+    other = today.replace(month=1 if today.month > 1 else 2, day=3, hour=14, minute=3)
+    assert short_time(f"{today:%Y-%m-%d}T14:03:07.123Z") == "14:03:07Z"
+    assert short_time(f"{other:%Y-%m-%dT%H:%M:%S}Z") == f"{other:%m}-03 14:03Z"
+    assert short_time(THEN) == "2023-05-06"
+    assert short_time(None) == "-"
+
+
+def test_a_long_name_keeps_its_end_which_tells_it_apart() -> None:
+    assert shortened("openb/openb-pod-0042", 17) == "openb…nb-pod-0042"
+    assert len(shortened("x" * 100, 8)) == 8
+    assert shortened("name", 4) == "name"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "short"),
+    [
+        ("cpu", "12500m", "12.5"),
+        ("cpu", "1500", "1500"),
+        ("memory", "30517Mi", "29.8Gi"),
+        ("memory", "512Mi", "512Mi"),
+        ("memory", "0", "0"),
+        ("nvidia.com/gpu", "8", "8"),
+        ("berth.dev/gpu-milli", "7940", "7.94k"),
+    ],
+)
+def test_amounts_are_short(name: str, value: str, short: str) -> None:
+    assert short_amount(name, value) == short
+
+
+def test_a_node_says_all_that_is_true_of_it() -> None:
+    assert node_status(node()) == "Ready"
+    assert node_status(node(ready=False, unschedulable=True)) == "NotReady,cordoned"
+    assert node_status(node(overcommitted=["cpu"])) == "Ready,overcommitted"
+    assert node_status(node(deleted=True)) == "deleted"
+
+
+# ------------------------------------------------------------------------------------- names and selectors
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("pod", "pods"), ("po", "pods"), ("no", "nodes"), ("Node", "nodes"), ("dl", "deadletters")],
+)
+def test_a_kind_has_several_names(text: str, kind: str) -> None:
+    assert kind_of(text) is Kind(kind)
+
+
+def test_a_kind_that_is_none_is_answered_with_the_nearest() -> None:
+    with pytest.raises(typer.BadParameter, match=r"nods.*nodes, pods.*did you mean nodes\?"):
+        kind_of("nods")
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("app=web", [True, False, False]),
+        ("app==web", [True, False, False]),
+        ("app!=web", [False, True, True]),
+        ("app", [True, True, False]),
+        ("!app", [False, False, True]),
+        ("app=web, tier!=back", [True, False, False]),
+        ("app,tier=back", [False, True, False]),
+        ("empty=", [False, False, True]),
+    ],
+)
+def test_a_selector_keeps_what_has_its_labels(selector: str, expected: list[bool]) -> None:
+    keep = labels_filter(selector)
+    assert keep is not None
+    items = [{"app": "web"}, {"app": "db", "tier": "back"}, {"empty": ""}]
+    assert [keep({"labels": labels}) for labels in items] == expected
+    assert labels_filter(None) is None
+
+
+@pytest.mark.parametrize("selector", ["", "a=b,", "=b", "!a=b", "a in (b)", "a=b=c"])
+def test_a_selector_that_is_none_is_refused(selector: str) -> None:
+    with pytest.raises(typer.BadParameter, match="--selector"):
+        labels_filter(selector)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("get", "pods", "a", "--node", "n"), "--node does not apply to pods a; it takes --namespace"),
+        (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --shard"),
+        (("get", "pod", "a/b", "-n", "c", "--api", "http://127.0.0.1:9"), "is not in the namespace c"),
+        (("get", "decisions", "--watch", "--newest"), "leave the id and --newest out"),
+        (("describe", "shard", "0"), "'shard' cannot be described; node and pod can"),
+    ],
+)
+def test_what_does_not_go_together_is_said(arguments: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 2
+    assert said in done.stderr
