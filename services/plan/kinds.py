@@ -23,6 +23,7 @@ WORKLOADS: Mapping[str, str] = {
 
 CONFIGURATION = "KubeSchedulerConfiguration"
 _CONFIGURATION_GROUP = "kubescheduler.config.k8s.io"
+_KNOWN = (*KINDS, *WORKLOADS, CONFIGURATION)
 
 
 class Use(enum.Enum):
@@ -63,8 +64,10 @@ class Skipped:
     def add(self, manifest: Mapping[str, Any]) -> None:
         """Count an object."""
         use = Use.WORKLOAD if use_of(manifest) is Use.WORKLOAD else Use.NONE
-        kind = manifest.get("kind")
-        self._counts[use][kind if isinstance(kind, str) else "object without a kind"] += 1
+        kind = str(manifest.get("kind"))
+        if use is Use.NONE and kind in _KNOWN:  # of another API group
+            kind = f"{kind}.{_group(manifest['apiVersion'])}"
+        self._counts[use][kind] += 1
 
     def lines(self) -> list[str]:
         """Say what was passed over and why, a line per reason."""
@@ -76,8 +79,7 @@ class Skipped:
             )
         if others := self._counts[Use.NONE]:
             found.append(f"skipped {counted(others.items())}: nothing to place")
-            known = (*KINDS, *WORKLOADS, CONFIGURATION)
-            near = {kind: meant(kind, known) for kind in others if kind not in known}
+            near = {kind: meant(kind, _KNOWN) for kind in others}
             found += [f"{kind}: did you mean {close}?" for kind, close in near.items() if close]
         return found
 
