@@ -334,12 +334,19 @@ def _at(place: str) -> Iterator[None]:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Say what takes so long, where the kernels have to be compiled first."""
-    message = "compiling the placing kernels, once per installation: up to a minute"
-    timer = threading.Timer(_SILENT_SECONDS_MAX, lambda: typer.echo(message, err=True))
+    """Say what takes so long, where kernels have to be compiled first."""
+    from domain.kernels.compiling import Compilations
+
+    def tell() -> None:
+        if seen.current:
+            message = "compiling the placing kernels, once per installation: about a minute"
+            typer.echo(message, err=True)
+
+    timer = threading.Timer(_SILENT_SECONDS_MAX, tell)
     timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    with Compilations() as seen:
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()

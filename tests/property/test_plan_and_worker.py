@@ -48,6 +48,12 @@ class World:
             profile_manifest("own", self._random.choice(("MostAllocated", "LeastAllocated"))),
             profile_manifest("shares", filters=share),
             profile_manifest("packing", scores=packing),
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "urgent"},
+                "value": self._random.choice((-10, 50)),
+            },
         ]
 
     def _node(self, name: str) -> Json:
@@ -79,6 +85,9 @@ class World:
         )
         if random.random() < 0.1:
             made["spec"]["nodeName"] = f"n{random.randrange(nodes_count + 1)}"
+        if self._priorities and random.random() < 0.2:
+            classes = ("urgent", "urgent", "system-node-critical", "nowhere")
+            made["spec"]["priorityClassName"] = random.choice(classes)
         if random.random() < 0.05:
             made["spec"]["schedulingGates"] = [{"name": "wait"}]
         if random.random() < 0.05:
@@ -104,7 +113,7 @@ def decided(objects: list[Json]) -> dict[str, tuple[str, str | None]]:
 
 
 def stage(thing: Json) -> int:
-    kinds = ("SchedulingProfile", "Node", "Pod", "NodeUsage", "waiting Pod")
+    kinds = ("PriorityClass", "SchedulingProfile", "Node", "Pod", "NodeUsage", "waiting Pod")
     waits = thing["kind"] == "Pod" and "nodeName" not in thing["spec"]
     return kinds.index("waiting Pod" if waits else thing["kind"])
 
