@@ -13,6 +13,9 @@ _OF_NO_PLUGIN = {
     "unknown-profile": "were not tried: there is no profile",
     "unknown-priority-class": "were not tried: there is no priority class",
     "no-nodes": "nodes exist",
+    "overcommitted": "are overcommitted in",
+    "node-unknown": "are not known",
+    "node-deleted": "were deleted",
     "others": "have other reasons",
 }
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "hold": "holds", "do": "does", "lack": "lacks"}

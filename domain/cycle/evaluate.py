@@ -11,7 +11,7 @@ import numpy as np
 
 from domain.cycle.queue import WaitingGroup
 from domain.kernels.ties import salted
-from domain.model.decisions import Outcome
+from domain.model.decisions import Outcome, is_unresolvable
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import (
@@ -116,7 +116,7 @@ def evaluate(
     if names:
         node = names[_winner(totals, table.tie[feasible], pod.signature)]
     outcome = Outcome.UNSCHEDULABLE if node is None else Outcome.BOUND
-    if infeasible and len(unresolvable) == table.count:
+    if is_unresolvable(held=bool(held_by), nodes_count=table.count, unresolvable_count=len(unresolvable)):
         outcome = Outcome.UNRESOLVABLE
     return Verdict(
         pod=pod.key,

@@ -10,7 +10,7 @@ import numpy as np
 from domain.cycle.program import Program
 from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
-from domain.model.decisions import Attempt, Basis, Candidate, Extremes
+from domain.model.decisions import Attempt, Basis, Candidate, Extremes, is_unresolvable
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
@@ -37,7 +37,7 @@ def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int,
         unresolvable_count=nodes_count,
         reasons=dict.fromkeys(group.held_by, nodes_count),
         reasons_at_failure=dict.fromkeys(group.held_by, nodes_count),
-        unresolvable=True,
+        unresolvable=is_unresolvable(held=True, nodes_count=nodes_count, unresolvable_count=nodes_count),
         warnings=warnings_of(group.plan, group.template),
     )
 
@@ -177,7 +177,9 @@ def explain(
     )
     if noted.exhausted[a]:
         attempt.reasons_at_failure, unresolvable_count = _reasons(program, noted, a, 1)
-        attempt.unresolvable = table.count > 0 and unresolvable_count == table.count
+        attempt.unresolvable = is_unresolvable(
+            held=False, nodes_count=table.count, unresolvable_count=unresolvable_count
+        )
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}
     return attempt

@@ -181,8 +181,9 @@ class Queue:
     def refused(self) -> Iterator[tuple[WaitingGroup, list[str]]]:
         """Yield parked and held groups, each with its fresh pods, which count as tried then.
 
-        What parked the group holds for them too: since then, room was only taken away. A group that a
-        change of its profile holds from now on is yielded even without a fresh pod.
+        What parked the group holds for them too: since then, room was only taken away. Where nodes changed,
+        so that other pods leaving would help now or would no longer, the group is tried again instead. A
+        group that a change of its profile holds from now on is yielded even without a fresh pod.
         """
         by_group: dict[bytes, list[str]] = {signature: [] for signature in self._newly_held}
         self._newly_held.clear()
@@ -191,8 +192,24 @@ class Queue:
             if group.parked or group.held_by:
                 by_group.setdefault(signature, []).append(key)
         for signature, keys in by_group.items():
+            group = self.groups[signature]
+            if not group.held_by and self._is_outdated(group):
+                self._wake(group)
+                continue
             self.tried(keys)
-            yield self.groups[signature], keys
+            yield group, keys
+
+    def _is_outdated(self, group: WaitingGroup) -> bool:
+        """Say whether what parked a group may be another verdict by now, though there is no more room."""
+        assert group.plan is not None
+        assert group.attempt is not None
+        table, since = self._state.table, group.attempt.generation
+        return (
+            table.last_spec_generation > since
+            or table.count != group.attempt.nodes_count
+            or (group.plan.filters_by_usage and table.last_usage_generation > since)
+            or (table.last_generation > since and group.plan.verdict_depends_on_pods(group.template))
+        )
 
     def candidates(self, woken_max: int) -> list[tuple[str, WaitingGroup]]:
         """Return the pods to try, by (priority, arrival): the fresh ones, and at most so many woken ones."""

@@ -10,16 +10,33 @@ from domain.model.usage import Measured
 
 
 class Outcome(enum.StrEnum):
-    """What was decided for a pod."""
+    """What was decided for a pod: the one list, each with what it means; docs/events.md shows it."""
 
-    BOUND = "bound"  # berth chose the node
-    ADOPTED = "adopted"  # the log said that the pod runs on the node
-    UNSCHEDULABLE = "unschedulable"  # no node now; the pod waits
-    UNRESOLVABLE = "unresolvable"  # no node, even if every other pod left; the pod waits
-    NOMINATED = "nominated"  # a node is set aside while victims leave
-    RELEASED = "released"  # the pod finished or was deleted; what it held is free
-    EVICTED = "evicted"
-    MIGRATED = "migrated"
+    says: str
+
+    def __new__(cls, value: str, says: str) -> Outcome:
+        """Make a member of its name and its sentence."""
+        outcome = str.__new__(cls, value)
+        outcome._value_, outcome.says = value, says
+        return outcome
+
+    BOUND = "bound", "berth chose the node"
+    ADOPTED = "adopted", "the log said that the pod runs on the node"
+    RESIZED = "resized", "a placed pod asks for something else now; it keeps its node and counts with that"
+    ORPHANED = "orphaned", "the pod's node was deleted; the pod counts there again when the node returns"
+    RETURNED = "returned", "the deleted node of the pod is there again"
+    UNSCHEDULABLE = "unschedulable", "no node now; the pod waits"
+    UNRESOLVABLE = "unresolvable", "no node even if every other pod left; the pod waits"
+    RELEASED = "released", "the pod finished or was deleted; what it held is free"
+
+
+def is_unresolvable(*, held: bool, nodes_count: int, unresolvable_count: int) -> bool:
+    """Say whether a pod without a node would have none even if every other pod left.
+
+    So it is where something about the pod itself holds it, or where every node refuses it for such a reason;
+    where there are no nodes, a node may come.
+    """
+    return held or 0 < nodes_count == unresolvable_count
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):

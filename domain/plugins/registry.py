@@ -170,6 +170,16 @@ class ProfilePlan:
             found += ("host-ports",)
         return found
 
+    def verdict_depends_on_pods(self, template: PodTemplate) -> bool:
+        """Say whether the pods on a node decide which filter refuses it first.
+
+        Then they decide too whether the refusal is unresolvable, where the node has no room either way.
+        """
+        by_pods = [i for i, plugin in self.occupancies if plugin.concerns(template)]
+        by_pods += [i for i, _ in self.limits]
+        by_pods += [] if self.fit is None else [self.fit[0]]
+        return min(by_pods, default=len(self.filters)) < len(self.filters) - 1
+
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)
         if isinstance(plugin, StaticFilter):

@@ -39,7 +39,8 @@ class PodAdopted(msgspec.Struct, frozen=True, gc=False):
     """The log says that a pod runs on a node where it was not counted.
 
     It ran on ``previous_node`` before, or had been waiting as ``waited``, or is new. ``node_version`` is the
-    node's after the change, None while the node is not known.
+    node's after the change, None while the node is not known. ``reasons`` say what is amiss with the node
+    (``Occupancy.amiss``).
     """
 
     pod: PodSpec
@@ -47,6 +48,35 @@ class PodAdopted(msgspec.Struct, frozen=True, gc=False):
     node_version: int | None
     previous_node: str = ""
     waited: PodSpec | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class PodResized(msgspec.Struct, frozen=True, gc=False):
+    """A placed pod has another template: it stays, and counts with what it asks for now."""
+
+    pod: PodSpec
+    node: str
+    node_version: int | None
+    adopted: bool
+    reasons: tuple[str, ...]
+
+
+class PodOrphaned(msgspec.Struct, frozen=True, gc=False):
+    """The node on which a pod counts was deleted."""
+
+    pod: PodSpec
+    node: str
+    node_version: int | None
+    reasons: tuple[str, ...]
+
+
+class PodReturned(msgspec.Struct, frozen=True, gc=False):
+    """The node on which a pod counts was deleted, and is there again."""
+
+    pod: PodSpec
+    node: str
+    node_version: int | None
+    reasons: tuple[str, ...]
 
 
 class PodReleased(msgspec.Struct, frozen=True, gc=False):
@@ -100,6 +130,9 @@ Change = (
     | PodWaits
     | PodRefreshed
     | PodAdopted
+    | PodResized
+    | PodOrphaned
+    | PodReturned
     | PodReleased
     | PodResolved
     | ConfigChanged

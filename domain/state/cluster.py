@@ -7,7 +7,7 @@ back while its pods run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -27,8 +27,11 @@ from domain.state.changes import (
     NodeChanged,
     NodeMeasured,
     PodAdopted,
+    PodOrphaned,
     PodRefreshed,
     PodReleased,
+    PodResized,
+    PodReturned,
     PodWaits,
     Refused,
     Skipped,
@@ -114,6 +117,7 @@ class ClusterState:
             not entry.deleted and same_node(entry.spec, spec)
         ):
             return _SKIPPED
+        is_back = entry.deleted and entry.spec is not None
         if entry.ordinal == 0:
             entry.ordinal = self._next_ordinal
             self._next_ordinal += 1
@@ -124,7 +128,16 @@ class ClusterState:
         self.usage.unknown.discard(spec.name)
         entry.version += 1
         self.dirty_nodes[spec.name] = True
-        return (NodeChanged(spec.name),)
+        changed = (NodeChanged(spec.name),)
+        return (*changed, *self._of_its_pods(PodReturned, spec.name)) if is_back else changed
+
+    def _of_its_pods(
+        self, change: type[PodOrphaned] | type[PodReturned], node: str
+    ) -> Iterator[PodOrphaned | PodReturned]:
+        """Say of each pod on a node what became of the node; by name, whatever the order of placing was."""
+        version, reasons = self.nodes[node].version, self._occupancy.amiss(node)
+        for _, entry in sorted(self.nodes[node].pods.items()):
+            yield change(entry.spec, node, version, reasons)
 
     def _first_seen(self, name: str) -> NodeEntry:
         entry = self.nodes[name] = NodeEntry()
@@ -163,7 +176,7 @@ class ClusterState:
         self.dirty_nodes[event.name] = True
         entry.recent = None
         forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
-        return (NodeChanged(event.name), *forgotten)
+        return (NodeChanged(event.name), *forgotten, *self._of_its_pods(PodOrphaned, event.name))
 
     def _measure(self, event: NodeUsed) -> tuple[Change, ...]:
         """Take a measurement; one of a node that is gone says nothing of the node that may come back."""
@@ -234,7 +247,7 @@ class ClusterState:
         if not pod.node_name:
             return PodWaits(pod, entry.arrival)
         self._place(entry, pod.node_name, adopted=True)
-        return PodAdopted(pod, pod.node_name, self._occupancy.version_of(pod.node_name))
+        return self._adopted(pod, pod.node_name)
 
     def _know(self, pod: PodSpec, arrival: int) -> PodEntry:
         self._keys_by_uid[pod.uid] = pod.key
@@ -265,9 +278,16 @@ class ClusterState:
             self._occupancy.unplace(entry)
         self.holdings.change(before.template, pod.template)
         entry.spec = pod
+        if node == before_node:
+            self._place(entry, node, adopted=entry.adopted)
+            version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
+            return PodResized(pod, node, version, entry.adopted, reasons)
         self._place(entry, node, adopted=True)
-        waited = None if before_node else before
-        return PodAdopted(pod, node, self._occupancy.version_of(node), before_node, waited)
+        return self._adopted(pod, node, before_node, None if before_node else before)
+
+    def _adopted(self, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None) -> Change:
+        version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
+        return PodAdopted(pod, node, version, before, waited, reasons)
 
     def _delete_pod(self, event: PodDeleted) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"

@@ -29,7 +29,7 @@ class Occupancy:
     """
 
     def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
-        self._table = table
+        self._table, self._resources = table, resources
         self.sums = Sums(resources, table)
         self.holdings = Holdings()
         self.nodes: dict[str, NodeEntry] = {}
@@ -82,6 +82,18 @@ class Occupancy:
             self.holdings.hold(node, entry.spec.template)
             placed.append(entry.spec)
         self.sums.count_new(placed, rows)
+
+    def amiss(self, node: str) -> tuple[str, ...]:
+        """Return reason codes for what is amiss with a node: not there, or holding more than it offers."""
+        entry = self.nodes[node]
+        if entry.spec is None:
+            return ("node-unknown",)
+        if entry.deleted:
+            return ("node-deleted",)
+        row, table = self._table.rows[node], self._table
+        over = (table.requested[:, row] > table.allocatable[:, row]).tolist()
+        names = [name for column, name in self._resources.visible() if over[column]] if any(over) else ()
+        return (",".join(f"overcommitted:{name}" for name in names),) if names else ()
 
     def version_of(self, node: str) -> int | None:
         """Return the version of a node; None while the node itself is unknown."""

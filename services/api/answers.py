@@ -129,7 +129,7 @@ class Pod(Struct, kw_only=True):
     name: Annotated[str, about("Name of the pod")]
     uid: Annotated[str, about("Unique id of the pod; namespace/name when its events carry none")]
     resource_version: Annotated[int | None, about("Version of the pod that was last folded")]
-    phase: Annotated[str, about("bound, pending or released (gone)")]
+    phase: Annotated[str, about("bound, orphaned (its node was deleted), pending or released (gone)")]
     node: Annotated[str | None, about("Node that the pod counts on")]
     adopted: Annotated[bool, about("Whether the pod arrived already bound")]
     since: Annotated[str, about(f"Since when it is in this phase ({INSTANT}, log time)")]

@@ -34,7 +34,7 @@ class Decision(Struct, kw_only=True):
     seq: Annotated[int, about("Number of the decision in its shard, from 1 without a hole")]
     epoch: Annotated[int, about("Ownership of the shard under which it was decided")]
     pod: Annotated[PodRef, about("The pod")]
-    outcome: Annotated[Outcome, about("What was decided")]
+    outcome: Annotated[Outcome, about("; ".join(f"{each}: {each.says}" for each in Outcome))]
     node: Annotated[str | None, about("The node, where there is one")]
     node_version: Annotated[int | None, about("Change counter of the node after this decision")] = None
     decided_at: Annotated[str, about(f"Log time of the decision ({INSTANT})")]

@@ -177,7 +177,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     yield _opening(decision)
     if waits and explanation.reasons:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
-    elif decision.reason and decision.outcome not in (Outcome.BOUND, Outcome.ADOPTED):
+    elif decision.reason:
         yield f"Reason: {decision.reason}."
     if decision.warnings:
         yield f"Not looked at: {'; '.join(map(ignored_in_words, decision.warnings))}."
@@ -211,12 +211,12 @@ def _opening(decision: Decision) -> str:
             return f"{name} waits: no node would fit even if all other pods left; it asks for {asks}."
         case Outcome.RELEASED:
             return f"{name} is gone{from_node}; what it held is free: {asks}."
-        case Outcome.NOMINATED:
-            return f"{name} waits for its victims to leave {node}."
-        case Outcome.EVICTED:
-            return f"{name} was evicted{from_node}."
-        case Outcome.MIGRATED:
-            return f"{name} moves to {node}."
+        case Outcome.RESIZED:
+            return f"{name} was changed on {node}; it stays there and asks for {asks} now."
+        case Outcome.ORPHANED:
+            return f"{name} lost its node {node}; it asks for {asks}."
+        case Outcome.RETURNED:
+            return f"{name} has its node {node} again; it asks for {asks}."
 
 
 def _choice(explanation: Explanation, cycle: Cycle) -> Iterator[str]:

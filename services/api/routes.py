@@ -64,7 +64,8 @@ def object_routes(deps: Deps) -> APIRouter:
         namespace: Namespace = None,
         node: NodeName = None,
         phase: Annotated[
-            Literal["bound", "pending"] | None, Query(description="Only bound or only pending pods")
+            Literal["bound", "pending"] | None,
+            Query(description="Only bound and orphaned, or only pending pods"),
         ] = None,
     ) -> Response:
         _no_nul(namespace, node)

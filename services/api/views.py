@@ -121,7 +121,7 @@ def _pod(pod: PodState) -> Pod:
         name=pod.name,
         uid=pod.pod_uid,
         resource_version=pod.resource_version,
-        phase="pending" if pod.node is None else "bound",
+        phase="pending" if pod.node is None else "orphaned" if pod.orphaned else "bound",
         node=pod.node,
         adopted=pod.adopted,
         since=instant(pod.since_ms),

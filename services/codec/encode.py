@@ -49,7 +49,7 @@ class DecisionRecord(msgspec.Struct, gc=False):
     profile: str
     profile_revision: int | None
     reason: str
-    reasons: Mapping[str, int] | msgspec.UnsetType
+    reasons: Mapping[str, int]
     warnings: Sequence[str] | msgspec.UnsetType
     score: float | None
     template: msgspec.Raw
@@ -57,6 +57,7 @@ class DecisionRecord(msgspec.Struct, gc=False):
     node_version: int | None
 
 
+_NO_REASONS: Mapping[str, int] = {}
 _encode_record = msgspec.json.Encoder().encode
 
 
@@ -65,7 +66,7 @@ def encode_decision(
     fragment: bytes,
     labels: Mapping[str, str],
     node_version: int | None,
-    reasons: Mapping[str, int] | None = None,
+    reasons: Mapping[str, int] = _NO_REASONS,
     warnings: Sequence[str] | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
     """Return the record of a decision for ``berth.decisions``; equal arguments give equal bytes.
@@ -81,7 +82,7 @@ def encode_decision(
     node_version : int or None
         The node's version in the ledger after this decision; None where no node is concerned.
     reasons : mapping, optional
-        Nodes per reason code; the key is left out when it is not given.
+        Nodes per reason code.
     warnings : sequence, optional
         What of the pod had no say, as codes; the key is left out when it is not given.
     """
@@ -105,7 +106,7 @@ def encode_decision(
             decision.profile,
             decision.profile_revision,
             decision.reason,
-            msgspec.UNSET if reasons is None else reasons,
+            reasons,
             warnings,
             decision.score,
             msgspec.Raw(fragment),

@@ -46,7 +46,10 @@ class NodeState(NamedTuple):
 
 
 class PodState(NamedTuple):
-    """A live pod: bound since ``since_ms`` by decision ``shard``-``seq``, or pending since then."""
+    """A live pod: bound since ``since_ms`` by decision ``shard``-``seq``, or pending since then.
+
+    It is orphaned where the node that it counts on is deleted.
+    """
 
     pod_uid: str
     namespace: str
@@ -60,6 +63,7 @@ class PodState(NamedTuple):
     seq: int | None
     since_ms: int
     template: PodTemplate | None
+    orphaned: bool
 
 
 class PlacementSpan(NamedTuple):

@@ -15,9 +15,12 @@ from domain.state.changes import (
     ConfigChanged,
     NodeMeasured,
     PodAdopted,
+    PodOrphaned,
     PodRefreshed,
     PodReleased,
+    PodResized,
     PodResolved,
+    PodReturned,
     PodWaits,
     ProfileChanged,
     Refused,
@@ -30,7 +33,6 @@ from services.ports.ledger import (
     DeadLetter,
     OffsetAdvance,
     PendingGroup,
-    PendingPod,
     PlacementClosed,
     PlacementOpened,
     PlacementRefreshed,
@@ -40,7 +42,18 @@ from services.ports.ledger import (
 )
 from services.ports.log import Record
 from services.worker.book import Book
-from services.worker.ledger_rows import config_row, dead_letter, in_words, node_writes, profile_row
+from services.worker.ledger_rows import (
+    config_row,
+    dead_letter,
+    in_words,
+    node_in_words,
+    node_writes,
+    pending_groups,
+    pending_pod,
+    profile_row,
+)
+
+_NO_REASONS: Mapping[str, int] = {}
 
 
 class BatchBuilder:
@@ -98,6 +111,14 @@ class BatchBuilder:
                 self._refresh(change)
             case PodAdopted():
                 self._adopt(change, shard)
+            case PodResized():
+                self._end_placement(change.pod)
+                decision = self._decide_placed(change, Outcome.RESIZED, shard, self.event_at_ms)
+                self._open(change.pod, decision, adopted=change.adopted)
+            case PodOrphaned():
+                self._decide_placed(change, Outcome.ORPHANED, self._book.shards[change.pod.key], None)
+            case PodReturned():
+                self._decide_placed(change, Outcome.RETURNED, self._book.shards[change.pod.key], None)
             case PodReleased():
                 self._release(change, shard)
             case NodeMeasured():
@@ -156,16 +177,28 @@ class BatchBuilder:
             self._end_wait(change.waited)
         if change.previous_node:
             self._end_placement(pod)
-        decision = self._decide(
-            pod,
+        decision = self._decide_placed(change, Outcome.ADOPTED, shard, self.event_at_ms)
+        self._open(pod, decision, adopted=True)
+
+    def _decide_placed(
+        self,
+        change: PodAdopted | PodResized | PodOrphaned | PodReturned,
+        outcome: Outcome,
+        shard: int,
+        event_at_ms: int | None,
+    ) -> Decision:
+        """Decide for a pod that counts on a node, and say what is amiss with the node."""
+        return self._decide(
+            change.pod,
             shard,
-            Outcome.ADOPTED,
+            outcome,
             change.node,
             self.now_ms,
-            self.event_at_ms,
+            event_at_ms,
             node_version=change.node_version,
+            reason=node_in_words(change.node, change.reasons),
+            reasons=dict.fromkeys(change.reasons, 1),
         )
-        self._open(pod, decision, adopted=True)
 
     def _release(self, change: PodReleased, shard: int) -> None:
         pod = change.pod
@@ -211,7 +244,8 @@ class BatchBuilder:
             self._attempts.append(
                 msgspec.structs.replace(attempt, shard=shard, seq=seq, duration_us=duration_us)
             )
-        self._note_pending(result, cycle_seqs)
+        for group in pending_groups(result, cycle_seqs, self._book, self._scheduler.waiting, self.now_ms):
+            self._pending_groups[group.shard, group.signature] = group
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
@@ -238,7 +272,7 @@ class BatchBuilder:
         self._decide(
             failure.pod,
             shard,
-            Outcome.UNSCHEDULABLE,
+            Outcome.UNRESOLVABLE if attempt.unresolvable else Outcome.UNSCHEDULABLE,
             None,
             self._book.since_ms[failure.pod.key],
             self._came.get(failure.pod.key),
@@ -248,38 +282,6 @@ class BatchBuilder:
             reasons=attempt.reasons_at_failure,
             cycle_seq=cycle_seq,
         )
-
-    def _note_pending(self, result: CycleResult, cycle_seqs: Mapping[tuple[int, int], int]) -> None:
-        """Say why groups wait: of shards where pods have begun to wait, and where it is new."""
-        waiting = self._scheduler.waiting
-        failed_on: dict[int, set[int]] = {}
-        for verdict in result.verdicts:
-            if isinstance(verdict, Failure):
-                shard = self._book.shards[verdict.pod.key]
-                failed_on.setdefault(verdict.attempt, set()).add(shard)
-        for index, attempt in enumerate(result.attempts):
-            if attempt.signature not in waiting or not attempt.reasons_at_failure:
-                continue
-            known = self._book.reasons_known.setdefault(attempt.signature, {})
-            failed = failed_on.get(index, set())
-            for shard in sorted(failed | known.keys()):
-                # A shard's last pod may have left since, and with it what the ledger said of the group.
-                if shard not in failed and known[shard] == attempt.reasons_at_failure:
-                    continue
-                known[shard] = attempt.reasons_at_failure
-                self._pending_groups[shard, attempt.signature] = PendingGroup(
-                    shard=shard,
-                    signature=attempt.signature,
-                    reasons=attempt.reasons_at_failure,
-                    unresolvable=attempt.unresolvable,
-                    cycle_seq=cycle_seqs.get((index, shard), 0),
-                    at_ms=self.now_ms,
-                    profile=attempt.profile,
-                    profile_revision=attempt.profile_revision,
-                    nodes_count=attempt.nodes_count,
-                )
-        for signature in self._book.reasons_known.keys() - waiting:
-            del self._book.reasons_known[signature]
 
     def _decide(
         self,
@@ -293,7 +295,7 @@ class BatchBuilder:
         node_version: int | None = None,
         profile_revision: int | None = None,
         reason: str = "",
-        reasons: dict[str, int] | None = None,
+        reasons: Mapping[str, int] = _NO_REASONS,
         warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET,
         score: float | None = None,
         cycle_seq: int = 0,
@@ -352,7 +354,9 @@ class BatchBuilder:
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
         """Return the batch."""
         nodes = node_writes(self._scheduler.state)
-        pending = [self._pending_row(pod, arrival) for pod, arrival in self._waiting.values()]
+        for pod, _ in self._waiting.values():
+            self._need_template(pod)
+        pending = [pending_pod(pod, arrival, self._book) for pod, arrival in self._waiting.values()]
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self._decisions}
         return CommitBatch(
             offsets=offsets,
@@ -384,17 +388,3 @@ class BatchBuilder:
             marks = self._book.marks.get(node, {}) if record.series else self._book.marks.pop(node, {})
             rows.append(UsageRow(record, marks))
         return rows
-
-    def _pending_row(self, pod: PodSpec, arrival: int) -> PendingPod:
-        self._need_template(pod)
-        return PendingPod(
-            pod_uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            resource_version=pod.resource_version,
-            signature=pod.signature,
-            labels=pod.labels,
-            shard=self._book.shards[pod.key],
-            arrival=arrival,
-            since_ms=self._book.since_ms[pod.key],
-        )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence, Set
+
 import msgspec
 
+from domain.cycle.schedule import CycleResult, Failure
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import ConfigObject
 from domain.model.decisions import Attempt
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
+from domain.model.pods import PodSpec
 from domain.model.priorities import PriorityClass
 from domain.model.profiles import ProfileRevision
 from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
-from services.ports.ledger import ConfigRow, DeadLetter, NodeWrite, ProfileRow
+from services.ports.ledger import ConfigRow, DeadLetter, NodeWrite, PendingGroup, PendingPod, ProfileRow
 from services.ports.log import Record
+from services.worker.book import Book
 
 
 def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_ms: int) -> DeadLetter:
@@ -88,9 +93,78 @@ def config_object(row: ConfigRow) -> ConfigObject:
     )
 
 
+def pending_pod(pod: PodSpec, arrival: int, book: Book) -> PendingPod:
+    """Return the row of a pod that waits."""
+    return PendingPod(
+        pod_uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        resource_version=pod.resource_version,
+        signature=pod.signature,
+        labels=pod.labels,
+        shard=book.shards[pod.key],
+        arrival=arrival,
+        since_ms=book.since_ms[pod.key],
+    )
+
+
+def pending_groups(
+    result: CycleResult,
+    cycle_seqs: Mapping[tuple[int, int], int],
+    book: Book,
+    waiting: Set[bytes],
+    now_ms: int,
+) -> Iterator[PendingGroup]:
+    """Say why groups wait: of shards where pods have begun to wait, and where it is new."""
+    failed_on: dict[int, set[int]] = {}
+    for verdict in result.verdicts:
+        if isinstance(verdict, Failure):
+            failed_on.setdefault(verdict.attempt, set()).add(book.shards[verdict.pod.key])
+    for index, attempt in enumerate(result.attempts):
+        if attempt.signature not in waiting or not attempt.reasons_at_failure:
+            continue
+        known = book.reasons_known.setdefault(attempt.signature, {})
+        failed = failed_on.get(index, set())
+        for shard in sorted(failed | known.keys()):
+            # A shard's last pod may have left since, and with it what the ledger said of the group.
+            if shard not in failed and known[shard] == attempt.reasons_at_failure:
+                continue
+            known[shard] = attempt.reasons_at_failure
+            yield PendingGroup(
+                shard=shard,
+                signature=attempt.signature,
+                reasons=attempt.reasons_at_failure,
+                unresolvable=attempt.unresolvable,
+                cycle_seq=cycle_seqs.get((index, shard), 0),
+                at_ms=now_ms,
+                profile=attempt.profile,
+                profile_revision=attempt.profile_revision,
+                nodes_count=attempt.nodes_count,
+            )
+    for signature in book.reasons_known.keys() - waiting:
+        del book.reasons_known[signature]
+
+
+def node_in_words(node: str, reasons: Sequence[str]) -> str:
+    """Say in one line what is amiss with the node of a placed pod; nothing where all is well."""
+    return "; ".join(f"{node} {_amiss(reason)}" for reason in reasons)
+
+
+def _amiss(reason: str) -> str:
+    match reason:
+        case "node-unknown":
+            return "is not known; the pod counts there as soon as an event names it"
+        case "node-deleted":
+            return "was deleted; the pod counts there again when a node of that name returns"
+        case _:
+            resources = [code.removeprefix("overcommitted:") for code in reason.split(",")]
+            return f"holds more than it offers: {', '.join(resources)}"
+
+
 def in_words(attempt: Attempt) -> str:
     """Say in one line why no node would do, the most frequent reason first."""
     if not attempt.nodes_count:
-        return "there are no nodes"
+        codes = [code for code in attempt.reasons_at_failure if code != "no-nodes"]
+        return f"held by {', '.join(codes)}" if codes else "there are no nodes"
     ranked = sorted(attempt.reasons_at_failure.items(), key=lambda item: (-item[1], item[0]))
     return f"0/{attempt.nodes_count} nodes: " + "; ".join(f"{count} {code}" for code, count in ranked)

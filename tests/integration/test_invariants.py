@@ -208,3 +208,25 @@ async def test_a_pod_that_asks_for_nothing_may_join_a_full_node(empty: PostgresB
     )
     await _commit(ledger, batch)
     assert await check(empty.dsn) == []
+
+
+async def test_a_resized_pod_is_a_warning_and_one_placed_on_top_of_it_is_not(empty: PostgresBackend) -> None:
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await _fill(ledger, lease)
+    resized = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RESIZED, signature=b"asks-for-a-lot-0")
+    batch = CommitBatch(
+        offsets=[advance(lease, 2, 3)],
+        nodes=[load_node(1, 1, cpu=1_100, pods=2)],
+        templates={b"asks-for-a-lot-0": PodTemplate(requests={"cpu": 1_000})},
+        placements_closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
+        placements_opened=[opened(resized)],
+        decisions=[record(resized)],
+        seq_next={0: 4},
+    )
+    await _commit(ledger, batch)
+    (violation,) = await check(empty.dsn)
+    assert (violation.name, violation.warning) == ("over-allocatable", True)
+    await _commit(ledger, bind(lease, [4], 3, nodes=[load_node(1, 2, cpu=1_200, pods=3)]))
+    red = {violation.name for violation in await check(empty.dsn) if not violation.warning}
+    assert red == {"never-over-allocatable"}

@@ -173,11 +173,11 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "a page of nodes": (lambda store: store.nodes(100, "n5", None), {"nodes_name_key"}),
     "a page of pods": (
         lambda store: store.pods(PodFilter(), 100, "uid5"),
-        {"placements_open", "pending_pkey"},
+        {"placements_open", "pending_pkey", "nodes_name_key"},
     ),
     "a pod": (
         lambda store: store.pod("ns", "p7"),
-        {"decisions_pod", "placements_pkey", "pending_pod"},
+        {"decisions_pod", "placements_pkey", "pending_pod", "nodes_name_key"},
     ),
     "where a pod was": (
         lambda store: store.pod_placements("ns", "p7", 10),

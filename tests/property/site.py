@@ -120,12 +120,15 @@ class Site:
             assert self.database.apply(self.planner.plan([])) is CommitOutcome.COMMITTED
         pytest.fail("the planner never comes to rest")
 
-    def tell(self, kind: str, manifest: Json, *, at_ms: int = 1_700_000_000_000) -> None:
-        """Take one event as a batch of its own."""
-        topic, key = event_topic_and_key(manifest)
-        at = TopicPartition(topic, partition_for(key, None, SHARDS))
-        offset = self.planner.positions()[at]
-        self.take([Record(*at, offset, key, orjson.dumps(event(kind, manifest)), at_ms)])
+    def tell(self, kind: str, *manifests: Json, at_ms: int = 1_700_000_000_000) -> None:
+        """Take events as one batch."""
+        positions, records = self.planner.positions(), []
+        for manifest in manifests:
+            topic, key = event_topic_and_key(manifest)
+            at = TopicPartition(topic, partition_for(key, None, SHARDS))
+            records.append(Record(*at, positions[at], key, orjson.dumps(event(kind, manifest)), at_ms))
+            positions[at] += 1
+        self.take(records)
 
     def decided(self) -> list[Json]:
         """Return the decision records of all shards, those of a shard in their order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -26,6 +27,8 @@ from services.ports.log import (
 from services.worker.planner import BATCHES
 from tests.builders import without_recorded_at
 from tests.simulation.scenario import WATCHED
+
+PLACED = {Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.ORPHANED, Outcome.RETURNED}
 
 
 class Violation(Exception):
@@ -85,6 +88,7 @@ class Auditor:
         self._check_requested()
         self._check_versions()
         self._check_decisions(shards)
+        self._check_lives()
         self._check_topic(shards)
 
     def _records(self, topic: str, shards: int) -> list[Any]:
@@ -191,9 +195,35 @@ class Auditor:
             (d.shard, d.seq)
             for rows in self._database.decisions.values()
             for d, _ in rows
-            if d.outcome in (Outcome.BOUND, Outcome.ADOPTED)
+            if d.outcome in (Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED)
         }
         _require(opened <= decided, "a placement has no decision")
+
+    def _check_lives(self) -> None:
+        """The decisions of a pod make a life, and what is open agrees with the end of it."""
+        lives: dict[str, list[tuple[Outcome, bool]]] = {}
+        for rows in self._database.decisions.values():
+            for decision, payload in rows:
+                gone = "node-deleted" in orjson.loads(payload)["reasons"]
+                lives.setdefault(decision.pod_uid, []).append((decision.outcome, gone))
+        for uid, life in lives.items():
+            for (before, was_gone), (after, _) in pairwise([(Outcome.RELEASED, False), *life]):
+                placed = before in PLACED
+                follows = {
+                    Outcome.RESIZED: placed,
+                    Outcome.ORPHANED: placed and not was_gone,
+                    Outcome.RETURNED: was_gone,
+                    Outcome.BOUND: not placed,
+                }.get(after, True)
+                _require(follows, f"{uid} is {after} after {before}: {life}")
+        deleted = {row.name: row.deleted for row in self._database.nodes.values()}
+        for uid, row in self._database.open_placements.items():
+            outcome, gone = lives[uid][-1]
+            _require(outcome in PLACED, f"{uid} is placed, and the last thing said is {outcome}")
+            known = deleted.get(row.opened.node)
+            _require(
+                known is None or known == gone, f"{row.opened.node} of {uid} is gone: {known}, told {gone}"
+            )
 
     def _check_topic(self, shards: int) -> None:
         """The topic holds exactly the ledger's decisions, in order."""

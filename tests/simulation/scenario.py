@@ -151,7 +151,7 @@ class Scenario:
         return PODS_TOPIC, f"sim/{name}", self._event("DELETED", pod)
 
     def _touch_pod(self) -> tuple[str, str, bytes]:
-        """Change a pod: it finishes, is bound by someone else, or nothing that matters changes."""
+        """Change a pod: it finishes, is bound by someone else, is resized, or nothing of it matters."""
         name = self._rng.choice(sorted(self.pods))
         pod = orjson.loads(orjson.dumps(self.pods[name]))
         self._version += 1
@@ -161,6 +161,9 @@ class Scenario:
             pod["status"]["phase"] = self._rng.choice(("Succeeded", "Failed"))
         elif draw < 0.6:
             pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, 7)}"
+        elif draw < 0.8:
+            requests = pod["spec"]["containers"][0]["resources"]["requests"]
+            requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
         else:
             pod["metadata"]["labels"] = {"touched": str(self._version)}
         self.pods[name] = pod

@@ -137,10 +137,19 @@ class _LosesDecisions(UnreliableLedger):
         return super().apply(msgspec.structs.replace(batch, decisions=batch.decisions[: max(keep, 0)]))
 
 
+class _NeverOrphans(UnreliableLedger):
+    """Does not say that a node went away under its pods."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        decisions = [(d, payload.replace(b'"node-deleted"', b'"nothing"')) for d, payload in batch.decisions]
+        return super().apply(msgspec.structs.replace(batch, decisions=decisions))
+
+
 @pytest.mark.parametrize(
     "broken",
     [
         _OffsetsFirst,
+        _NeverOrphans,
         _LosesPending,
         _LosesProfiles,
         _LosesUsage,

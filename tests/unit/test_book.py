@@ -11,7 +11,7 @@ from services.codec.partition import partition_for
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import SHARDS, Site
 
-OWN = {"self", "builder", "lane"}
+OWN = {"self", "builder", "lane", "book"}
 
 
 def chain(target: ast.expr) -> list[str]:

@@ -16,6 +16,7 @@ from domain.state.changes import (
     PodAdopted,
     PodRefreshed,
     PodReleased,
+    PodResized,
     PodWaits,
     Refused,
     Skipped,
@@ -96,7 +97,7 @@ def test_a_node_that_returns_keeps_its_pods_and_its_place_in_the_order(
 
 def test_pods_count_on_a_node_that_is_not_known_yet(state: ClusterState) -> None:
     changes = put(state, pod("p", template(300, 0, 80), on="late"))
-    assert changes == (PodAdopted(state.pods["default/p"].spec, "late", None),)
+    assert changes == (PodAdopted(state.pods["default/p"].spec, "late", None, reasons=("node-unknown",)),)
     assert state.drain_dirty() == []
     put(state, node("first"), node("late"))
     assert cpu_on(state, "late") == 300
@@ -213,7 +214,7 @@ def test_a_waiting_pod_that_the_log_binds_is_adopted(state: ClusterState) -> Non
 def test_resize_counts_the_new_size_once(state: ClusterState) -> None:
     put(state, node("a"), pod("p", template(500), on="a"))
     bigger = pod("p", template(900), on="a", version=2)
-    assert put(state, bigger) == (PodAdopted(bigger, "a", 4, "a"),)
+    assert put(state, bigger) == (PodResized(bigger, "a", 4, adopted=True, reasons=()),)
     assert cpu_on(state, "a") == 900
     assert put(state, pod("p", template(500), on="a", version=1)) == SKIPPED
     assert cpu_on(state, "a") == 900

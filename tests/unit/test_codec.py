@@ -388,7 +388,7 @@ def test_a_decision_is_written_with_its_keys_in_order() -> None:
         b'"pod":{"namespace":"shop","name":"p","uid":"u","resource_version":"42"},'
         b'"outcome":"bound","node":"n-1","decided_at":"2023-11-14T22:13:20.007Z",'
         b'"event_at":"2023-11-14T22:13:20.000Z","profile":"default-scheduler",'
-        b'"profile_revision":3,"reason":"","score":61.25,'
+        b'"profile_revision":3,"reason":"","reasons":{},"score":61.25,'
         b'"template":{"signature":"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f","requests":{"cpu":100,"memory":5}},'
         b'"labels":{"a":"b"},"node_version":9}'
     )

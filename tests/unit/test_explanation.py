@@ -14,8 +14,7 @@ from domain.model.usage import NodeUsage
 from services.api.answers_decisions import Decision, Explanation, PodRef
 from services.api.explanation import cycle_of, summary
 from services.cli.story import print_story
-from services.ports.log import NODES_TOPIC, PODS_TOPIC
-from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
+from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site
 from tests.values import GIB, node, pod, template
 
@@ -75,24 +74,31 @@ def test_with_measured_usage_all_are_kept_with_figures_and_versions() -> None:
     assert sorted(version or 0 for version in first.basis.resource_versions) == [10, 11, 12]
 
 
-def test_a_repeated_verdict_says_when_the_nodes_were_looked_at() -> None:
-    """A small node that came since gives no room, so the parked group is told what was found before it."""
+def _attempts_of_large_pods(*between: Json) -> list[Attempt]:
+    """Return the attempts of two equal pods that are too large, with events between them."""
     site = Site()
+    first, second = (pod_manifest(name, cpu="3") for name in ("p0", "p1"))
+    for second_of_day, manifest in enumerate((node_manifest("n0", cpu=1), first, *between, second)):
+        site.tell("ADDED", manifest, at_ms=1_704_067_200_000 + second_of_day * 1_000)
+    attempts = sorted(site.database.attempts.values(), key=lambda attempt: attempt.looked_at_ms)
+    return [attempt for attempt in attempts if not attempt.bound_count]
 
-    def take(second: int, topic: str, manifest: Json, offset: int) -> None:
-        at_ms = 1_704_067_200_000 + second * 1_000
-        site.take([record(topic, event_bytes("ADDED", manifest), offset=offset, timestamp_ms=at_ms)])
 
-    take(0, NODES_TOPIC, node_manifest("n0", cpu=1), 0)
-    take(1, PODS_TOPIC, pod_manifest("p0", cpu="3"), 0)
-    take(2, NODES_TOPIC, node_manifest("n1", cpu=2), 1)
-    take(3, PODS_TOPIC, pod_manifest("p1", cpu="3"), 1)
-    first, second = (site.database.attempts[key] for key in sorted(site.database.attempts))
+def test_a_repeated_verdict_says_when_the_nodes_were_looked_at() -> None:
+    """A pod that was placed since only took room, so the parked group is told what was found before it."""
+    first, second = _attempts_of_large_pods(pod_manifest("small", cpu="1"))
     assert (first.reasons, second.reasons) == ({"insufficient:cpu": 1}, {"insufficient:cpu": 1})
-    assert first.repeated_at == 0
+    assert {first.repeated_at == 0, second.repeated_at == 0} == {True, False}
     assert (second.generation, second.looked_at_ms) == (first.generation, first.looked_at_ms)
-    assert second.repeated_at > second.generation
+    assert max(first.repeated_at, second.repeated_at) > second.generation
     assert first.looked_at_ms == 1_704_067_201_000
+
+
+def test_a_verdict_is_not_repeated_once_nodes_have_changed() -> None:
+    """A small node gives no room either, but what would cure the pods may be another thing now."""
+    first, second = _attempts_of_large_pods(node_manifest("n1", cpu=2))
+    assert (first.reasons, second.reasons) == ({"insufficient:cpu": 1}, {"insufficient:cpu": 2})
+    assert (first.repeated_at, second.repeated_at) == (0, 0)
 
 
 CANDIDATE: Json = {"node": "n", "score": 1.0, "parts": {"A": 0.5}}

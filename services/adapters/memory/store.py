@@ -109,6 +109,7 @@ class MemoryStore:
             seq=pod.seq,
             since_ms=pod.at_ms,
             template=self._database.templates.get(pod.signature),
+            orphaned=any(row.name == pod.node and row.deleted for row in self._database.nodes.values()),
         )
 
     def _pending(self, pod: PendingPod) -> PodState:
@@ -125,6 +126,7 @@ class MemoryStore:
             seq=None,
             since_ms=pod.since_ms,
             template=self._database.templates.get(pod.signature),
+            orphaned=False,
         )
 
     def _live(self) -> list[PodState]:

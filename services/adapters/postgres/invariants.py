@@ -49,10 +49,13 @@ _VECTORS = """
 """
 
 # Replays opening and closing in commit order (within a transaction: closing first, then by seq) and looks at
-# the sum after each placement that berth decided, against the node's spec at that moment.
+# the sum after each placement that berth decided, against the node's spec at that moment. A pod that was
+# resized where it runs was not placed by berth with that size.
 _OVERCOMMITTED = """
 WITH moves AS (
-    SELECT node, signature, recorded_at AS at, 1 AS change, seq, shard, pod_uid, adopted FROM placements
+    SELECT p.node, p.signature, p.recorded_at AS at, 1 AS change, seq, shard, p.pod_uid,
+        d.outcome IN ('adopted', 'resized') AS is_given
+    FROM placements p LEFT JOIN decisions d USING (shard, seq)
     UNION ALL
     SELECT node, signature, released_recorded_at, -1, 0, shard, pod_uid, true FROM placements
     WHERE released_at_ms IS NOT NULL
@@ -73,7 +76,7 @@ CROSS JOIN LATERAL (
         AS amount
     FROM node_specs h WHERE h.node_id = n.id AND h.recorded_at <= s.at ORDER BY h.version DESC LIMIT 1
 ) AS offered
-WHERE NOT s.adopted AND s.held > offered.amount
+WHERE s.is_given IS NOT TRUE AND s.held > offered.amount
 """
 
 INVARIANTS: tuple[Invariant, ...] = (
@@ -116,7 +119,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "over-allocatable",
-        "nodes hold no more than they offer; adopted pods and nodes that shrank may bring it about",
+        "nodes hold no more than they offer; adopted or resized pods and shrunk nodes may bring it about",
         f"SELECT * FROM ({_VECTORS}) AS v WHERE requested > allocatable",
         warning=True,
     ),
@@ -145,7 +148,8 @@ INVARIANTS: tuple[Invariant, ...] = (
         SELECT p.shard, p.seq, p.pod_uid, p.node, p.adopted, d.outcome, d.node AS decided_node
         FROM placements p LEFT JOIN decisions d USING (shard, seq)
         WHERE (d.pod_uid, d.node) IS DISTINCT FROM (p.pod_uid, p.node)
-            OR (d.outcome = 'adopted') IS DISTINCT FROM p.adopted
+            OR d.outcome NOT IN ('bound', 'adopted', 'resized')
+            OR (d.outcome <> 'resized' AND (d.outcome = 'adopted') <> p.adopted)
         """,
     ),
     Invariant(

@@ -182,9 +182,11 @@ class PostgresStore(Engine):
     async def _pods(self, both: sa.Subquery, order: sa.ColumnElement[Any], limit: int) -> list[PodState]:
         """Read what ``bound_pods`` and ``pending_pods`` make, with the templates."""
         joined = both.outerjoin(t.templates, t.templates.c.signature == both.c.signature)
-        query = sa.select(both, t.templates.c.spec).select_from(joined).order_by(order).limit(limit)
+        gone = sa.select(t.nodes.c.deleted).where(t.nodes.c.name == both.c.node).scalar_subquery()
+        query = sa.select(both, t.templates.c.spec, sa.func.coalesce(gone, False).label("orphaned"))
+        query = query.select_from(joined).order_by(order).limit(limit)
         return [
-            PodState._make((*row[:-1], _template(row.spec)))._replace(
+            PodState._make((*row[:-2], _template(row.spec), row.orphaned))._replace(
                 labels=msgspec.json.decode(row.labels or "{}")
             )
             for row in await self._rows(query)
