@@ -27,6 +27,9 @@ berth reads Pods and Nodes as Kubernetes writes them. This page says what become
 - **no matter**: where a pod goes does not depend on it. This holds as long as berth neither evicts nor
   resizes pods.
 
+`berth apply` and `berth plan` name all of it: a line per code with the number of pods, and each field that
+neither Kubernetes nor berth knows.
+
 A pod that runs already (`spec.nodeName`) counts on its node whatever it asks for.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from domain.cycle.explanation import warnings_of
 from domain.cycle.queue import WaitingGroup
 from domain.kernels.ties import salted
 from domain.model.decisions import Outcome, is_unresolvable
@@ -48,6 +49,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     held_by : list of str
         Reason codes for which no node may take the pod, whatever it offers: an unknown profile, scheduling
         gates, constraints that are not honoured yet.
+    warnings : list of str
+        What of the pod is not looked at.
     scores : dict
         Feasible node -> sum of normalised score times weight.
     score_parts : dict
@@ -63,6 +66,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     infeasible: dict[str, str]
     unresolvable: list[str]
     held_by: list[str]
+    warnings: list[str]
     scores: dict[str, float]
     score_parts: dict[str, dict[str, float]]
     weights: dict[str, float]
@@ -126,6 +130,7 @@ def evaluate(
         infeasible=infeasible,
         unresolvable=unresolvable,
         held_by=list(held_by),
+        warnings=list(warnings_of(plan, pod.template) or ()),
         scores=dict(zip(names, totals.tolist(), strict=True)),
         score_parts={
             name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from services.cli.documents import Document
     from services.codec.gateway import Gateway
     from services.plan.kinds import Skipped
+    from services.plan.notices import Notices
 
 ERRORS_SHOWN_MAX = 20
 
@@ -93,11 +94,15 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
     from services.cli import documents
     from services.codec.gateway import Gateway
     from services.plan.kinds import Skipped
+    from services.plan.notices import Notices
 
-    gateway, skipped, sent = Gateway(), Skipped(), 0
+    gateway, skipped, notices, sent = Gateway(), Skipped(), Notices(), 0
     ready = [
-        _checked(gateway, documents.read_file(name, event_type), skipped, 0) for name in files if name != "-"
+        _checked(gateway, documents.read_file(name, event_type), skipped, notices, 0)
+        for name in files
+        if name != "-"
     ]
+    options.warn(notices.lines())
     for events in filter(None, ready):
         yield events
         sent += len(events)
@@ -109,7 +114,9 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
             raise CommandError(f"{error}\n{_fate(sent)}") from None
         if chunk is None:
             break
-        if events := _checked(gateway, chunk, skipped, sent):
+        events = _checked(gateway, chunk, skipped, notices, sent)
+        options.warn(notices.lines())
+        if events:
             yield events
             sent += len(events)
     if skipped and not sent:
@@ -123,7 +130,9 @@ def _fate(sent: int) -> str:
     return f"{fate}; correct the input and apply it again"
 
 
-def _checked(gateway: Gateway, found: Iterable[Document], skipped: Skipped, sent: int) -> list[Any]:
+def _checked(
+    gateway: Gateway, found: Iterable[Document], skipped: Skipped, notices: Notices, sent: int
+) -> list[Any]:
     """Return the events of documents, without those of no use; one error names everything that is wrong."""
     from domain.model.errors import FieldError
     from services.cli import documents
@@ -134,13 +143,15 @@ def _checked(gateway: Gateway, found: Iterable[Document], skipped: Skipped, sent
     warnings: list[str] = []
     for document in documents.usable(found, skipped, warnings, workloads=False):
         try:
-            gateway.prepare(document.event)
+            outgoing = gateway.prepare(document.event)
         except FieldError as error:
             path = error.path.removeprefix("object.") if document.wrapped else error.path
             where = f"{document.place}{documents.named(document.event)}: {path}"
             wrong.append(f"{where.removesuffix(': ')}: {error.message}")
         else:
             events.append(document.event)
+            if document.event["type"] != "DELETED":
+                notices.take(document.event["object"]["kind"], outgoing.event)
         if document.wrapped:
             where = f"{document.place}{documents.named(document.event)}"
             warnings += [f"{where}: {ignored(*slip)}" for slip in slips(document.event["object"])]

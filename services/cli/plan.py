@@ -261,7 +261,7 @@ def _manifests(
         planned = made.place()
     if not told:
         lost = [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in made.astray()]
-        options.warn([*objects.warnings, *lost])
+        options.warn([*objects.warnings, *lost, *made.notices(planned)])
     if not planned:
         raise CommandError("there is no pod to place; add a Pod without spec.nodeName, or a Deployment")
     return Answer(", ".join(objects.files), made, planned, False)

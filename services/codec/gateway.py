@@ -9,18 +9,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from domain.model.errors import FieldError
+from domain.model.events import Event, ProfileEvent
 from services.codec.decode import Decoder
 from services.codec.encode import encode_event, event_topic_and_key
 from services.ports.log import Entry, LogWriter, Record
 
 
 class Outgoing(NamedTuple):
-    """A checked event: its topic, its record, its id if it has one, and then a digest of its content."""
+    """A checked event: its topic, its record, its id if it has one, and then a digest of its content.
+
+    ``event`` is what a worker will read of it, None where it reads nothing.
+    """
 
     topic: str
     entry: Entry
     id: str | None
     digest: bytes = b""
+    event: Event | ProfileEvent | None = None
 
 
 class Gateway:
@@ -48,7 +53,8 @@ class Gateway:
         decoded = self._decoder.decode(Record(topic, 0, 0, key, raw, 0))
         if decoded.rejected is not None:
             raise FieldError(decoded.rejected.path, decoded.rejected.message)
-        return Outgoing(topic, Entry(key, raw), decoded.id, _digest(event) if decoded.id else b"")
+        digest = _digest(event) if decoded.id else b""
+        return Outgoing(topic, Entry(key, raw), decoded.id, digest, decoded.event)
 
 
 def _digest(event: Any) -> bytes:

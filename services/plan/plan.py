@@ -34,6 +34,7 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import Assumed, ClusterState
+from services.plan.notices import Notices
 from services.plan.objects import Given, event_of
 
 _DAY_MS = 86_400_000
@@ -87,6 +88,7 @@ class Plan:
         self._scheduler = self._new_scheduler()
         self._usage: list[_Given | UsageRecord] = []  # not folded yet
         self._objects: list[_Given] = []
+        self._notices = Notices()
         self._pods: list[_Given] = []
         self._steps: list[_Step] = []
         self._answers: dict[str, tuple[Placement | Failure, Planned]] = {}
@@ -110,7 +112,7 @@ class Plan:
             raise given.error(error.path, error.message) from None
         match event:
             case None:
-                pass
+                self._notices.take(given.manifest["kind"], None)
             case PodUpserted() | PodDeleted():
                 self._pods.append(_Given(event, given))
             case NodeUsed():
@@ -201,6 +203,16 @@ class Plan:
                 if verdict.node is not None:
                     row = scheduler.state.table.rows[verdict.node]
                     scheduler.state.apply(Assumed([decided.pod.key], np.array([row])))
+
+    def notices(self, planned: Sequence[Planned]) -> list[str]:
+        """Say what of the objects is not looked at, a line per thing."""
+        for each in planned:
+            self._notices.take_attempt(each.pod.key, each.attempt)
+        named = {each.pod.template.profile for each in planned}
+        plans = [plan for name, plan in self._scheduler.profiles.plans.items() if name in named]
+        for node in self.state.table.specs:
+            self._notices.take_node(node, plans)
+        return self._notices.lines()
 
     def astray(self) -> list[tuple[str, str]]:
         """Return the pods that are bound to a node which does not exist, and that node."""

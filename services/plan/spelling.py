@@ -12,18 +12,15 @@ from domain.model.validation import key_path
 NEAR = 0.8
 """How much of two names must be the same for one to be taken for a slip of the other."""
 
-OF_KUBERNETES = frozenset(
-    (
-        "creationTimestamp",
-        "preferredDuringSchedulingIgnoredDuringExecution",
-        "restartPolicyRules",
-    )
-)
-"""Fields of Kubernetes that berth does not read, and whose names are near to one that it reads."""
+OF_KUBERNETES = frozenset(("creationTimestamp",))
+"""Fields that are in no table, that berth does not read, and whose names are near to one that it reads."""
 
 
 def slips(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield unknown fields of a Node, Pod or NodeUsage that are near to a known one: each path, and that one.
+    """Yield unknown fields of an object, each with the known one that is near to it, or "".
+
+    Fields that are near to no other are told of where all that Kubernetes has are known
+    (``domain.manifests.fields``).
 
     Cost: one pass over the manifest; what is compared once is remembered.
     """
@@ -34,6 +31,8 @@ def slips(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def ignored(path: str, near: str) -> str:
     """Say that a field is unknown, and what was probably meant."""
+    if not near:
+        return f"{path}: is no field of Kubernetes, so it is ignored"
     return f"{path}: is not known, so it is ignored; did you mean {near}?"
 
 
@@ -50,13 +49,23 @@ def _shapes() -> dict[str, Any]:
 
     from domain.manifests.node import WireNode
     from domain.manifests.pod import WirePod
+    from domain.manifests.priority_class import WirePriorityClass
     from domain.manifests.usage import WireNodeUsage
 
     return {
         "Node": inspect.type_info(WireNode),
         "NodeUsage": inspect.type_info(WireNodeUsage),
         "Pod": inspect.type_info(WirePod),
+        "PriorityClass": inspect.type_info(WirePriorityClass),
     }
+
+
+@lru_cache(maxsize=1)
+def _tables() -> dict[type, tuple[str, ...]]:
+    """Return all fields of the objects inside a manifest of which every field is known."""
+    from domain.manifests.fields import SHAPES
+
+    return {shape.wire: shape.names() for shape in SHAPES}
 
 
 @lru_cache(maxsize=4096)
@@ -75,9 +84,12 @@ def _slips(value: Any, shape: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _slips(item, shape.item_type, f"{path}[{at}]")
     elif isinstance(shape, inspect.StructType) and isinstance(value, dict):
         fields = {field.encode_name: field.type for field in shape.fields}
+        known = _tables().get(shape.cls)
         for key, inner in value.items():
             below = key_path(path, key).removeprefix(".")
             if key in fields:
                 yield from _slips(inner, fields[key], below)
-            elif near := _meant(key, tuple(fields)):
+            elif near := _meant(key, known or tuple(fields)):
                 yield below, near
+            elif known is not None and key not in known:
+                yield below, ""

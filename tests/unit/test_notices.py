@@ -1,0 +1,103 @@
+"""Do `berth apply` and `berth plan` say what of the objects is not honoured, a line per thing?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.main import app
+from services.codec.gateway import Gateway
+from services.plan.notices import Notices
+from services.plan.objects import Given
+from services.plan.plan import Plan
+from services.plan.spelling import slips
+from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+WISH = {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]}}
+CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+SOFT = node_manifest("n", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
+BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
+OBJECTS = [
+    SOFT,
+    BUDGET,
+    pod_manifest("a", affinity=WISH),
+    pod_manifest("b", affinity=WISH, spec=CLAIM),
+    pod_manifest("plain"),
+]
+WISHES = "2 pods, such as default/a: not looked at: preferred pod affinity (ignored:preferred-pod-affinity)"
+UNUSED = "1 PodDisruptionBudget: accepted, not used yet"
+TAINT = "node n: the taint effect PreferNoSchedule only counts in a profile with the score TaintToleration"
+HELD = "pod default/b: not honoured: volumes by claim, so it waits (unsupported:volume-claims)"
+
+
+def applied(*things: Json) -> list[str]:
+    gateway, notices = Gateway(), Notices()
+    for thing in things:
+        notices.take(thing["kind"], gateway.prepare(event("ADDED", thing)).event)
+    lines = notices.lines()
+    assert notices.lines() == [], "each is told once"
+    return lines
+
+
+def planned(*things: Json) -> list[str]:
+    plan = Plan()
+    for thing in things:
+        plan.add(Given("ADDED", thing))
+    return plan.notices(plan.place())
+
+
+def test_apply_says_what_is_held_ignored_and_not_used() -> None:
+    assert sorted(applied(*OBJECTS)) == sorted([WISHES, UNUSED, TAINT, HELD])
+
+
+def test_plan_says_the_same_but_for_what_holds_a_pod_which_its_answer_says() -> None:
+    assert sorted(planned(*OBJECTS)) == sorted([WISHES, UNUSED, TAINT])
+
+
+def test_what_is_honoured_is_not_mentioned() -> None:
+    fine = (node_manifest("n"), pod_manifest("p"), pod_manifest("bound", affinity=WISH, node_name="n"))
+    assert applied(*fine) == []
+    assert planned(*fine) == []
+
+
+def test_a_profile_of_the_same_input_counts() -> None:
+    scores = ["TaintToleration", "NodeAffinity"]
+    profile = profile_manifest("mine", scores=scores, filters=["NodeResourcesFit", "NodeAffinity"])
+    wish = {"preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, "weight": 1}
+    pod = pod_manifest("p", scheduler_name="mine", affinity={"nodeAffinity": {PREFERRED: [wish]}})
+    assert applied(profile, SOFT, pod) == []
+    assert planned(profile, SOFT, pod) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"tolerations": []}, []),
+        ({"toleration": []}, [("spec.toleration", "tolerations")]),
+        ({"gpuModel": "a100"}, [("spec.gpuModel", "")]),
+        ({"dnsPolicy": "Default", "terminationGracePeriodSeconds": 3}, []),
+        ({"containers": [{"name": "c", "wishes": 1, "livenessProbe": {"any": "thing"}}]},
+         [("spec.containers[0].wishes", "")]),
+        ({"volumes": [{"name": "v", "configMap": {"name": "x"}}, {"name": "w", "floppy": {}}]},
+         [("spec.volumes[1].floppy", "")]),
+    ],
+)  # fmt: skip
+def test_fields_that_kubernetes_does_not_have_are_told(spec: Any, told: list[tuple[str, str]]) -> None:
+    assert list(slips(pod_manifest("p", spec=spec))) == told
+
+
+def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:
+    path = tmp_path / "objects.json"
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
+    answer = CliRunner().invoke(app, ["plan", "-f", str(path), "-o", "json"])
+    assert answer.exit_code == 0, answer.output
+    for line in (WISHES, UNUSED, TAINT):
+        assert line in answer.stderr
+    pods = {pod["pod"]: pod["warnings"] for pod in orjson.loads(answer.stdout)}
+    wish = ["ignored:preferred-pod-affinity"]
+    assert pods == {"default/a": wish, "default/b": wish, "default/plain": []}
