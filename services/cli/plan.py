@@ -57,8 +57,8 @@ ProfileFile = Annotated[
     typer.Option(
         "--profile",
         metavar="FILE",
-        help="Place all pods with this profile (a SchedulingProfile or its spec, YAML or JSON), or with a "
-        "built-in one.",
+        help="Place all pods with this profile (a SchedulingProfile, its spec, or a "
+        "KubeSchedulerConfiguration with one profile), or with a built-in one.",
     ),
 ]
 Details = Annotated[
@@ -302,6 +302,8 @@ def _profile(name: str) -> Profile:
     from domain.model.errors import FieldError
     from domain.model.profiles import BUILT_IN_PROFILES
     from domain.plugins.registry import ProfilePlan
+    from services.plan.kinds import Use, use_of
+    from services.plan.kube_scheduler import profiles_of
 
     if name in BUILT_IN_PROFILES and not Path(name).exists():
         return BUILT_IN_PROFILES[name]
@@ -312,6 +314,14 @@ def _profile(name: str) -> Profile:
     if len(values) != 1:
         raise CommandError(f"{name}: holds {len(values)} documents; a profile is one object")
     with _at(name):
+        if use_of(values[0]) is Use.CONFIGURATION:
+            translation = profiles_of(values[0])
+            options.warn(f"{name}: {text}" for text in translation.warnings)
+            values = [manifest for _, manifest in translation.profiles]
+            if len(values) != 1:
+                raise FieldError(
+                    "profiles", f"are {len(values)}; one is allowed here, or all of them with -f"
+                )
         profile = profile_from_manifest(values[0])
         try:
             ProfilePlan(profile)

@@ -41,7 +41,7 @@ def pods(count: int, **fields: Any) -> list[Json]:
 
 
 def test_many_pods_are_summed_up_by_node_pool_and_by_reason(tmp_path: Path) -> None:
-    gpu = {"nvidia.com/gpu": 2}
+    gpu: Json = {"nvidia.com/gpu": 2}
     waiting = [pod_manifest(f"gpu{i}", cpu=1, **gpu) for i in range(3)]
     lines = berth_plan("-f", pooled(tmp_path, *pods(13, cpu=1), *waiting)).stdout.splitlines()
     assert lines[0] == "10 of 16 pods placed, on 4 of 4 nodes"

@@ -260,3 +260,14 @@ def test_what_is_skipped_is_counted_in_words() -> None:
         "skipped 2 Gateways, 2 Ingresses, 2 NetworkPolicies, 1 Podd: nothing to place",
         "Podd: did you mean Pod?",
     ]
+
+
+def test_a_configuration_of_one_profile_may_be_the_profile_of_all_pods(tmp_path: Path) -> None:
+    (configuration,) = documents.read_values(str(MANIFESTS / "kube-scheduler.yaml"))
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps({**configuration, "profiles": configuration["profiles"][2:]}))
+    command = ["plan", "-f", NODES, "-f", str(MANIFESTS / "kubectl-pods.yaml"), "-o", "json", "--profile"]
+    done = CliRunner().invoke(app, [*command, str(one)])
+    assert [each["weights"] for each in json.loads(done.stdout)] == [{"NodeResourcesFit": 1}] * 2
+    three = CliRunner().invoke(app, [*command, str(MANIFESTS / "kube-scheduler.yaml")])
+    assert (three.exit_code, "profiles: are 3" in three.stderr) == (1, True)
