@@ -12,6 +12,7 @@ import typer
 from services.cli import output
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Output
+from services.cli.tables import moment
 from services.config import Settings
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ app = typer.Typer(
 COLUMNS = (
     Column("NAME", lambda item: item["name"]),
     Column("ROLE", lambda item: item["role"]),
-    Column("CREATED", lambda item: item["created_at"]),
-    Column("REVOKED", lambda item: item["revoked_at"]),
+    moment("CREATED", "created_at"),
+    moment("REVOKED", "revoked_at"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,18 @@ def test_a_setting_has_one_name_as_variable_and_as_flag() -> None:
     }
     assert taken == {(setting.env, setting.flags[0]) for setting in SETTINGS}, "each is a flag somewhere"
     assert all(f"BERTH_{flag[2:].replace('-', '_').upper()}" == variable for variable, flag in taken)
+
+
+def test_the_page_names_every_command_and_its_output_fits_80_columns() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
+    assert [
+        name for name in dict(commands()) if name not in page and not name.startswith("berth bench")
+    ] == []
+    shown = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    assert [line for text in shown for line in text.splitlines() if len(line) > 80] == []
+    for kind, columns in TABLES.items():
+        titles = [column.title for column in columns if not column.wide]
+        assert re.search(r"^ *" + r" {2,}".join(map(re.escape, titles)) + "$", page, re.MULTILINE), kind
 
 
 def test_the_help_shows_every_setting() -> None:

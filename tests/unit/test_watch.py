@@ -1,0 +1,137 @@
+"""Does `get --watch` print what changed and nothing else, and does `get` find one item by its name?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from services.cli import watch
+from services.cli.get import Kind, _one
+from services.cli.options import CommandError
+from services.cli.output import Format
+from services.cli.source import in_process
+from tests.unit.items import Item, decision, node, pod
+
+
+class Enough(Exception):
+    """The test has seen enough."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.0)
+
+
+async def watched(kind: Kind, lists: list[list[Item]], form: Format = Format.TABLE) -> None:
+    """Watch lists that are one after the other what there is."""
+    left = iter(lists)
+
+    async def items() -> list[Item]:
+        found = next(left, None)
+        if found is None:
+            raise Enough
+        return found
+
+    with pytest.raises(Enough):
+        await watch.watch_list(kind, items, form)
+
+
+async def test_a_row_is_printed_again_when_it_changes_and_when_it_is_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    a, b = pod("a", phase="pending", node=None), pod("b")
+    await watched(Kind.PODS, [[a], [a], [{**a, "phase": "bound", "node": "n1"}, b], [b], [b]])
+    rows = [line.split("\t")[1:4] for line in capsys.readouterr().out.splitlines()]
+    assert rows == [
+        ["NAME", "PHASE", "NODE"],
+        ["a", "pending", "-"],
+        ["a", "bound", "n1"],
+        ["b", "bound", "openb-node-1329"],
+        ["a", "released", "-"],
+    ]
+
+
+async def test_what_a_table_does_not_show_is_no_change_of_a_row_but_one_of_its_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lists = [[node()], [node(version=12)]]
+    await watched(Kind.NODES, lists)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    await watched(Kind.NODES, lists, Format.JSON)
+    assert [json.loads(line)["version"] for line in capsys.readouterr().out.splitlines()] == [11, 12]
+
+
+class Ledger:
+    """An API whose two shards commit a decision each time that it is asked how far they are."""
+
+    def __init__(self, rounds: int) -> None:
+        self.count = 12
+        self.left = rounds
+
+    def decisions(self, shard: int) -> Iterator[Item]:
+        for seq in range(self.count, 0, -1):
+            yield decision(id=f"{shard}-{seq}", shard=shard, seq=seq)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        asked = {key: values[0] for key, values in parse_qs(scope["query_string"].decode()).items()}
+        if scope["path"] == "/v1/shards":
+            if self.left == 0:
+                raise Enough
+            self.left -= 1
+            self.count += 1
+            items = [{"shard": shard, "decisions": self.count} for shard in (0, 1)]
+        else:
+            assert asked["order"] == "newest"
+            shards = [int(asked["shard"])] if "shard" in asked else [0, 1]
+            both = [item for shard in shards for item in self.decisions(shard)]
+            items = sorted(both, key=lambda item: (-item["seq"], item["shard"]))[: int(asked["limit"])]
+        body = json.dumps({"items": items, "next": None}).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+
+async def test_decisions_are_printed_once_each_in_the_order_of_their_shard(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(Enough):
+        await watch.watch_decisions(in_process(Ledger(4)), {}, 4, Format.TABLE)
+    ids = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert ids == ["1-12", "0-12", "1-13", "0-13", "0-14", "1-14", "0-15", "1-15", "0-16", "1-16"]
+
+
+async def test_the_decisions_of_one_shard_are_watched_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Enough):
+        await watch.watch_decisions(in_process(Ledger(3)), {"shard": 1}, 1, Format.TABLE)
+    ids = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert ids == ["1-13", "1-14", "1-15"]
+
+
+async def test_one_item_is_found_by_its_name_and_one_that_is_not_there_is_an_error() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0)
+        raw = scope["raw_path"].decode()
+        found = {
+            "/v1/pods/team/web": pod("web"),
+            "/v1/pods/default/web": pod("other"),
+            "/v1/nodes/n%2F1": node("n/1"),
+            "/v1/shards": {"items": [{"shard": 3}], "next": None},
+        }.get(raw)
+        error = {"error": {"code": "not-found", "message": f"{raw} is not known here"}}
+        await send({"type": "http.response.start", "status": 200 if found else 404, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(found or error).encode()})
+
+    source = in_process(app)
+    assert (await _one(source, Kind.PODS, "web", "team"))["name"] == "web"
+    assert (await _one(source, Kind.PODS, "team/web", None))["name"] == "web"
+    assert (await _one(source, Kind.PODS, "web", None))["name"] == "other"
+    assert (await _one(source, Kind.NODES, "n/1", None))["name"] == "n/1"
+    assert await _one(source, Kind.SHARDS, "3", None) == {"shard": 3}
+    with pytest.raises(CommandError, match="is not known here"):
+        await _one(source, Kind.NODES, "n2", None)
+    with pytest.raises(CommandError, match="shard 4 is not known here"):
+        await _one(source, Kind.SHARDS, "4", None)
