@@ -1,7 +1,7 @@
 """One pod against every node: each node's first failing filter, each feasible node's score with its parts.
 
-This is what `berth plan` answers with, and the plain reading of a profile: the placing kernel, which is many
-times faster, must choose the same node (``tests/oracle/test_evaluate.py``).
+This is the plain reading of a profile. The placing kernel is many times faster and must choose the same node
+(``tests/oracle/test_evaluate.py``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Reason codes for which no node may take the pod, whatever it offers: an unknown profile, scheduling
         gates, constraints that are not honoured yet.
     warnings : list of str
-        What of the pod is not looked at.
+        Codes of what the pod asks for and nobody looks at.
     scores : dict
         Feasible node -> sum of normalised score times weight.
     score_parts : dict
@@ -73,14 +73,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Refusals:
-    """The first reason per row: ``codes`` int64[N], 0 where no filter refused yet, else a reason's number."""
+    """The first reason per row.
+
+    ``codes`` int64[N] is 0 where no filter refused yet, else a reason's number.
+    """
 
     def __init__(self, count: int) -> None:
         self.codes = np.zeros(count, dtype=np.int64)
         self.reasons: list[Reason] = []
 
     def add(self, rows: np.ndarray, reason: Reason) -> None:
-        """Refuse rows, of which those count that nothing refused before."""
+        """Refuse rows for a reason; rows that were refused before keep their first reason."""
         self.reasons.append(reason)
         first = rows[self.codes[rows] == 0]
         self.codes[first] = len(self.reasons)
@@ -89,19 +92,19 @@ class _Refusals:
 def evaluate(
     state: ClusterState, plan: ProfilePlan | None, pod: PodSpec, view: NodeView | None = None
 ) -> Verdict:
-    """Evaluate a waiting pod over all nodes; nothing is changed.
+    """Evaluate a waiting pod over all nodes, and change nothing.
 
     Parameters
     ----------
     state : ClusterState
         The nodes, and the pods that count on them.
     plan : ProfilePlan or None
-        Filters in order, scores with weights; None where the pod names a profile that does not exist, for
-        which every node refuses it.
+        Filters in order, scores with weights. None where the pod names a profile that does not exist: then
+        every node refuses it.
     pod : PodSpec
         The pod, whose node name is empty.
     view : NodeView, optional
-        What scores read; needed where measured usage matters.
+        What scores read of the nodes. It is needed where measured usage matters.
 
     Cost: O(N) per plugin, in columns where the plugin's data is columns.
     """

@@ -1,4 +1,4 @@
-"""Why: what an attempt of one group saw, in words and numbers that can be stored."""
+"""Explain an attempt: reasons, candidates and score parts in names and numbers that can be stored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from domain.state.cluster import ClusterState
 from domain.state.nodes import NodeEntry
 
 _EXPLAINED = 2
-"""Of so many best nodes sums are kept where no usage is asked for: the chosen one and the next."""
+"""Best nodes whose sums are stored where no score reads usage: the chosen one and the runner-up."""
 
 
 def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int, nodes_count: int) -> Attempt:
-    """Return the attempt of a group that must not be tried: every node refuses it for what holds it.
+    """Return the attempt of a group that must not be tried: every node refuses it, for what holds the group.
 
-    Revision 0: there is no such profile.
+    The profile's revision is 0 where there is no such profile.
     """
     return Attempt(
         signature=group.signature,
@@ -43,20 +43,20 @@ def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int,
 
 
 def warnings_of(plan: ProfilePlan | None, template: PodTemplate) -> tuple[str, ...] | msgspec.UnsetType:
-    """Return the codes of what a pod asks for and nobody looks at, unset where there is nothing."""
+    """Return a code for each thing that a pod asks for and nobody looks at; unset where there is none."""
     ignored = template.ignored if plan is None else plan.ignores(template)
     return tuple(f"ignored:{what}" for what in ignored) if ignored else msgspec.UNSET
 
 
-def note_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
-    """Note the candidates' versions; ``placed`` has those of nodes that got a pod before in the cycle."""
+def store_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
+    """Store the candidates' versions. ``placed`` holds those of nodes that got a pod earlier in the cycle."""
     assert attempt.basis is not None
     names = [candidate.node for candidate in attempt.candidates]
     attempt.basis.node_versions = [placed.get(name) or nodes[name].version for name in names]
 
 
 def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
-    """Return arrays for the kernel to write on: one attempt per program."""
+    """Return arrays for the kernel's output: one attempt per program."""
     attempts = len(programs)
     columns = sorted(set().union(*{program.columns for program in programs}))
     return kernel.Placed(
@@ -77,8 +77,8 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
     )
 
 
-class Noted:
-    """What the kernel noted in one call, as lists: one number at a time out of arrays costs far more."""
+class KernelOutput:
+    """The kernel's output of one call as Python lists: to read arrays number by number costs far more."""
 
     def __init__(self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState) -> None:
         self.attempt_of: list[int] = placed.attempt_of.tolist()
@@ -104,9 +104,9 @@ class Noted:
     def _sums(
         self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState
     ) -> dict[int, tuple[tuple[str, ...], list[int], list[int]]]:
-        """Return per attempt names of resources, and what its first best rows offer and hold of them.
+        """Return per attempt the names of resources, and what its best rows offer and hold of each.
 
-        All attempts that read the same resources are read at once.
+        Attempts that read the same resources are read together.
         """
         alike: dict[tuple[tuple[int, ...], bool], list[int]] = {}
         for program in programs:
@@ -128,7 +128,7 @@ class Noted:
         return found
 
     def places(self, plan: ProfilePlan) -> tuple[list[tuple[str, int]], int]:
-        """Return each score's label and its place among all of a plan, and how many the kernel noted."""
+        """Return each score's label with its place among a plan's scores, and how many the kernel wrote."""
         found = self._places.get(plan)
         if found is None:
             kinds = (plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.static_scores)
@@ -144,7 +144,7 @@ def _kernels_count(plan: ProfilePlan) -> int:
 
 def explain(
     program: Program,
-    noted: Noted,
+    output: KernelOutput,
     view: NodeView,
     *,
     signature: bytes,
@@ -152,14 +152,14 @@ def explain(
     generation: int,
     at_ms: int,
 ) -> Attempt:
-    """Put into words what the kernel noted at a group's attempt.
+    """Return a group's attempt, with names in place of rows, columns and codes.
 
-    Must be called before rows are renumbered. Cost: O(candidates + reasons).
+    Call it before rows are renumbered. Cost: O(candidates + reasons).
     """
     profile, table = program.plan.profile, view.table
-    a = noted.attempt_of[program.slot]
-    reasons, unresolvable_count = _reasons(program, noted, a, 0)
-    candidates = _candidates(program, noted, view, a)
+    a = output.attempt_of[program.slot]
+    reasons, unresolvable_count = _reasons(program, output, a, 0)
+    candidates = _candidates(program, output, view, a)
     attempt = Attempt(
         signature=signature,
         profile=profile.name,
@@ -173,10 +173,10 @@ def explain(
         reasons=reasons,
         candidates=candidates,
         warnings=warnings_of(program.plan, program.template),
-        basis=_basis(program, noted, view, a) if candidates else None,
+        basis=_basis(program, output, view, a) if candidates else None,
     )
-    if noted.exhausted[a]:
-        attempt.reasons_at_failure, unresolvable_count = _reasons(program, noted, a, 1)
+    if output.exhausted[a]:
+        attempt.reasons_at_failure, unresolvable_count = _reasons(program, output, a, 1)
         attempt.unresolvable = is_unresolvable(
             held=False, nodes_count=table.count, unresolvable_count=unresolvable_count
         )
@@ -185,12 +185,12 @@ def explain(
     return attempt
 
 
-def _reasons(program: Program, noted: Noted, a: int, which: int) -> tuple[dict[str, int], int]:
+def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tuple[dict[str, int], int]:
     counts: dict[str, int] = {}
-    if not noted.has_reasons[a][which]:
+    if not output.has_reasons[a][which]:
         return counts, 0
     unresolvable = 0
-    codes, numbers = noted.reason_code[a, which].tolist(), noted.reason_count[a, which].tolist()
+    codes, numbers = output.reason_code[a, which].tolist(), output.reason_count[a, which].tolist()
     for code, count in zip(codes, numbers, strict=True):
         if code < 0:
             break
@@ -200,11 +200,11 @@ def _reasons(program: Program, noted: Noted, a: int, which: int) -> tuple[dict[s
     return counts, unresolvable
 
 
-def _candidates(program: Program, noted: Noted, view: NodeView, a: int) -> tuple[Candidate, ...]:
-    rows = noted.rows(a)
+def _candidates(program: Program, output: KernelOutput, view: NodeView, a: int) -> tuple[Candidate, ...]:
+    rows = output.rows(a)
     plan, names = program.plan, view.table.names
-    places, kernels_count = noted.places(plan)
-    parts, scores = noted.top_parts[a], noted.top_score[a]
+    places, kernels_count = output.places(plan)
+    parts, scores = output.top_parts[a], output.top_score[a]
     if plan.static_scores and rows:
         where = np.array(rows, dtype=np.int64)
         asked = [use.plugin.raw(program.template, view, where).tolist() for use in plan.static_scores]
@@ -217,9 +217,9 @@ def _candidates(program: Program, noted: Noted, view: NodeView, a: int) -> tuple
     )
 
 
-def _basis(program: Program, noted: Noted, view: NodeView, a: int) -> Basis:
-    rows, plan = noted.rows(a), program.plan
-    names, allocatable, requested = noted.sums[a]
+def _basis(program: Program, output: KernelOutput, view: NodeView, a: int) -> Basis:
+    rows, plan = output.rows(a), program.plan
+    names, allocatable, requested = output.sums[a]
     if len(rows) * len(names) < len(allocatable):
         del allocatable[len(rows) * len(names) :], requested[len(rows) * len(names) :]
     basis = Basis(resources=names, allocatable=allocatable, requested=requested)
@@ -228,13 +228,13 @@ def _basis(program: Program, noted: Noted, view: NodeView, a: int) -> Basis:
         basis.resource_versions = [specs[row].resource_version for row in rows]
         basis.usage, basis.usage_at_ms = view.usage_of(rows)
     if plan.normalised_scores or plan.variance_scores:
-        basis.extremes = _extremes(plan, noted, a)
+        basis.extremes = _extremes(plan, output, a)
     return basis
 
 
-def _extremes(plan: ProfilePlan, noted: Noted, a: int) -> dict[str, Extremes]:
-    found, metrics = noted.extremes[a].tolist(), noted.metrics[a].tolist()
-    # Where the lowest is above the highest, no feasible node has a value.
+def _extremes(plan: ProfilePlan, output: KernelOutput, a: int) -> dict[str, Extremes]:
+    found, metrics = output.extremes[a].tolist(), output.metrics[a].tolist()
+    # The lowest is above the highest where no feasible node has a value.
     known = [(low, high) if low <= high else (None, None) for low, high in found]
     extremes = {
         use.label: Extremes(low=known[k][0], high=known[k][1]) for k, use in enumerate(plan.normalised_scores)

@@ -1,4 +1,4 @@
-"""The profiles in force: the built-in ones, and what events have made of them."""
+"""The profiles in force: the built-in ones, and those that events have set."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _CANONICAL = msgspec.json.Encoder(order="deterministic")
 class Profiles:
     """Every profile that a pod may name, with its revision and its plan.
 
-    Revisions are a function of the log: each change of a name, its deletion included, counts one up, and
-    what is in force already is no change. ``plans`` holds what is in force; it changes in place.
+    Revisions follow from the log alone. Each change of a name, its deletion included, counts one up; an event
+    that says what is in force already changes nothing. ``plans`` holds what is in force and changes in place.
 
     Parameters
     ----------
     built_in : mapping of str to Profile
-        What exists without any event, in force until an event of the same name and again after a deletion.
+        Profiles that exist without any event. An event of the same name replaces one, a deletion brings it
+        back.
     """
 
     def __init__(self, built_in: Mapping[str, Profile]) -> None:
@@ -37,12 +38,12 @@ class Profiles:
             self._put(ProfileRevision(name=name, revision=profile.revision, profile=profile))
 
     def apply(self, event: ProfileEvent) -> Change:
-        """Take an event whose profile was checked; return what it changed.
+        """Apply an event whose profile was checked, and return what it changed.
 
         Raises
         ------
         FieldError
-            The profile makes no sense, and nothing changed: whoever read the event had to check it.
+            The profile makes no sense, and nothing changed. Whoever read the event should have checked it.
         """
         match event:
             case ProfileUpserted():
@@ -51,7 +52,7 @@ class Profiles:
                 return self._delete(event)
 
     def restore(self, revision: ProfileRevision) -> None:
-        """Put the latest revision of a name back as the ledger has it.
+        """Restore the latest revision of a name from the ledger.
 
         Raises
         ------
@@ -101,5 +102,5 @@ class Profiles:
 
 
 def _written(profile: Profile | None) -> bytes:
-    """Return what a profile says in its one written form: equal bytes, the same profile."""
+    """Return the one written form of a profile: equal bytes mean the same profile."""
     return b"" if profile is None else _CANONICAL.encode(profile_to_spec(profile))

@@ -1,4 +1,4 @@
-"""A group as the kernel sees it: its numbers, how plugins make them, and the words for its codes."""
+"""A program: a group compiled into the kernel's numbers, and the way back from codes to reasons."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from domain.state.resources import (
 )
 
 _MEASURED_OF = (CPU, MEMORY, CPU_BEYOND, MEMORY_BEYOND)
-"""What scores by measured usage read besides their terms: what a node offers, and all that it has."""
+"""Columns that scores by measured usage read besides their terms: what a node offers, and its capacity."""
 _DEMANDED_MAX = 1_000
-"""Of so many sets of requested resources it is remembered what is read besides."""
+"""Sets of requested resources for which the columns read are remembered, per static part."""
 
 ROW_FIELDS = {
     "static_code": np.int16,
@@ -88,11 +88,11 @@ SLOT_BYTES = sum(
 class StaticPart:
     """What a profile's static plugins say of every node, for all templates that they cannot tell apart.
 
-    The templates' terms have the same resources and weights, too: so they share bounds.
+    The terms of these templates have the same resources and weights, so they share upper bounds.
 
-    ``generation`` is the table's as of the last look; ``version`` counts the looks after which whatever was
-    normalised over all nodes has to be made anew. ``columns`` remembers ``Program.columns`` by the names of
-    what must be free.
+    ``generation`` is the table's at the last refresh. ``version`` counts the refreshes after which everything
+    normalised over all nodes must be computed again. ``columns`` remembers ``Program.columns`` by the names
+    of the resources that must be free.
     """
 
     __slots__ = (
@@ -118,7 +118,7 @@ class StaticPart:
 
 
 class Program:
-    """What a slot was compiled from, and the words for its codes.
+    """What a slot was compiled from, and the reasons for its codes.
 
     ``columns`` are the resource columns that its filters and scores read, in ascending order.
     """
@@ -151,7 +151,7 @@ class Program:
         self.occupancies: list[OccupancyFilter] = []
 
     def reason(self, code: int) -> Reason:
-        """Put a kernel code into words."""
+        """Return the reason for a failure code of the kernel."""
         if code <= kernel.STATIC_MAX:
             return self.static.reasons[code - 1]
         if code < kernel.OCCUPIED:
@@ -174,7 +174,7 @@ def compile_program(
     resources: ResourceIndex,
     adds: ResourceVector,
 ) -> None:
-    """Write all of a slot that does not depend on any node; ``adds`` is what one pod occupies."""
+    """Write everything of a slot that depends on no node. ``adds`` is what one pod occupies."""
     slot = program.slot
     groups.synced[slot] = -1
     groups.static_part[slot] = program.static.index
@@ -202,7 +202,7 @@ def compile_program(
 
 
 def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]:
-    """Return the columns, worked out once for all templates that request the same resources."""
+    """Return the columns that are read, computed once for all templates that request the same resources."""
     known, names = program.static.columns, tuple(program.demand_names)
     found = known.get(names)
     if found is None:

@@ -1,8 +1,8 @@
-"""Pods that wait, group by group, and which of them are worth an attempt now.
+"""The queue: pods that wait, group by group, and which of them are worth an attempt now.
 
 A pod is *fresh* until its first attempt. A group whose pods found no node is *parked*: none of its pods is
-looked at again until some node has gained room for one of them or changed its spec. A flood of equal pods is
-one group, so a parked million costs as much as a parked one.
+tried again until some node has gained room for one of them or has changed its spec. A flood of equal pods is
+one group, so a million parked pods cost as much as one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from domain.state.snapshot import Snapshot
 
 
 class WaitingGroup:
-    """The waiting pods of one signature: ``pods`` maps pod key to arrival, in order of arrival.
+    """The waiting pods of one signature. ``pods`` maps pod key to arrival, in order of arrival.
 
-    ``attempt`` is the one that parked the group.
+    ``attempt`` is the attempt that parked the group.
     """
 
     __slots__ = ("attempt", "demands", "held_by", "parked", "plan", "pods", "signature", "template")
@@ -41,12 +41,12 @@ class WaitingGroup:
         self.held_by = self._hold()
 
     def replan(self, plan: ProfilePlan | None) -> None:
-        """Take another plan; what was found under the one before holds no longer."""
+        """Take another plan. What was found under the one before holds no longer."""
         self.plan, self.parked, self.attempt, self.demands = plan, False, None, None
         self.held_by = self._hold()
 
     def _hold(self) -> tuple[str, ...]:
-        """Name what keeps every pod of the group from being tried at all."""
+        """Return the reason codes that keep every pod of the group from being tried."""
         if self.plan is None:
             return (f"unknown-profile:{self.template.profile}",)
         gates = tuple(f"scheduling-gated:{gate}" for gate in self.template.gates)
@@ -63,11 +63,11 @@ class Queue:
         self.groups: dict[bytes, WaitingGroup] = {}
         self._fresh: dict[str, bytes] = {}
         self._woken: dict[bytes, None] = {}
-        self._measured_generation = 0  # the table's, as of the last look at what was measured
-        self._newly_held: dict[bytes, None] = {}  # to be said, though no pod of it is fresh
+        self._measured_generation = 0  # the table's, when measurements were last looked at
+        self._newly_held: dict[bytes, None] = {}  # to be reported, though no pod of it is fresh
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
-        """Let a pod wait; one that is not fresh was tried before a restart, and is tried again after it."""
+        """Let a pod wait. A pod that is not fresh was tried before a restart, and is tried again after it."""
         group = self.groups.get(pod.signature)
         if group is None:
             plan = self._plans.get(pod.template.profile)
@@ -79,7 +79,7 @@ class Queue:
             self._wake(group)
 
     def remove(self, pod: PodSpec) -> None:
-        """Forget a pod that waits no longer."""
+        """Remove a pod that waits no longer."""
         self._fresh.pop(pod.key, None)
         group = self.groups[pod.signature]
         del group.pods[pod.key]
@@ -89,7 +89,7 @@ class Queue:
             self._newly_held.pop(pod.signature, None)
 
     def replan(self, profile: str) -> None:
-        """Give the waiting groups of a profile its plan of now: each is worth an attempt, or held."""
+        """Give the waiting groups of a profile its present plan: each is now worth an attempt, or held."""
         plan = self._plans.get(profile)
         for group in self.groups.values():
             if group.template.profile != profile:
@@ -106,12 +106,12 @@ class Queue:
         return key in self._fresh
 
     def tried(self, keys: Iterable[str]) -> None:
-        """Note that pods have had their first attempt."""
+        """Record that pods have had their first attempt."""
         for key in keys:
             self._fresh.pop(key, None)
 
     def park(self, signature: bytes, attempt: Attempt) -> None:
-        """Let a group wait for room."""
+        """Park a group: let it wait for room."""
         self.groups[signature].parked = True
         self.groups[signature].attempt = attempt
         self._woken.pop(signature, None)
@@ -119,13 +119,13 @@ class Queue:
     def wake(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
         """Wake the parked groups that have room for a pod on any of the rows.
 
-        Only resources are looked at here: whether the other filters agree is the attempt's business.
+        Only resources are compared here. Whether the other filters agree, the attempt finds out.
         """
         parked = [g for g in self.groups.values() if g.parked and not g.held_by]
         self._wake_where_room_is(parked, snapshot, np.array(sorted(rows), dtype=np.int64))
 
     def wake_measured(self, snapshot: Snapshot) -> None:
-        """Wake the parked groups that a filter may have refused by usage, where that was measured anew."""
+        """Wake the parked groups that a filter may have refused by usage, if usage was measured since."""
         table = self._state.table
         if self.has_measured:
             rows = np.flatnonzero(table.usage_generation[: table.count] > self._measured_generation)
@@ -134,7 +134,7 @@ class Queue:
 
     @property
     def has_measured(self) -> bool:
-        """Whether measurements have come since the last look that could cure a parked group."""
+        """Whether measurements have come, since the last wake-up, that could cure a parked group."""
         is_new = self._state.table.last_usage_generation > self._measured_generation
         return is_new and bool(self._parked_by_usage())
 
@@ -163,7 +163,7 @@ class Queue:
             self._wake(parked[w])
 
     def wake_masters(self, clusters: Collection[str]) -> None:
-        """Wake the parked groups of masters of some clusters, of which a node may take more now."""
+        """Wake the parked groups of masters whose cluster may now have more of them on one node."""
         for group in self.groups.values() if clusters else ():
             is_concerned = is_master(group.template) and group.template.cluster in clusters
             if is_concerned and group.parked and not group.held_by:
@@ -179,11 +179,11 @@ class Queue:
         return bool(self._fresh or self._woken or self._newly_held)
 
     def refused(self) -> Iterator[tuple[WaitingGroup, list[str]]]:
-        """Yield parked and held groups, each with its fresh pods, which count as tried then.
+        """Yield parked and held groups, each with its fresh pods. These count as tried from then on.
 
-        What parked the group holds for them too: since then, room was only taken away. Where nodes changed,
-        so that other pods leaving would help now or would no longer, the group is tried again instead. A
-        group that a change of its profile holds from now on is yielded even without a fresh pod.
+        The verdict that parked the group holds for them too, as room was only taken away since. The group is
+        tried again instead where nodes changed, so that it may matter now whether other pods leave. A group
+        that is held because its profile changed is yielded even without a fresh pod.
         """
         by_group: dict[bytes, list[str]] = {signature: [] for signature in self._newly_held}
         self._newly_held.clear()
@@ -200,7 +200,7 @@ class Queue:
             yield group, keys
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
-        """Say whether what parked a group may be another verdict by now, though there is no more room."""
+        """Say whether the verdict that parked a group may differ by now, though there is no more room."""
         assert group.plan is not None
         assert group.attempt is not None
         table, since = self._state.table, group.attempt.generation
@@ -212,7 +212,7 @@ class Queue:
         )
 
     def candidates(self, woken_max: int) -> list[tuple[str, WaitingGroup]]:
-        """Return the pods to try, by (priority, arrival): the fresh ones, and at most so many woken ones."""
+        """Return the pods to try, by (priority, arrival): all fresh, and some of the woken ones."""
         items: list[tuple[int, int, str, WaitingGroup]] = []
         for signature in self._woken:
             group = self.groups[signature]

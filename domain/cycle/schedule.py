@@ -2,8 +2,8 @@
 
 ``Scheduler.fold`` applies an event and keeps the queue in step. ``Scheduler.cycle`` takes the pods to try in
 order of (priority, arrival) and places them one after another, each onto the best node of the whole cluster
-as its predecessors left it. The answer is a value: placements, pods that found no node, and per group an
-attempt that explains both.
+as its predecessors left it. The answer is a value: placements, pods that found no node, and one attempt
+per group that explains both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import KeysView, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import Noted, explain, explain_held, note_versions, room_for
+from domain.cycle.explanation import KernelOutput, explain, explain_held, room_for, store_versions
 from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
@@ -40,7 +40,7 @@ assert reasons_per_cycle_max == kernel.REASONS
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """A pod and the node that was the best for it; ``node_version`` is the node's with the pod on it."""
+    """A pod and the best node for it. ``node_version`` is the node's version with the pod on it."""
 
     pod: PodSpec
     arrival: int
@@ -51,7 +51,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """A pod that found no node at its first attempt, and from now on waits."""
+    """A pod that found no node at its first attempt, and waits from now on."""
 
     pod: PodSpec
     arrival: int
@@ -75,7 +75,7 @@ class Scheduler:
     seed : int
         Decides between nodes of equal score. The same calls and the same seed give the same decisions.
     usage_window_seconds : int
-        Over how long the measured usage of a node is looked at that does not say it itself.
+        Length of the usage window of a node that does not say another length itself.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Scheduler:
         self._slots = GroupSlots(self.state, self._snapshot)
         self._view = NodeView(self.state)
         self._now_ms = 0
-        self._grown: set[str] = set()  # clusters of which a node may take more masters than before
+        self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
     def fold(self, event: Event | ProfileEvent) -> tuple[Change, ...]:
         """Apply one event and keep the queue in step.
 
-        A profile event holds for the cycles that follow: the pods folded before it are to be tried first.
+        A profile event holds for the cycles that follow. Try the pods folded before it first.
         """
         if isinstance(event, ProfileEvent):
             return (self._fold_profile(event),)
@@ -124,10 +124,10 @@ class Scheduler:
         return changes
 
     def settles_first(self, event: Event | ProfileEvent) -> bool:
-        """Say whether what waits is to be tried before an event is folded, so that it does not matter when.
+        """Say whether waiting pods must be tried before an event is folded.
 
-        A master lets more masters of its cluster share a node: those before it, and nobody who came
-        between, must not profit from it early.
+        A master lets more masters of its cluster share a node. The masters before it must not profit from
+        that early, or the decision would depend on where a batch was cut.
         """
         if not isinstance(event, PodUpserted) or not self._lets_more_in(event.pod.template):
             return False
@@ -150,7 +150,7 @@ class Scheduler:
         return change
 
     def restore_pod(self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0) -> None:
-        """Put a pod of the ledger back: placed, or waiting after an attempt."""
+        """Restore a pod from the ledger: placed, or waiting after an attempt."""
         self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
         if not node:
             self.queue.add(pod, arrival, fresh=False)
@@ -188,7 +188,7 @@ class Scheduler:
         return result
 
     def sync(self) -> None:
-        """Bring the snapshot up to the state."""
+        """Bring the snapshot up to date with the state."""
         self._slots.reserve(self.profiles.plans.values())
         if not self._snapshot.sync():
             self._slots.void()
@@ -196,7 +196,7 @@ class Scheduler:
     # ----------------------------------------------------------------------------------------- placing
 
     def _place(self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult) -> int:
-        """Place as many candidates as slots and change log hold; return where to go on."""
+        """Place as many candidates as fit the slots and the change log; return where to go on."""
         tried, programs, end = self._compile(candidates, start, result)
         self._reserve_columns()
         if not self._snapshot.reserve(len(tried)):
@@ -225,7 +225,7 @@ class Scheduler:
         tried: list[tuple[str, WaitingGroup]] = []
         end, slots_max = start, self._slots.slots_max
         for key, group in candidates[start:]:
-            if group.parked:  # by a cut before this one
+            if group.parked:  # by an earlier call of this cycle
                 self._refuse(group, [key] if self.queue.is_fresh(key) else [], result)
                 self.queue.tried([key])
                 end += 1
@@ -242,7 +242,7 @@ class Scheduler:
         return tried, programs, end
 
     def _scratch(self, sequence: np.ndarray, variances: int) -> kernel.Scratch:
-        """Return memory for the kernel, which makes none itself."""
+        """Return memory for the kernel, which allocates none itself."""
         blocks, width = self._slots.bounds.free_low.shape[1], self._snapshot.rows_width
         return kernel.Scratch(
             fits=np.empty(kernel.BLOCK, dtype=np.uint8),
@@ -269,7 +269,7 @@ class Scheduler:
         return len(self.state.resources) > len(self._snapshot.columns.allocatable)
 
     def _reserve_columns(self) -> None:
-        """A template may name a resource that no node has; its column must exist all the same."""
+        """Give a column to every resource that a template names, even if no node has it."""
         if self._lacks_columns:
             self.state.table.ensure_columns()
             self.sync()
@@ -281,12 +281,12 @@ class Scheduler:
         placed: kernel.Placed,
         result: CycleResult,
     ) -> None:
-        """Turn the kernel's rows into placements and failures, and let the state count them."""
+        """Turn the kernel's rows into placements and failures, and count the placements in the state."""
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
-        noted = Noted(placed, programs.values(), self.state)
-        attempts = [explain(p, noted, self._view, signature=s, **looked) for s, p in programs.items()]
+        output = KernelOutput(placed, programs.values(), self.state)
+        attempts = [explain(p, output, self._view, signature=s, **looked) for s, p in programs.items()]
         attempt_of = {signature: base + i for i, signature in enumerate(programs)}
         result.attempts.extend(attempts)
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
@@ -297,7 +297,7 @@ class Scheduler:
         ):
             attempt = attempt_of[group.signature]
             if attempt in measured:
-                note_versions(measured.pop(attempt), versions, self.state.nodes)
+                store_versions(measured.pop(attempt), versions, self.state.nodes)
             result.attempts[attempt].pods_count += 1
             pod, arrival = pods[key].spec, pods[key].arrival
             if row >= 0:
@@ -319,7 +319,7 @@ class Scheduler:
                 self.queue.park(signature, result.attempts[attempt_of[signature]])
 
     def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
-        """Let fresh pods wait without an attempt of their own."""
+        """Let fresh pods of a parked or held group wait without an attempt of their own."""
         if group.held_by:
             held = explain_held(
                 group,
@@ -337,9 +337,9 @@ class Scheduler:
 
 
 def _exclusions(programs: Sequence[Program], slots: int) -> kernel.Exclusions:
-    """Tell the kernel which of these groups cannot share a node because of what they hold."""
+    """Return which of these groups cannot share a node because of what their pods hold."""
     asking = [(p, o, occupancy) for p in programs for o, occupancy in enumerate(p.occupancies)]
-    # Also a group whose own profile does not ask may hold what another group's profile asks for.
+    # A group whose own profile does not ask may still hold what another group's profile asks for.
     excluded: dict[int, list[tuple[int, int]]] = {}
     for one in programs if asking else ():
         counted = [(p.slot, o) for p, o, each in asking if each.excludes(one.template, p.template)]

@@ -1,4 +1,4 @@
-"""The cache of equivalence groups: what the placing kernel knows of each group, one slot per group."""
+"""The cache of equivalence groups: one slot per group holds what the placing kernel knows of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RAW_BYTES = 8
 
 
 class GroupSlots:
-    """Compiles groups into slots and keeps them while there is room, least recently used out first."""
+    """Compiles groups into slots and keeps them while there is room; the least recently used goes first."""
 
     def __init__(
         self, state: ClusterState, snapshot: Snapshot, *, bytes_max: int = group_cache_bytes_max
@@ -45,14 +45,14 @@ class GroupSlots:
         self._allocate()
 
     def _allocate(self) -> None:
-        """Begin anew, with few slots."""
+        """Start again with few slots."""
         self._programs.clear()
         self._statics.clear()
         self._free, self._free_statics = [], []
         self._reserve(min(_SLOTS_FIRST, self.slots_max))
 
     def _reserve(self, slots: int) -> None:
-        """Have so many slots; what is in those that there are already stays."""
+        """Grow to a number of slots, and keep the content of the present ones."""
         before = len(self.groups.synced) if self._programs else 0
         width = self._snapshot.rows_width
         shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in ROW_FIELDS.items()}
@@ -74,7 +74,10 @@ class GroupSlots:
         self._free_statics += range(slots - 1, before - 1, -1)
 
     def _kept(self) -> dict[str, np.ndarray]:
-        """Return of which slots the large arrays hold anything: a copy of zeros would take memory."""
+        """Return the slots that are in use in the large arrays.
+
+        To copy the others' zeros would take memory.
+        """
         has_tree, holds = self.groups.synced >= 0, self.groups.occupancy_count > 0
         is_static = np.zeros(len(has_tree), dtype=bool)
         is_static[[static.index for static in self._statics.values()]] = True
@@ -118,14 +121,17 @@ class GroupSlots:
         return min(max(_SLOTS_MIN, self._bytes_max // per_slot), _SLOTS_MAX)
 
     def reserve(self, plans: Iterable[ProfilePlan]) -> None:
-        """Make room for the columns that profiles need; to be asked before the programs of a cycle."""
+        """Make room for the columns that profiles need.
+
+        Call it before the programs of a cycle are compiled.
+        """
         raws_count = max((plan.raws_count for plan in plans), default=0)
         if raws_count > self._raws_count:
             self._raws_count = raws_count
             self._allocate()
 
     def void(self) -> None:
-        """Mark every slot as stale: the change log was started anew."""
+        """Mark every slot as stale, because the change log was started again."""
         self.groups.synced[:] = -1
         if self.groups.tree.shape[1] != 2 * self._snapshot.rows_width:
             self._allocate()
@@ -135,7 +141,7 @@ class GroupSlots:
     def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
         """Return the group's slot, compiled and with its static part up to date.
 
-        At most ``slots_max`` distinct groups may be asked for between two uses of the slots.
+        Ask for at most ``slots_max`` distinct groups between two uses of the slots.
         """
         program = self._programs.pop(signature, None)
         if program is not None and program.plan is not plan:
@@ -177,7 +183,7 @@ class GroupSlots:
         return static
 
     def _refresh(self, program: Program) -> None:
-        """Ask the static plugins again where something changed, and count again what pods hold."""
+        """Ask the static plugins again about rows that changed, and count again what pods hold."""
         self._refresh_static(program)
         groups, slot = self.groups, program.slot
         if program.static_version != program.static.version:

@@ -1,4 +1,4 @@
-"""Compiling the kernels ahead of the first pod, so that no producer waits for a compiler."""
+"""Compile the kernels ahead of the first pod, so that no producer waits for a compiler."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How kernels are compiled: once per installation, kept on disk, and anew when any part of a kernel changes.
 
-numba keeps machine code beside the file of the outermost function and looks at that file alone, so an entry
-names the modules whose helpers are compiled into it; their bytecode and constants become part of the key.
+numba keeps machine code beside the file of the outermost function and looks at that file alone. So an entry
+names the modules whose helpers are compiled into it, and their bytecode and constants become part of the key.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
-# No kernel makes an array, so none counts references to one: with dozens at hand, that is most of the work.
+# No kernel allocates an array, so none counts references: for dozens of arrays that is most of the work.
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
 
-# Helpers are inlined: handed over as an argument, a tuple of two dozen arrays costs more than the work.
+# Helpers are inlined: to hand over a tuple of two dozen arrays costs more than the work itself.
 helper = numba.njit(inline="always", **_OPTIONS)
 function = numba.njit(**_OPTIONS)
 
-# What takes all groups is called by kernels alone: a wrapper that unpacks them would cost as much to compile.
+# Only kernels call these. A wrapper that unpacks all groups from Python would take as long to compile.
 _BARE: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner = numba.njit(**_BARE)
 
 
 def entry(*modules: ModuleType) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function that is called from Python; ``modules`` are those whose helpers it uses."""
+    """Compile a function that is called from Python. ``modules`` are those whose helpers it uses."""
     key = (_digest(modules), repr(_OPTIONS))
 
     class Cache(FunctionCache):

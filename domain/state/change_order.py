@@ -1,4 +1,4 @@
-"""Which rows changed, in order: what makes a snapshot cost what changed, and keeps the newest in front."""
+"""Which rows changed, in order, so that a snapshot costs only what changed since the one before."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ENTRIES_MIN = 512
 
 
 class ChangeOrder:
-    """Pairs of generation and row, generations rising, so that the end is what changed most recently.
+    """Pairs of generation and row in rising order of generation: the most recent change is the last pair.
 
     A removal is one more pair: a row at or beyond the table's ``count`` is a tombstone. When there are many
-    more pairs than rows, those that say nothing new are dropped; what is left still answers for every
-    generation. All costs are amortised O(1) but where said.
+    more pairs than rows, the pairs that a later one repeats are dropped. What is left still answers for every
+    generation. The cost is amortised O(1) unless a method says otherwise.
     """
 
     def __init__(self) -> None:
@@ -29,18 +29,18 @@ class ChangeOrder:
         return len(self._rows)
 
     def append(self, generation: int, row: int) -> None:
-        """Note a change; generations rise."""
+        """Record a change. Generations rise from call to call."""
         self._generations.append(generation)
         self._rows.append(row)
 
     def extend(self, first_generation: int, rows: np.ndarray) -> None:
-        """Note changes of distinct rows, each with a generation of its own, in the given order."""
+        """Record changes of distinct rows in the given order, each with the next generation."""
         generations = np.arange(first_generation, first_generation + len(rows), dtype=np.int64)
         self._generations.frombytes(generations.tobytes())
         self._rows.frombytes(rows.astype(np.int32).tobytes())
 
     def moved(self, generation: int, row: int) -> None:
-        """Note that the entry whose last own change was at ``generation`` stands in another row. O(log)."""
+        """Record that the entry whose last own change was at ``generation`` is in another row. O(log)."""
         at = bisect_left(self._generations, generation)
         assert self._generations[at] == generation
         self._rows[at] = row
@@ -51,12 +51,13 @@ class ChangeOrder:
         return np.unique(np.array(self._rows[start:], dtype=np.int64))
 
     def newest_first(self, generation_of: np.ndarray, count: int) -> Iterator[int]:
-        """Yield each of ``count`` rows once, most recently changed first; what is not taken costs nothing.
+        """Yield each of ``count`` rows once, most recently changed first. Rows that nobody takes cost
+        nothing.
 
         Parameters
         ----------
         generation_of : int64[N]
-            Generation of each row's last own change; being moved is none.
+            Generation of each row's last own change. To be moved is not a change of its own.
         """
         for at in range(len(self._rows) - 1, -1, -1):
             row = self._rows[at]
@@ -64,7 +65,7 @@ class ChangeOrder:
                 yield row
 
     def compact(self, generation_of: np.ndarray, count: int) -> None:
-        """Where pairs are many times more than rows, keep per row its last pair and its last own change."""
+        """Keep, when pairs far outnumber rows, only the last pair and the last own change of each row."""
         if len(self._rows) <= self._length_max:
             return
         rows, generations = np.array(self._rows), np.array(self._generations)

@@ -1,4 +1,4 @@
-"""What applying an event did: the fold's answer, from which the ledger's batch is made."""
+"""What an event changed: the fold's answer, from which the ledger's batch is built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from domain.model.profiles import ProfileRevision
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
-    """The event was a duplicate or older than what is known: nothing changed."""
+    """The event was a duplicate, or older than what is known: nothing changed."""
 
 
 class NodeChanged(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +28,7 @@ class PodWaits(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
-    """Only what does not matter for placing changed (a newer resource version, labels)."""
+    """Only things that do not matter for placing changed: a newer resource version, labels."""
 
     pod: PodSpec
     placed: bool
@@ -39,8 +39,8 @@ class PodAdopted(msgspec.Struct, frozen=True, gc=False):
     """The log says that a pod runs on a node where it was not counted.
 
     It ran on ``previous_node`` before, or had been waiting as ``waited``, or is new. ``node_version`` is the
-    node's after the change, None while the node is not known. ``reasons`` say what is amiss with the node
-    (``Occupancy.amiss``).
+    version of the node after the change, None while the node is not known. ``reasons`` say what is amiss with
+    the node (``Occupancy.amiss``).
     """
 
     pod: PodSpec
@@ -80,7 +80,7 @@ class PodReturned(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodReleased(msgspec.Struct, frozen=True, gc=False):
-    """A pod finished or was deleted; ``node`` "" if it was waiting."""
+    """A pod finished or was deleted. ``node`` is "" if it was waiting."""
 
     pod: PodSpec
     node: str
@@ -90,14 +90,14 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """The event is well formed but contradicts what is known; it becomes a dead letter."""
+    """The event is well formed but contradicts what is known. It becomes a dead letter."""
 
     path: str
     message: str
 
 
 class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
-    """A node's measured usage changed, or is forgotten; ``newer``: by a measurement later than all before."""
+    """A node's measured usage changed, or was dropped. ``newer``: the measurement is the latest so far."""
 
     name: str
     newer: bool = False

@@ -1,8 +1,8 @@
 """The fold: events in, one columnar picture of the cluster out.
 
-``ClusterState.apply`` is the only mutator. Folding is idempotent: an event that was seen, or is older than
-what is known of its object, changes nothing; a pod may come before its node, and a node may leave and come
-back while its pods run.
+``ClusterState.apply`` is the only mutator. Folding is idempotent: an event that was seen before, or that is
+older than what is known of its object, changes nothing. A pod may come before its node, and a node may leave
+and come back while its pods run.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class ClusterState:
     Parameters
     ----------
     seed : int
-        Decides between equals, and nothing else.
+        Decides between nodes of equal score, and nothing else.
     usage_window_seconds : int
-        Over how long the measured usage of a node is looked at that does not say it itself.
+        Length of the usage window of a node that does not say another length itself.
     """
 
     def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
@@ -87,9 +87,9 @@ class ClusterState:
     # ------------------------------------------------------------------------------------------ events
 
     def apply(self, event: Event | Assumed) -> tuple[Change, ...]:
-        """Fold one event; return what changed, in order.
+        """Fold one event, and return what changed, in order.
 
-        Cost: O(1) per event besides the pods of a node that appears.
+        Cost: O(1) per event. A node that appears costs its pods besides.
         """
         match event:
             case PodUpserted():
@@ -145,7 +145,7 @@ class ClusterState:
         return entry
 
     def _show(self, entry: NodeEntry) -> None:
-        """Give a node a row, with what its pods occupy."""
+        """Give a node a row that counts what its pods occupy."""
         assert entry.spec is not None
         row = self.table.upsert(entry.spec, entry.ordinal)
         if entry.deleted:
@@ -179,7 +179,7 @@ class ClusterState:
         return (NodeChanged(event.name), *forgotten, *self._of_its_pods(PodOrphaned, event.name))
 
     def _measure(self, event: NodeUsed) -> tuple[Change, ...]:
-        """Take a measurement; one of a node that is gone says nothing of the node that may come back."""
+        """Take a measurement. One of a node that is gone says nothing of the node that may come back."""
         entry = self.nodes.get(event.usage.node)
         spec = None if entry is None else entry.spec
         if entry is not None and spec is not None and entry.deleted:
@@ -190,7 +190,7 @@ class ClusterState:
         return (change,)
 
     def _note_measured(self, change: NodeMeasured) -> None:
-        """Stamp the node's row; what runs there is part of a measurement that is newer than all before."""
+        """Stamp the node's row. The latest measurement covers the pods that run there by now."""
         entry, row = self.nodes.get(change.name), self.table.rows.get(change.name)
         if change.newer and entry is not None:
             entry.recent = set()
@@ -212,7 +212,7 @@ class ClusterState:
         elif is_stale(pod.resource_version, entry.spec.resource_version):
             return _SKIPPED
         elif entry.spec.uid != pod.uid:
-            # A new pod under a known name: the old one's deletion was lost to compaction.
+            # A new pod under a known name: compaction lost the deletion of the old one.
             changes.append(self._release(entry, "replaced", pod.resource_version))
             entry = None
         if self._keys_by_uid.get(pod.uid, key) != key:
@@ -324,7 +324,7 @@ class ClusterState:
     # --------------------------------------------------------------------------------------- restoring
 
     def restore_node(self, *, name: str, ordinal: int, version: int, spec: NodeSpec, deleted: bool) -> None:
-        """Put a node of the ledger back, before any pod."""
+        """Restore a node from the ledger, before any pod."""
         entry = self._first_seen(name)
         entry.ordinal = ordinal
         self._next_ordinal = max(self._next_ordinal, ordinal + 1)
@@ -335,33 +335,33 @@ class ClusterState:
             self._show(entry)
 
     def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0) -> None:
-        """Put a pod of the ledger back; waiting pods come in their order of arrival, and keep it."""
+        """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it."""
         entry = self._know(pod, arrival)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
             self._place(entry, node, adopted=adopted)
 
     def restore_tombstone(self, key: str, uid: str, resource_version: int) -> None:
-        """Remember a pod that is gone; of too many the one that went first is forgotten."""
+        """Remember a pod that is gone. Beyond a bound the one that went first is forgotten."""
         self.tombstones.pop(key, None)
         if len(self.tombstones) >= tombstones_max:
             del self.tombstones[next(iter(self.tombstones))]
         self.tombstones[key] = Tombstone(uid, resource_version)
 
     def restore_usage(self, record: UsageRecord) -> None:
-        """Put what was measured on a node back, after the pods that it knows of and before later ones."""
+        """Restore the measured usage of a node, after the pods that it covers and before later ones."""
         entry = self.nodes.get(record.node)
         self.usage.restore(record, known=entry is not None and entry.spec is not None)
         self._note_measured(NodeMeasured(record.node, newer=True))
 
     def restored(self) -> None:
-        """Note that all of the ledger was put back: nothing is dirty, versions are the ledger's."""
+        """Record that the whole ledger was restored: nothing is dirty any more."""
         self.dirty_nodes.clear()
         for entry in self.nodes.values():
             entry.version = entry.version_drained
 
     def drain_dirty(self) -> list[tuple[str, NodeEntry, int, bool]]:
-        """Return the nodes changed since the last drain: name, entry, version then, spec changed too."""
+        """Return the nodes changed since the last drain: name, entry, version, and if the spec changed."""
         drained = []
         for name, spec_changed in sorted(self.dirty_nodes.items()):
             entry = self.nodes[name]
@@ -371,9 +371,9 @@ class ClusterState:
         return drained
 
     def requested_of(self, name: str) -> dict[str, int]:
-        """Return the sum per resource of the pods that count on a node, zeros left out."""
+        """Return what the pods on a node request, summed per resource, without zeros."""
         return self.requested_of_each([name])[0]
 
     def requested_of_each(self, names: Sequence[str]) -> list[dict[str, int]]:
-        """Return ``requested_of`` of each node; those that exist are read from the columns all at once."""
+        """Return ``requested_of`` of each node. Nodes that exist are read from the columns together."""
         return self.sums.of_each(names, self.nodes)

@@ -1,4 +1,4 @@
-"""What pods hold besides resources: host ports of a node, and places among the masters of a cluster."""
+"""What pods hold besides resources: host ports of a node, and the role of a cluster's master."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Masters:
 
     @property
     def waiting_count(self) -> int:
-        """How many have no node."""
+        """How many of the masters wait for a node."""
         return self.count - sum(self.by_node.values())
 
 
@@ -42,12 +42,12 @@ class Holdings:
         self.masters: dict[str, Masters] = {}
 
     def enter(self, template: PodTemplate) -> None:
-        """Count a pod that exists from now on."""
+        """Count a pod that begins to exist."""
         if is_master(template):
             self.masters.setdefault(template.cluster, Masters()).count += 1
 
     def leave(self, template: PodTemplate) -> None:
-        """Count a pod no longer; it holds nothing on any node."""
+        """Stop counting a pod, which holds nothing on any node."""
         if is_master(template):
             masters = self.masters[template.cluster]
             masters.count -= 1
@@ -55,13 +55,13 @@ class Holdings:
                 del self.masters[template.cluster]
 
     def change(self, before: PodTemplate, template: PodTemplate) -> None:
-        """Let a pod that exists, and holds nothing on any node at the moment, have another template."""
+        """Give another template to a pod that exists and holds nothing on any node at the moment."""
         if (before.cluster, before.role) != (template.cluster, template.role):
             self.leave(before)
             self.enter(template)
 
     def hold(self, node: str, template: PodTemplate) -> None:
-        """Let a pod that exists hold what its template says on a node."""
+        """Count what the template of an existing pod holds on a node."""
         for port in template.host_ports:
             _add(self.ports.setdefault(node, {}), port, 1)
         if is_master(template):
@@ -79,7 +79,7 @@ class Holdings:
 
 
 def _add(counts: dict[K, int], key: K, change: int) -> None:
-    """Change a count; what is not counted has no entry."""
+    """Change a count, and drop the entry when it becomes 0."""
     counts[key] = counts.get(key, 0) + change
     if not counts[key]:
         del counts[key]

@@ -1,4 +1,4 @@
-"""A node in memory, whether it has a row at the moment or not."""
+"""A node in memory, with or without a row in the table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from domain.state.pods import PodEntry
 class NodeEntry:
     """A node that is known: its place in the ledger, its last spec, and the pods that count on it.
 
-    ``version`` counts every change of the node and of what is placed on it; ``version_drained`` is what it
-    was when the committer last took over. ``recent`` names the pods that came after the node was last
-    measured, None where it never was: then all of them did.
+    ``version`` counts every change of the node and of what is placed on it. ``version_drained`` is the
+    version that the committer last took over. ``recent`` names the pods that came after the node was last
+    measured; None where it never was, as then all of them did.
     """
 
     __slots__ = (
@@ -36,13 +36,13 @@ class NodeEntry:
         self.recent: set[str] | None = None
 
     def add(self, pod: PodEntry) -> None:
-        """Let a pod count on the node."""
+        """Count a pod on the node."""
         self.pods[pod.spec.key] = pod
         if self.recent is not None:
             self.recent.add(pod.spec.key)
 
     def drop(self, pod: PodEntry) -> None:
-        """Let a pod count no longer."""
+        """Stop counting a pod."""
         del self.pods[pod.spec.key]
         if self.recent is not None:
             self.recent.discard(pod.spec.key)

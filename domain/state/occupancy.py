@@ -1,4 +1,4 @@
-"""Which pods count on which node, and what that changes: columns, holdings, versions."""
+"""Count pods on nodes, and keep what follows from that: columns, holdings, versions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from domain.state.table import NodeTable
 
 
 class Occupancy:
-    """Lets pods count on nodes, whether these have a row at the moment or not.
+    """Counts pods on nodes, with or without a row in the table.
 
     Attributes
     ----------
     nodes : dict
         Every node that an event or a pod has named.
     dirty : dict
-        Name of a node that changed -> whether its spec did too; the committer drains it.
+        Name of a changed node -> whether its spec changed too. The committer drains it.
     improved_rows : set of int
-        Rows with more room or another spec; the cycle drains it.
+        Rows with more room or another spec. The cycle drains it.
     """
 
     def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
@@ -37,7 +37,7 @@ class Occupancy:
         self.improved_rows: set[int] = set()
 
     def place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
-        """Let a pod count on a node."""
+        """Count a pod on a node."""
         entry.node, entry.adopted, entry.arrival = node, adopted, 0
         known = self.nodes[node]
         known.version += 1
@@ -51,7 +51,7 @@ class Occupancy:
             self.dirty.setdefault(node, False)
 
     def unplace(self, entry: PodEntry) -> None:
-        """Let a pod count no longer."""
+        """Stop counting a pod."""
         node = entry.node
         entry.node = ""
         known = self.nodes[node]
@@ -67,7 +67,7 @@ class Occupancy:
             self.dirty.setdefault(node, False)
 
     def assume(self, keys: Sequence[str], rows: np.ndarray, pods: Mapping[str, PodEntry]) -> None:
-        """Count the pods that a cycle placed, all at once: ``rows[i]`` is the node row of ``keys[i]``."""
+        """Count the pods that a cycle placed, together: ``rows[i]`` is the node row of ``keys[i]``."""
         names = self._table.names
         placed: list[PodSpec] = []
         for key, row in zip(keys, rows.tolist(), strict=True):
@@ -96,6 +96,6 @@ class Occupancy:
         return (",".join(f"overcommitted:{name}" for name in names),) if names else ()
 
     def version_of(self, node: str) -> int | None:
-        """Return the version of a node; None while the node itself is unknown."""
+        """Return the version of a node, None while the node is not known."""
         entry = self.nodes.get(node)
         return None if entry is None or entry.spec is None else entry.version

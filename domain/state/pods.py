@@ -8,9 +8,9 @@
                          │   the log says it is bound        ▲
                          └───────────────────────────────────┘
 
-A placement is assumed the moment a cycle makes it and confirmed when the ledger's transaction commits; if it
-does not commit, the whole state is forgotten and read again from the ledger, so that every placement counts
-exactly once.
+A placement is assumed the moment a cycle makes it, and confirmed when the ledger's transaction commits. If
+that fails, the whole state is dropped and read again from the ledger, so that every placement counts exactly
+once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from domain.model.pods import PodSpec
 
 
 class PodEntry(msgspec.Struct, eq=False, gc=False):
-    """A pod that exists: where it counts (``node`` "" while it waits) and its order of arrival.
+    """A pod that exists: the node on which it counts ("" while it waits), and its order of arrival.
 
-    ``arrival`` is 0 where a pod is placed, as after a restart. Entries refer to no other entries, so the
-    garbage collector has nothing to look for in a million of them.
+    ``arrival`` is 0 for a placed pod, as after a restart. Entries refer to no other entries, so the garbage
+    collector has nothing to look for in a million of them.
     """
 
     spec: PodSpec
@@ -33,7 +33,7 @@ class PodEntry(msgspec.Struct, eq=False, gc=False):
     arrival: int = 0
 
     def known(self) -> tuple[object, ...]:
-        """Return what two states must agree on to be equal."""
+        """Return what must be equal in equal states."""
         spec = self.spec
         return (spec.uid, spec.resource_version, spec.labels, spec.signature, self.node, self.adopted)
 

@@ -1,4 +1,4 @@
-"""Resource names become column numbers, once and for ever within one state."""
+"""Resource names as column numbers, fixed for the life of a state."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from domain.model.pods import PodTemplate
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS, SCORING_CPU, SCORING_MEMORY = range(6)
-"""Columns that every state has; the two scoring columns sum the scheduler's non-zero requests."""
+"""Columns that every state has. The two scoring columns sum the scheduler's non-zero requests."""
 
 CPU_BEYOND, MEMORY_BEYOND = range(6, 8)
-"""What the pods' limits exceed their requests by; the allocatable side is all that the node has."""
+"""What the pods' limits exceed their requests by. The allocatable side is the node's capacity."""
 
 RECENT_FIXED, RECENT_REQUESTED, RECENT_SILENT = range(8, 11)
-"""The cpu claims (``CpuClaim``) of the pods that the node's last measurement does not know yet."""
+"""The cpu claims (``CpuClaim``) of the pods that the node's last measurement does not cover yet."""
 
 RECENT = slice(RECENT_FIXED, RECENT_SILENT + 1)
 
@@ -38,7 +38,7 @@ class ResourceVector:
 
 
 class ResourceIndex:
-    """Interns resource names; a name keeps its column as long as the state lives."""
+    """Interns resource names. A name keeps its column as long as the state lives."""
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {name: i for i, name in enumerate(_FIXED + _HIDDEN)}
@@ -49,7 +49,7 @@ class ResourceIndex:
         return len(self._names)
 
     def column(self, name: str) -> int:
-        """Return the column of a name, a new one if it was never seen."""
+        """Return the column of a name; a new one for a new name."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = len(self._names)
@@ -58,23 +58,23 @@ class ResourceIndex:
         return column
 
     def with_new(self, names: Iterable[str]) -> int:
-        """Return how many names there would be with these."""
+        """Return how many names there would be with these added."""
         return len(self._names) + sum(name not in self._columns for name in names)
 
     def name(self, column: int) -> str:
-        """Return the name of a column; hidden columns start with ``~``."""
+        """Return the name of a column. Hidden columns start with ``~``."""
         return self._names[column]
 
     def visible(self) -> list[tuple[int, str]]:
-        """Return (column, name) of every real resource; the same list until a name is added."""
+        """Return (column, name) of every real resource: the same list until a name is added."""
         return self._visible
 
     def named(self, values: Sequence[int]) -> dict[str, int]:
-        """Return by name what is not zero of the values of all columns."""
+        """Return the values that are not zero, by name, of the values of all columns."""
         return {name: values[column] for column, name in self._visible if values[column]}
 
     def vector(self, template: PodTemplate) -> ResourceVector:
-        """Return what a pod of this template occupies: requests, one of ``pods``, and the hidden columns."""
+        """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns."""
         items = [(self.column(name), value) for name, value in template.requests.items()]
         items.append((PODS, 1))
         items.append((SCORING_CPU, template.scoring_cpu_milli))

@@ -1,4 +1,4 @@
-"""A private view of the columns at one generation, which a cycle may write on."""
+"""The snapshot: a private view of the columns at one generation, which a cycle may write on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LOG_LENGTH = 1 << 18
 
 
 class Snapshot:
-    """Copies of the resource columns, and a log of the rows that changed for whoever caches by row.
+    """Copies of the resource columns, and a log of changed rows for caches that are kept by row.
 
-    ``sync`` costs O(rows changed since the last one). A cycle's own placements are written here first, and
-    each is noted in the log. Once the state has counted the same ones, ``caught_up`` says so; the rows that
-    nobody vouched for are copied again by the next ``sync``, so that a placement on trial vanishes.
+    ``sync`` costs O(rows changed since the last one). A cycle writes its placements here first, each with an
+    entry in the log. Once the state has counted the same placements, ``caught_up`` says so. The next ``sync``
+    copies all other written rows again, so that a placement on trial vanishes.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -38,12 +38,12 @@ class Snapshot:
         self._settle()
 
     def _settle(self) -> None:
-        """Note that no row differs from the state as of ``generation``."""
+        """Record that no row differs from the state as of ``generation``."""
         self._settled_length = int(self.changes.length[0])
         self._edited_before = np.zeros(0, dtype=np.int64)
 
     def _edited(self) -> np.ndarray:
-        """Return the rows that were written here since all was settled."""
+        """Return the rows that were written here since the last ``_settle``."""
         written = self.changes.rows[self._settled_length : int(self.changes.length[0])]
         return np.union1d(self._edited_before, written) if len(written) else self._edited_before
 
@@ -58,7 +58,7 @@ class Snapshot:
         return len(self.changes.rows)
 
     def sync(self) -> bool:
-        """Copy what changed; return False when the change log was started anew (all caches are stale)."""
+        """Copy the changed rows. Return False when the change log was started again: all caches are stale."""
         table, kept = self._table, True
         if table.allocatable.shape[0] > self.columns.allocatable.shape[0] or (
             table.rows_capacity > self.rows_width
@@ -82,7 +82,7 @@ class Snapshot:
         return kept
 
     def reserve(self, rows: int) -> bool:
-        """Make room in the change log; return False when it was started anew."""
+        """Make room in the change log. Return False when it was started again."""
         assert rows <= self.changes_max
         if int(self.changes.length[0]) + rows <= self.changes_max:
             return True
@@ -92,6 +92,6 @@ class Snapshot:
         return False
 
     def caught_up(self) -> None:
-        """Note that the state has counted exactly what was written here since the last ``sync``."""
+        """Record that the state has counted exactly what was written here since the last ``sync``."""
         self.generation = self._table.last_generation
         self._settle()

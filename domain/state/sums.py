@@ -1,4 +1,4 @@
-"""What the pods on each node add up to: the sums in the table's columns, and what one pod adds."""
+"""Sums of what the pods on each node request, and what one pod adds to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sums:
     ----------
     resources : ResourceIndex
     table : NodeTable
-        Whose column ``requested`` nothing else changes.
+        Nothing else changes its column ``requested``.
     """
 
     def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
@@ -33,11 +33,11 @@ class Sums:
         return signature in self._vectors
 
     def vector(self, pod: PodSpec) -> ResourceVector:
-        """Return what the pod occupies, computed once per signature."""
+        """Return what a pod occupies, computed once per signature."""
         return self._vectors.get(pod.signature) or self.vector_of(pod.signature, pod.template)
 
     def vector_of(self, signature: bytes, template: PodTemplate) -> ResourceVector:
-        """Return what a pod of the template occupies, which ``signature`` stands for."""
+        """Return what a pod of a template occupies; ``signature`` is the template's."""
         vector = self._vectors.get(signature)
         if vector is None:
             if len(self._vectors) >= signatures_cached_max:
@@ -47,7 +47,7 @@ class Sums:
         return vector
 
     def count(self, row: int, entry: NodeEntry, pod: PodSpec, sign: int) -> None:
-        """Add or subtract a pod; its recent part only if the node's measurement does not know it."""
+        """Add or subtract a pod, with its recent part only if the node's measurement does not cover it."""
         vector = self.vector(pod)
         count = len(vector.columns)
         if entry.recent is not None and pod.key not in entry.recent:
@@ -55,7 +55,7 @@ class Sums:
         self._table.requested[vector.columns[:count], row] += sign * vector.values[:count]
 
     def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray) -> None:
-        """Add pods that have just been placed, ``pods[i]`` on ``rows[i]``."""
+        """Add pods that have just been placed: ``pods[i]`` on ``rows[i]``."""
         if not pods:
             return
         vectors = [self.vector(pod) for pod in pods]
@@ -66,11 +66,11 @@ class Sums:
         self._table.touch_many(np.unique(rows))
 
     def measured(self, row: int) -> None:
-        """Note that a new measurement knows all pods of the node in a row."""
+        """Record that a new measurement covers all pods of the node in a row."""
         self._table.requested[RECENT, row] = 0
 
     def of_each(self, names: Sequence[str], nodes: Mapping[str, NodeEntry]) -> list[dict[str, int]]:
-        """Return per node the sum of its pods' requests, zeros left out; all rows are read at once."""
+        """Return per node what its pods request, summed and without zeros. All rows are read together."""
         self._table.ensure_columns()
         rows = [self._table.rows.get(name) for name in names]
         columns = self._table.requested[:, [row for row in rows if row is not None]]

@@ -1,8 +1,8 @@
-"""Nodes as a struct of arrays: dense rows, a generation on every change, and a journal of it.
+"""The table of nodes, a struct of arrays: dense rows, and a generation stamped on every change.
 
-Adding a node appends a row; removing one moves the last row into the hole; both cost O(1). A row number is
-therefore never an identity: whatever must be stable (ties, order of arrival, the ledger's version) hangs on
-the node's name.
+To add a node appends a row. To remove one moves the last row into the hole. Both cost O(1). A row number is
+therefore never an identity: everything that must be stable (ties, order of arrival, the ledger's version)
+belongs to the node's name.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class NodeTable:
     Attributes
     ----------
     allocatable, requested : int64[R, N]
-        Per resource column (see ``ResourceIndex``) and row; only the first ``count`` rows are meaningful.
+        Per resource column (see ``ResourceIndex``) and row. Only the first ``count`` rows are in use.
     generation : int64[N]
         Global generation of the last change of the node in the row.
     spec_generation, usage_generation : int64[N]
-        Global generation of the last change of its spec (or of its coming into this row), and of its measured
+        Global generation of the last change of its spec (or of its move into this row), and of its measured
         usage.
     tie : uint64[N]
-        Seeded hash of the name: decides between nodes of equal score.
+        Seeded hash of the name, which decides between nodes of equal score.
     ordinal : int64[N]
         Order of arrival of the node, kept for ever.
     taint_set : int32[N]
@@ -55,7 +55,7 @@ class NodeTable:
         self.last_generation = 0
         self.last_spec_generation = 0
         self.last_usage_generation = 0
-        self.last_images_generation = 0  # of the last change of which node has which images
+        self.last_images_generation = 0  # generation of the last change of which node has which images
         self.image_nodes: Counter[str] = Counter()  # image name -> number of nodes that have it
         self.names: list[str] = []
         self.specs: list[NodeSpec] = []
@@ -129,7 +129,7 @@ class NodeTable:
         self.usage_generation[row] = self.last_generation
 
     def touch_many(self, rows: np.ndarray) -> None:
-        """Stamp distinct rows, each with a generation of its own, in the given order."""
+        """Stamp distinct rows in the given order, each with the next generation."""
         first = self.last_generation + 1
         self.last_generation += len(rows)
         self.generation[rows] = np.arange(first, self.last_generation + 1)
@@ -137,21 +137,22 @@ class NodeTable:
         self._changes.compact(self.generation, self.count)
 
     def changed_since(self, generation: int) -> np.ndarray:
-        """Return the distinct rows (int64[K]) whose content is newer, at a cost of what changed.
+        """Return the distinct rows (int64[K]) whose content is newer than a generation. Cost: O(rows
+        changed).
 
-        A row at or beyond ``count`` was removed; a row into which a node was moved is among them, although
+        A row at or beyond ``count`` was removed. A row into which a node was moved is among them, although
         the node itself did not change.
         """
         return self._changes.since(generation)
 
     def newest_first(self) -> Iterator[str]:
-        """Yield all names, the most recently changed node first; what is not taken costs nothing."""
+        """Yield all names, the most recently changed node first. Names that nobody takes cost nothing."""
         return (self.names[row] for row in self._changes.newest_first(self.generation, self.count))
 
     # ------------------------------------------------------------------------------------------- rows
 
     def upsert(self, spec: NodeSpec, ordinal: int) -> int:
-        """Write a node's spec into its row, a new one if it has none; return the row."""
+        """Write a node's spec into its row, a new row if it has none, and return the row."""
         row = self.rows.get(spec.name)
         if row is None:
             if self.count == self.rows_capacity:
@@ -175,7 +176,7 @@ class NodeTable:
         return row
 
     def _count_images(self, spec: NodeSpec, sign: int) -> None:
-        """Count a node's images; also a node without any changes how spread they are."""
+        """Count a node's images. A node without any also changes how widely the others' images are spread."""
         self.last_images_generation += 1
         for name in {name for image in spec.images for name in image.names}:
             self.image_nodes[name] += sign
@@ -206,7 +207,7 @@ class NodeTable:
         self.specs[row] = spec
 
     def remove(self, name: str) -> None:
-        """Drop a node's row; the last row takes its place."""
+        """Remove a node's row. The last row takes its place."""
         row = self.rows.pop(name)
         self._count_images(self.specs[row], -1)
         last = self.count - 1
@@ -228,7 +229,7 @@ class NodeTable:
         self.touch_spec(last)
 
     def _moved(self, source: int, row: int) -> None:
-        """Note that a row's content is another one, although the node that came into it did not change."""
+        """Record that a row has another content, although the node that moved into it did not change."""
         own = int(self.generation[source])
         self._changes.moved(own, row)
         self.generation[row] = own

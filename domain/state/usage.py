@@ -1,9 +1,9 @@
 """Measured usage of nodes over sliding windows: what scores and filters read, and what survives a restart.
 
-A window ends at the node's latest measurement, never at a clock's now. Of each resource it keeps a bounded
-number of samples: the window is cut into spans of equal length, and of each span the latest sample stays. So
-what is kept depends on what was measured alone, not on the order in which it came. The highest sample of the
-day of the latest measurement, and of the day before, is kept apart.
+A window ends at the node's latest measurement, never at a clock's now. It keeps a bounded number of samples
+of each resource: the window is cut into spans of equal length, and the latest sample of each span stays. So
+only what was measured decides what is kept, not the order in which it came. The highest samples of the day of
+the latest measurement, and of the day before, are kept apart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DAY_MS = 86_400_000
 
 
 class Series:
-    """What is remembered of one resource of one node: samples by time, figures given, peaks by day."""
+    """One resource of one node: samples by time, figures that were given, peaks by day."""
 
     __slots__ = ("at_ms", "given", "given_at_ms", "peaks", "percent")
 
@@ -44,7 +44,7 @@ class Series:
         self.peaks: dict[int, float] = {}
 
     def add(self, at_ms: int, percent: float, span_ms: int) -> None:
-        """Keep a sample, unless a later one of its span is there; one of the same moment is replaced."""
+        """Keep a sample, unless its span has a later one. A sample of the same moment is replaced."""
         at = bisect_right(self.at_ms, at_ms)
         span = at_ms // span_ms
         if at < len(self.at_ms) and self.at_ms[at] // span_ms == span:
@@ -56,14 +56,14 @@ class Series:
             self.percent.insert(at, percent)
 
     def thin(self, span_ms: int) -> None:
-        """Keep the latest sample of each span; needed where spans have another length than before."""
+        """Keep the latest sample of each span, when the length of spans has changed."""
         samples = list(zip(self.at_ms, self.percent, strict=True))
         self.at_ms, self.percent = array("q"), array("d")
         for at_ms, percent in samples:
             self.add(at_ms, percent, span_ms)
 
     def cut(self, after_ms: int, first_day: int) -> None:
-        """Forget what the window has left behind, and the peaks of days before."""
+        """Drop the samples that the window has left behind, and the peaks of earlier days."""
         gone = bisect_right(self.at_ms, after_ms)
         if gone:
             del self.at_ms[:gone], self.percent[:gone]
@@ -74,11 +74,11 @@ class Series:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is remembered any more."""
+        """Whether nothing is left."""
         return not self.at_ms and self.given is None and not self.peaks
 
     def measured(self, today: int) -> Measured:
-        """Return the figures; those given with the latest measurement go before computed ones."""
+        """Return the figures. Those given with the latest measurement go before computed ones."""
         given = Measured()
         if self.given is not None and not (self.at_ms and self.given_at_ms < self.at_ms[-1]):
             given = self.given
@@ -97,7 +97,7 @@ class Series:
 
 
 class NodeWindow:
-    """What is remembered of one node."""
+    """The window of one node: a series per resource."""
 
     __slots__ = ("at_ms", "series", "span_ms")
 
@@ -109,7 +109,7 @@ class NodeWindow:
     def fold(
         self, at_ms: int, percent: Mapping[str, float], given: Mapping[str, Measured], window_ms: int
     ) -> None:
-        """Take one measurement; a late one goes to its place, if the window still reaches there."""
+        """Take one measurement. A late one goes to its place, if the window still reaches there."""
         self.at_ms = max(self.at_ms, at_ms)
         after_ms, first_day = self.at_ms - window_ms, self.at_ms // _DAY_MS - 1
         span_ms = math.ceil(window_ms / (usage_samples_max - 1))
@@ -142,7 +142,7 @@ class NodeWindow:
         return {resource: series.measured(today) for resource, series in self.series.items()}
 
     def record(self, node: str) -> UsageRecord:
-        """Return all of it as a value, in one order."""
+        """Return the window as a value, in one fixed order."""
         return UsageRecord(
             node=node,
             at_ms=self.at_ms,
@@ -161,7 +161,7 @@ class NodeWindow:
 
 
 def window_of(record: UsageRecord) -> NodeWindow:
-    """Return the window that a record was made of."""
+    """Return the window of which a record was made."""
     window = NodeWindow()
     window.at_ms = record.at_ms
     for resource, written in record.series.items():
@@ -179,16 +179,16 @@ class UsageWindows:
     Attributes
     ----------
     windows : dict
-        Node -> its window; also of nodes that are not known yet, up to a bound.
+        Node -> its window. Nodes that are not known yet have one too, up to a bound.
     measured : dict
-        Node -> resource -> figures, made anew whenever a measurement is folded.
+        Node -> resource -> figures, computed again whenever a measurement is folded.
     unknown : set of str
-        Nodes that were measured and are not known yet.
+        Nodes that were measured but are not known yet.
 
     Parameters
     ----------
     window_seconds : int
-        How far back a window reaches where the node does not say another length.
+        Length of the window of a node that does not say another length itself.
     """
 
     def __init__(self, window_seconds: int = usage_window_seconds) -> None:
@@ -230,28 +230,28 @@ class UsageWindows:
             self.unknown.add(node)
 
     def forget(self, node: str) -> bool:
-        """Drop what is remembered of a node; say whether there was anything."""
+        """Drop a node's window; say whether there was one."""
         self.measured.pop(node, None)
         self.unknown.discard(node)
         return self.windows.pop(node, None) is not None
 
     def restore(self, record: UsageRecord, *, known: bool) -> None:
-        """Put back what the ledger remembers of a node."""
+        """Restore a node's window from the ledger."""
         self._keep(record.node, window_of(record), known=known)
 
     def record(self, node: str) -> UsageRecord:
-        """Return all that is remembered of a node, which may be nothing."""
+        """Return a node's window as a value, which may be empty."""
         window = self.windows.get(node)
         return UsageRecord(node=node, at_ms=0, series={}) if window is None else window.record(node)
 
     def known(self) -> dict[str, object]:
-        """Return what two states must agree on to be equal."""
+        """Return what must be equal in equal states."""
         written = {node: window.record(node).series for node, window in sorted(self.windows.items())}
         return {node: msgspec.to_builtins(series, str_keys=True) for node, series in written.items()}
 
 
 def _as_percent(usage: NodeUsage, spec: NodeSpec | None) -> dict[str, float] | Refused:
-    """Return all samples in percent of the node's capacity (of what it offers where that is not given)."""
+    """Return all samples in percent of the node's capacity, or of what it offers if that is not given."""
     if not usage.used:
         return usage.percent
     capacity: Mapping[str, int] = {} if spec is None else spec.capacity or spec.allocatable

@@ -1,4 +1,4 @@
-"""Which of two versions counts, and whether two states are the same."""
+"""Resource versions: which of two counts, and whether two states are equal."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
 def is_stale(new: int | None, known: int | None) -> bool:
-    """Seen before, or older than what is known."""
+    """Say whether a version was seen before or is older than what is known."""
     return new is not None and known is not None and new <= known
 
 
 def is_older(new: int | None, known: int | None) -> bool:
-    """Older than what is known."""
+    """Say whether a version is older than what is known."""
     return new is not None and known is not None and new < known
 
 
 def newer_of(first: int | None, second: int | None) -> int | None:
-    """The newer of two versions, either of which may be missing."""
+    """Return the newer of two versions, either of which may be missing."""
     if first is None or second is None:
         return first if second is None else second
     return max(first, second)
 
 
 def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
-    """Whether a node event says nothing new, as a heartbeat does."""
+    """Say whether a node event says nothing new, as a heartbeat does."""
     return known is not None and msgspec.structs.replace(known, resource_version=new.resource_version) == new
 
 
