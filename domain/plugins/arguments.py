@@ -1,4 +1,4 @@
-"""Reading a plugin's arguments: each with its path, so that a profile that makes no sense says where."""
+"""Read a plugin's arguments, each with its path, so that an error in a profile says where it is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Arguments:
         return default if value is None else number(value, self.at(key), low, high)
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str:
-        """Return one of some words, the first one when the argument is missing."""
+        """Return one of the allowed words; the first one when the argument is missing."""
         value = self._values.get(key)
         if value is None:
             return allowed[0]
@@ -107,7 +107,7 @@ class Arguments:
 
 
 def number(value: Any, path: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite number within bounds; a text that says one is taken too."""
+    """Return a finite number within bounds. A text that is a number is accepted, too."""
     read: float | None = None
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         try:

@@ -1,13 +1,15 @@
 """What a plugin is: a small class with a name, the pod fields that it reads, and one question it answers.
 
 A *static filter* and a *static score* depend on the node's spec alone (and, where they say so, on measured
-usage); they are asked once per equivalence group and again only for rows where that changed. An *occupancy
-filter* counts what the pods on a node hold against the group (host ports). A *limit filter*, a *resource
-filter* and a *resource score* depend on what is requested; they hand numbers to the placing kernel, which
-re-evaluates them for a row whenever a pod is placed on it. A plugin may be several kinds at once: then its
-static answer counts first, its occupancy second, its limits last. A *variance score* asks how evenly a
-resource would be used over all nodes. Every score has two forms with the same answer to the last bit:
-``raw``, in numpy, which ``cycle/evaluate.py`` asks, and what it hands to the kernel.
+usage). They are asked once per equivalence group, and again only for rows where that changed. An *occupancy
+filter* counts what the pods on a node hold against the group, such as host ports. A *limit filter*, a
+*resource filter* and a *resource score* depend on what is requested. They hand numbers to the placing kernel,
+which evaluates a row again whenever a pod is placed on it. A *variance score* rates how evenly a resource
+would be used over all nodes.
+
+A plugin may be of several kinds: then its static answer counts first, its occupancy second, its limits last.
+Every score has two forms with the same answer to the last bit: ``raw``, in numpy, which ``cycle/evaluate.py``
+asks, and the numbers that it hands to the kernel.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from domain.state.resources import ResourceIndex
 
 
 class Reason(NamedTuple):
-    """Why a filter refuses a node; ``unresolvable``: evicting other pods could not change it."""
+    """Why a filter refuses a node. ``unresolvable``: evicting other pods could not change it."""
 
     code: str
     unresolvable: bool
 
 
 class Plugin(ABC):
-    """Common to all: made once per profile revision from its arguments.
+    """What all plugins have in common. A plugin is made once per profile revision, from its arguments.
 
     Attributes
     ----------
@@ -41,8 +43,8 @@ class Plugin(ABC):
         As in ``KubeSchedulerConfiguration`` where the plugin exists there.
     reads : frozenset of str
         Fields of ``PodTemplate`` that the answer depends on: the signature contract. Groups that agree in
-        them share what a static plugin says; pods are grouped by their whole template, so nothing else
-        rests on it. A plugin that does not declare it is not registered.
+        them share what a static plugin says. Nothing else rests on it, as pods are grouped by their whole
+        template. A plugin that does not declare it is not registered.
     reads_usage : bool
         The answer also depends on measured usage, with the arguments that the plugin has.
     phrases : mapping
@@ -56,7 +58,7 @@ class Plugin(ABC):
     reads_usage: bool = False
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        """Take the profile's arguments; ``path`` is where they stand, for errors."""
+        """Take the profile's arguments. Errors name ``path``, where they stand."""
         if args:
             raise FieldError(f"{path}.{next(iter(args))}", f"unknown argument; {self.name} takes none")
 
@@ -64,14 +66,14 @@ class Plugin(ABC):
 class StaticFilter(Plugin):
     """Refuses nodes by their spec, or by their measured usage.
 
-    ``reasons`` are all that it may give, with the arguments that it has.
+    ``reasons`` are all reasons that it may give with its arguments.
     """
 
     reasons: tuple[Reason, ...]
 
     @property
     def static_reads(self) -> frozenset[str]:
-        """Fields that ``refuse`` depends on: fewer than ``reads`` where the plugin is of another kind too."""
+        """Fields that ``refuse`` depends on: fewer than ``reads`` if the plugin is of two kinds."""
         return self.reads
 
     @abstractmethod
@@ -93,19 +95,19 @@ class OccupancyFilter(Plugin):
 
     @abstractmethod
     def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and counts, int64[K] each: what counts against the template on which node.
+        """Return rows and counts, int64[K] each: how much counts against the template on each node.
 
-        A row is there at most once; the others count 0.
+        A row occurs at most once. Missing rows count 0.
         """
 
     @abstractmethod
     def allowed(self, template: PodTemplate, view: NodeView) -> int:
-        """Return the count, 1 or more, from which on a node refuses the template."""
+        """Return the count, 1 or more, at which a node refuses the template."""
 
     def grows(self, template: PodTemplate, view: NodeView) -> bool:
-        """Say whether one more pod like this, wherever it is, raises what is allowed.
+        """Say whether one more pod like this, wherever it runs, raises what is allowed.
 
-        The pods before it are tried first, by what was allowed then; parked ones are tried again with it.
+        Pods that came before it are tried first, by what was allowed then. Parked ones are tried again.
         """
         return False
 
@@ -115,11 +117,11 @@ class OccupancyFilter(Plugin):
 
 
 class Limit(NamedTuple):
-    """Of some columns together, ``value`` more must not exceed ``percent`` of what a node has of another one.
+    """``value`` more of some columns together must not exceed ``percent`` of another column of the node.
 
     A node is refused where (sum of requested[columns] + value) * 100 > percent * allocatable[capacity]; it is
-    unresolvable where value alone exceeds that. ``reason`` is the code. Multiplied like this a whole number
-    of percent is exact: 29 of 100 are not more than 29 %, though 0.29 * 100 is less than 29 in binary.
+    unresolvable where value alone exceeds that. ``reason`` is the code. The product keeps a whole number of
+    percent exact: 29 of 100 are not more than 29 %, though 0.29 * 100 is less than 29 in binary.
     """
 
     columns: tuple[int, ...]
@@ -132,14 +134,14 @@ class Limit(NamedTuple):
 class LimitFilter(Plugin):
     """Refuses nodes where sums over their pods pass a limit.
 
-    ``limits_max`` is how many limits it ever sets for one template.
+    ``limits_max`` is the highest number of limits that it sets for one template.
     """
 
     limits_max: int = 1
 
     @abstractmethod
     def limits(self, template: PodTemplate, resources: ResourceIndex) -> list[Limit]:
-        """Return the limits, in the order in which they are reported; the first that is passed counts."""
+        """Return the limits in the order in which they are reported. The first that is exceeded counts."""
 
 
 class Demand(NamedTuple):
@@ -154,7 +156,7 @@ class ResourceFilter(Plugin):
 
     @abstractmethod
     def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:
-        """Return what must be free, in the order in which shortages are reported."""
+        """Return what must be free on a node, in the order in which shortages are reported."""
 
     @abstractmethod
     def reason(self, short: list[str], *, unresolvable: bool) -> Reason:
@@ -164,7 +166,7 @@ class ResourceFilter(Plugin):
 class Score(Plugin):
     """Rates nodes.
 
-    ``normaliser`` says how scores become 0..100 over the feasible nodes; None: they are so by themselves.
+    ``normaliser`` brings scores to 0..100 over the feasible nodes; None: they are 0..100 already.
     ``measured_count`` is the number of columns that ``measured`` returns.
     """
 
@@ -180,14 +182,14 @@ class Score(Plugin):
         return raw if self.normaliser is None else self.normaliser.apply(raw)
 
     def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """Return float64[measured_count, len(rows)]: what was measured for it; NaN: nothing."""
+        """Return float64[measured_count, len(rows)]: the figures that it reads; NaN: not measured."""
         return np.empty((0, len(rows)))
 
 
 class StaticScore(Score):
-    """Rates nodes by their spec, or by their measured usage; the answer for a node is its own alone.
+    """Rates nodes by their spec, or by their measured usage. A node's score depends on that node alone.
 
-    Only with ``reads_images`` it may depend on the images of all nodes.
+    Only with ``reads_images`` may it depend on the images of all nodes.
     """
 
     reads_images: ClassVar[bool] = False
@@ -202,7 +204,7 @@ class TermPart(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A resource score in numbers for the kernel: ``kind`` is a constant of ``domain.kernels.arrays``."""
+    """A resource score as numbers for the kernel. ``kind`` is a constant of ``domain.kernels.arrays``."""
 
     kind: int
     parts: tuple[TermPart, ...]
@@ -210,7 +212,7 @@ class Term(NamedTuple):
 
 
 class ResourceScore(Score):
-    """Rates nodes by what is requested of them; ``raw`` and the kernel's term give the same numbers.
+    """Rates nodes by what is requested of them. ``raw`` and the kernel's term give the same scores.
 
     ``parts_max`` and ``numbers_max`` bound the term of any template.
     """
@@ -231,4 +233,4 @@ class VarianceScore(Score):
 
     @abstractmethod
     def demand(self, template: PodTemplate, resources: ResourceIndex) -> Demand:
-        """Return the resource, and what the pod adds to it."""
+        """Return the resource and what the pod adds to it."""

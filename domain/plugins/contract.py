@@ -1,4 +1,4 @@
-"""What a class must say of itself before it is a plugin of the registry."""
+"""The contract of a plugin class, which is checked before it enters the registry."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FIELDS = tuple(field.name for field in msgspec.structs.fields(PodTemplate))
 
 
 def declared(plugin: type[P]) -> type[P]:
-    """Return a plugin that says all it must: its name, what it reads, and an answer to each question.
+    """Return a plugin class that keeps the contract: a name, what it reads, and every method implemented.
 
     Raises
     ------
     TypeError
-        With the class, what is missing and what is allowed.
+        A class breaks the contract. The message names the class, what is missing and what is allowed.
     """
     where = f"{plugin.__module__}.{plugin.__qualname__}"
     if inspect.isabstract(plugin):
@@ -47,7 +47,7 @@ def registered(*plugins: type[Plugin]) -> Mapping[str, type[Plugin]]:
     Raises
     ------
     TypeError
-        A class does not say what it must, or has the name of another one.
+        A class breaks the contract, or has the name of another one.
     """
     found: dict[str, type[Plugin]] = {}
     for plugin in map(declared, plugins):

@@ -9,8 +9,8 @@ _DIGITS_MAX = 63  # as long as a label value may be
 def integer(text: str) -> int | None:
     """Return a label value as a decimal 64-bit integer, None for any other text.
 
-    A sign makes it no label value, so kube-scheduler matches no node by it. Stricter than ``int``, which also
-    takes ``1_0``: a valid label value, and no number to Kubernetes.
+    A value with a sign is no label value, so kube-scheduler matches no node by it. ``int`` would also take
+    ``1_0``, which is a valid label value but no number to Kubernetes.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
         return None
@@ -19,7 +19,7 @@ def integer(text: str) -> int | None:
 
 
 def canonical_integer(text: str) -> int | None:
-    """Return a 64-bit integer that is written as one would: no leading zeros, no plus, no minus zero.
+    """Return a 64-bit integer in canonical form: no leading zeros, no plus sign, no minus zero.
 
     This is what Kubernetes asks of the values that tolerations compare.
     """

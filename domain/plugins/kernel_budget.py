@@ -1,4 +1,4 @@
-"""What the plugins of one profile may have together, so that no pod ever meets a bound of the kernel."""
+"""How much the plugins of a profile may use together, so that no pod meets a bound of the kernel."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ assert limits.variance_scores_max == kernel.VARIANCES_MAX
 
 
 class KernelBudget:
-    """Adds up what plugins take, one after another."""
+    """Adds up what the plugins of one profile use, one plugin after another."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
     def take(self, plugin: Plugin, path: str) -> None:
-        """Count a plugin.
+        """Count what a plugin uses.
 
         Raises
         ------
         FieldError
-            With it, the profile has more of something than the named bound allows.
+            The profile now uses more of something than the named bound allows.
         """
         for bound, what, count in _uses(plugin):
             taken = self._taken[bound] = self._taken.get(bound, 0) + count
@@ -51,7 +51,7 @@ class KernelBudget:
 
 
 def _uses(plugin: Plugin) -> list[tuple[str, str, int]]:
-    """Return bound, what it is about, and how much the plugin takes of it."""
+    """Return each bound, what it limits, and how much of it the plugin uses."""
     uses = []
     if isinstance(plugin, StaticFilter):
         uses.append(("static_reasons_max", "reasons of filters by spec or usage", len(plugin.reasons)))

@@ -1,4 +1,4 @@
-"""The one rule of how measured usage is read: an average wins over a latest value, and may be missing."""
+"""The rule for measured usage: the average wins over the latest value, and either may be missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from domain.plugins.view import NodeView
 
 PROVIDER_ARGUMENTS = ("metricProvider", "watcherAddress")
-"""Where upstream's usage-aware plugins fetch measurements from: taken, and without effect here."""
+"""Where upstream's usage-aware plugins fetch measurements from. Accepted, without effect here."""
 
 _PERCENT_MAX = 1e6
 
@@ -25,7 +25,7 @@ class Load(NamedTuple):
 def percent_used(view: NodeView, resource: str, rows: np.ndarray) -> np.ndarray:
     """Return float64[K]: the average, else the latest value, in percent; NaN where there is neither.
 
-    Cut to 0..1,000,000: what is beyond is an error of the measurement, and must not break any formula.
+    Cut to 0..1,000,000: anything beyond is an error of the measurement, and must not break a formula.
     """
     average, _, latest = view.figures(resource, rows)
     percent = np.where(np.isnan(average), latest, average)
@@ -36,8 +36,8 @@ def percent_used(view: NodeView, resource: str, rows: np.ndarray) -> np.ndarray:
 def load(view: NodeView, resource: str, rows: np.ndarray, request: int = 0) -> Load:
     """Return mean and deviation of a resource, with a pod's request on top, each cut to 0..1.
 
-    Known is a resource of which any figure of the window was measured; a figure that is missing counts as 0.
-    Where the node offers nothing of the resource, both are 0.
+    A resource is known where any figure of the window was measured; missing figures count as 0. Where the
+    node offers nothing of the resource, mean and deviation are 0.
     Source: scheduler-plugins, trimaran resource statistics.
     """
     figures = view.figures(resource, rows)

@@ -1,4 +1,4 @@
-"""The one rule of which node a node selector term matches, evaluated over columns."""
+"""The rule by which a node selector term matches a node, evaluated over columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME_FIELD = "metadata.name"
 
 
 def added_affinity(args: Mapping[str, Any], path: str) -> NodeAffinity | None:
-    """Return the node affinity that a profile adds to every pod's own, None if it adds none."""
+    """Return the node affinity that a profile adds to that of every pod, None if it adds none."""
     given = Arguments(args, path, ("addedAffinity",))
     if "addedAffinity" not in given:
         return None
@@ -44,7 +44,7 @@ def match_any_term(terms: tuple[NodeSelectorTerm, ...], table: NodeTable, rows: 
 
 
 def match_term(term: NodeSelectorTerm, table: NodeTable, rows: np.ndarray) -> np.ndarray:
-    """Return bool[len(rows)]: all requirements hold; a term without any requirement matches nothing."""
+    """Return bool[len(rows)]: all requirements hold. A term without requirements matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return np.zeros(len(rows), dtype=np.bool_)
     matched = np.ones(len(rows), dtype=np.bool_)
@@ -95,7 +95,7 @@ def _among(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np
 
 
 def _compare(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
-    """Gt and Lt: both sides are integers without a sign, or the node does not match."""
+    """Match Gt and Lt: both sides must be integers without a sign, or the node does not match."""
     bound = integer(requirement.values[0]) if requirement.values else None
     matched = np.zeros(len(values), dtype=np.bool_)
     if bound is None:

@@ -1,4 +1,4 @@
-"""The one rule by which scores of all feasible nodes become 0..100."""
+"""Min-max normalisation: the rule that brings the scores of all feasible nodes to 0..100."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from domain.kernels.arrays import EQUAL_FULL, FROM_ZERO, KNOWN_MAX, REVERSED, ZE
 
 
 class Normaliser(NamedTuple):
-    """Where a score stands between the lowest (0) and the highest (100) of the feasible nodes.
+    """Places a score between the lowest (0) and the highest (100) of the feasible nodes.
 
     Formula: ``(score - lowest) / (highest - lowest) * 100``. A score that is not a number, or beyond 1e300,
     becomes 0.
@@ -20,7 +20,7 @@ class Normaliser(NamedTuple):
     reverse : bool
         The lowest gets 100, the highest 0.
     from_zero : bool
-        The lowest is 0, whatever the nodes have: scores are shares of the highest.
+        The lowest is taken as 0: scores are shares of the highest.
     equal_full : bool
         All get 100 when all are equal; else all get 0.
     zero_full : bool
@@ -34,7 +34,7 @@ class Normaliser(NamedTuple):
 
     @property
     def flags(self) -> int:
-        """The same in one number for the kernel."""
+        """The attributes as one number, for the kernel."""
         flags = (REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL)
         return sum(flag for flag, is_set in zip(flags, self, strict=True) if is_set)
 

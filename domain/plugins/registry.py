@@ -84,7 +84,7 @@ _Kind = TypeVar("_Kind", bound=Score, covariant=True)
 
 
 class ScoreUse(NamedTuple, Generic[_Kind]):
-    """A score of a profile: ``label`` is its name, numbered when the profile has it more than once."""
+    """A score of a profile. ``label`` is its name, numbered when the profile has it more than once."""
 
     label: str
     weight: float
@@ -92,7 +92,7 @@ class ScoreUse(NamedTuple, Generic[_Kind]):
 
 
 class ProfilePlan:
-    """A profile made ready: its plugins, instantiated and sorted by kind, with positions and weights.
+    """A profile ready for use: its plugins, instantiated and sorted by kind, with positions and weights.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class ProfilePlan:
         Static scores without and with a normaliser.
     raws_count : int
         Number of columns per node that the kernel needs besides the table's: one for each normalised score,
-        and behind them what was measured for the other ones.
+        then the measured figures of the other scores.
     filters_by_usage : bool
         Whether a measurement alone can make a node feasible.
     measured_first : dict
@@ -151,12 +151,12 @@ class ProfilePlan:
         self._static_reads = sorted(set().union(*reads))
 
     def static_key(self, template: PodTemplate) -> bytes:
-        """Return what the static plugins can tell of a template: equal keys, equal answers."""
+        """Return all that the static plugins read of a template: equal keys get equal answers."""
         read = [getattr(template, field) for field in self._static_reads]
         return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
-        """Return what of a pod has no say: what nobody looks at, and what this profile has no plugin for."""
+        """Return what of a pod has no effect: what nobody reads, and what this profile has no plugin for."""
         found = template.ignored
         affinity = template.node_affinity
         if "NodeAffinity" not in self._filter_names:
@@ -209,7 +209,7 @@ class ProfilePlan:
 
 
 def _scores_for(args: Mapping[str, Any]) -> Mapping[str, type[Plugin]]:
-    """Return the scores by name; a strategy may have a plugin of its own under a name that others share."""
+    """Return the scores by name. A scoring strategy may have a plugin of its own under a shared name."""
     strategy = args.get("scoringStrategy")
     own = STRATEGIES.get(str(strategy.get("type"))) if isinstance(strategy, Mapping) else None
     return SCORES if own is None else {**SCORES, own.name: own}

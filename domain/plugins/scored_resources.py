@@ -1,4 +1,4 @@
-"""The one rule of which resources a resource score looks at, and what a pod adds to them."""
+"""The rule for which resources a resource score reads, and what a pod adds to them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _USED_BY_ALL = ("cpu", "memory", "ephemeral-storage")
 
 
 def skipped(resource: str, template: PodTemplate) -> bool:
-    """Say whether a score leaves a resource out: neither one that all pods use, nor requested by the pod."""
+    """Say whether a score leaves a resource out: not all pods use it, and the pod does not request it."""
     return resource not in _USED_BY_ALL and not template.requests.get(resource)
 
 
 def scoring_parts(
     resources: Iterable[WeightedResource], template: PodTemplate, index: ResourceIndex
 ) -> tuple[TermPart, ...]:
-    """Return column, weight and the pod's own share per resource; cpu and memory by non-zero requests."""
+    """Return column, weight and what the pod adds, per resource; cpu and memory by non-zero requests."""
     parts = []
     for name, weight in resources:
         column, value = index.column(name), template.requests.get(name, 0)
@@ -36,7 +36,7 @@ def scoring_parts(
 
 
 def fit_strategy(args: Mapping[str, Any], path: str) -> Arguments:
-    """Return ``scoringStrategy`` of NodeResourcesFit, beside which the filter's arguments may stand."""
+    """Return ``scoringStrategy`` of NodeResourcesFit. The filter's arguments may stand beside it."""
     allowed = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups", "arithmetic")
     given = Arguments(args, path, allowed)
     given.choice("arithmetic", ("real",))

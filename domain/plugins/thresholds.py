@@ -1,4 +1,4 @@
-"""Thresholds in percent, one for each of some resources, that a filter holds against what was measured."""
+"""Thresholds in percent, one per resource, with which a filter compares what was measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ REQUESTED, MEASURED = "requested", "measured"
 
 
 class Threshold(NamedTuple):
-    """At most ``percent`` of a resource; ``of`` what is requested, or measured."""
+    """At most ``percent`` of a resource.
+
+    ``of`` says whether what is requested counts, or what is measured.
+    """
 
     resource: str
     percent: float
@@ -49,9 +52,10 @@ def read_thresholds(given: Arguments, *, of: tuple[str, ...]) -> list[Threshold]
 def first_passed(
     thresholds: Sequence[Threshold], measured: Callable[[str], np.ndarray], count: int
 ) -> np.ndarray | None:
-    """Return uint8[count]: 0, or from 1 the first threshold that a node passes; None where none does.
+    """Return uint8[count]: the number, from 1, of the first threshold that a node exceeds, 0 for none.
 
-    ``measured`` gives float64[count] per resource, in percent; NaN, not measured, passes nothing.
+    None where no node exceeds any. ``measured`` gives float64[count] per resource, in percent. NaN, which is
+    not measured, exceeds nothing.
     """
     passed = np.zeros(count, dtype=np.uint8)
     for i, threshold in reversed(list(enumerate(thresholds, start=1))):

@@ -1,4 +1,4 @@
-"""The one rule of which toleration tolerates which taint."""
+"""The rule by which a toleration covers a taint."""
 
 from __future__ import annotations
 

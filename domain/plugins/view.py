@@ -1,4 +1,4 @@
-"""What score plugins may read of the nodes: columns by resource name, images, measured usage, pods."""
+"""What plugins may read of the nodes: columns by resource name, images, measured usage, pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNKNOWN = Measured()
 
 
 class _Figures:
-    """Figures of one resource over all rows as of a generation."""
+    """The figures of one resource over all rows, as of a generation."""
 
     __slots__ = ("generation", "values")
 
@@ -30,14 +30,14 @@ class _Figures:
 
 
 class NodeView:
-    """The nodes as of now; ``rows`` are row numbers of the table, int64[K], in every method.
+    """The nodes as of now. In every method ``rows`` are row numbers of the table, int64[K].
 
     Parameters
     ----------
     state : ClusterState
         Nodes, and the pods that count on them.
     usage : mapping
-        What was measured, by node and resource; without it, what the state has folded.
+        What was measured, by node and resource. Without it: what the state has folded.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class NodeView:
         return self._state.holdings.masters
 
     def all_rows(self) -> np.ndarray:
-        """Return the rows of all nodes, also of those that a filter refused."""
+        """Return the rows of all nodes, those that a filter refused among them."""
         return np.arange(self.table.count)
 
     def column(self, values: np.ndarray, column: int, rows: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ class NodeView:
         return self.column(self.table.requested, self.resources.column(resource), rows)
 
     def capacity(self, resource: str, rows: np.ndarray) -> np.ndarray:
-        """Return float64[K]: all that a node has; what it offers where its capacity is not given."""
+        """Return float64[K]: a node's capacity, or what it offers where no capacity is given."""
         specs = self.table.specs
         return np.array(
             [(specs[row].capacity or specs[row].allocatable).get(resource, 0) for row in rows.tolist()],
@@ -104,7 +104,7 @@ class NodeView:
     def usage_of(self, rows: Sequence[int]) -> tuple[list[dict[str, Measured]], list[int]]:
         """Return all that was measured of nodes, by resource, and the log time of the latest measurement.
 
-        Where nothing was measured that is nothing, and 0.
+        Where nothing was measured: an empty dict, and 0.
         """
         names = [self.table.names[row] for row in rows]
         windows = [self._state.usage.windows.get(name) for name in names]
@@ -116,7 +116,7 @@ class NodeView:
     def figures(self, resource: str, rows: np.ndarray) -> np.ndarray:
         """Return float64[3, K]: average, deviation and latest value in percent; NaN: not measured.
 
-        Kept from one question to the next: only rows where something changed are read again.
+        The figures are kept between two calls: only rows where something changed are read again.
         """
         table = self.table
         kept = self._figures.get(resource)

@@ -1,4 +1,4 @@
-"""MaxMemorySum: a node must survive the moment at which all of its pods use all the memory they may."""
+"""MaxMemorySum: a node must survive the moment when all of its pods use all the memory they may use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SHARE_MAX = 1_000.0
 class MaxMemorySum(LimitFilter):
     """Refuse a node whose pods, this one included, may use more memory together than the node has.
 
-    What a pod may use is its memory limit, or its request where that is higher or there is no limit. What the
-    node has is its capacity, or what it offers where its capacity is not given.
+    A pod may use its memory limit, or its request where that is higher or there is no limit. A node has its
+    capacity, or what it offers where no capacity is given.
 
     Formula: refused where `sum of max(limit, request) > share / 100 * capacity`.
     Arguments: ``share`` (percent, 0..1000; default 100, above it memory is overcommitted).

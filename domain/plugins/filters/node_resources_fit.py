@@ -17,8 +17,8 @@ _NATIVE = "kubernetes.io"
 class NodeResourcesFit(ResourceFilter):
     """Refuse a node where requested + request > allocatable for any resource, or that is full of pods.
 
-    Resources of request 0 are not looked at. A shortage is unresolvable when the request exceeds even the
-    empty node.
+    Resources with a request of 0 are not checked. A shortage is unresolvable when the request exceeds even
+    the empty node.
 
     Arguments: ``ignoredResources``, ``ignoredResourceGroups`` (extended resources not to check, by name and
     by what stands before the ``/``; those of ``kubernetes.io`` and huge pages are not extended). The score's

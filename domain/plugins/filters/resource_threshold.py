@@ -18,11 +18,11 @@ from domain.state.resources import ResourceIndex
 
 
 class ResourceThreshold(StaticFilter, LimitFilter):
-    """Refuse a node of which a resource is used beyond a threshold: requested, with the pod, or measured.
+    """Refuse a node where a resource is used beyond a threshold: by requests, with the pod, or as measured.
 
-    Measured is the average, else the latest value; a node that was not measured passes. Measured thresholds
-    are looked at before requested ones. Evicting is not promised to lower what is measured; it does lower
-    what is requested, unless the pod alone passes the threshold.
+    The measured value is the average, else the latest value; a node that was not measured passes. Measured
+    thresholds are checked before requested ones. Evicting pods may not lower what is measured. It does lower
+    what is requested, unless the pod alone exceeds the threshold.
 
     Formula: refused where `sum of requests + request > threshold / 100 * allocatable`, or where
     `measured > threshold`.

@@ -18,7 +18,7 @@ _REPELLING = ("NoSchedule", "NoExecute")
 class TaintToleration(StaticFilter):
     """Refuse a node with a NoSchedule or NoExecute taint that no toleration of the pod covers.
 
-    Asked once per distinct set of taints, not per node. Source: kube-scheduler plugin TaintToleration.
+    Evaluated once per distinct set of taints, not per node. Source: kube-scheduler plugin TaintToleration.
     """
 
     name: ClassVar[str] = "TaintToleration"

@@ -17,7 +17,7 @@ _HIGH_BYTES_PER_CONTAINER = 1000 * _MIB
 
 
 class ImageLocality(StaticScore):
-    """Rate how much of the pod's images a node has, each image the less the fewer nodes have it.
+    """Rate how much of the pod's images a node has. An image counts less the fewer nodes have it.
 
     Formula: ``sum = sum(size * nodes that have it / all nodes)`` over the pod's containers and init
     containers whose image the node has; ``100 * (clip(sum, low, high) - low) / (high - low)`` with low 23 MiB

@@ -1,4 +1,4 @@
-"""LowRiskOverCommitment: avoid nodes that promise more than they have and are used beyond requests."""
+"""LowRiskOverCommitment: avoid nodes that promise more than they have and use more than is requested."""
 
 from __future__ import annotations
 

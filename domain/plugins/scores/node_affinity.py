@@ -1,4 +1,4 @@
-"""NodeAffinity (score): prefer nodes that the pod, or the profile, would rather have."""
+"""NodeAffinity (score): prefer nodes that match preferred terms of the pod or the profile."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Allocatable(StaticScore):
     """Rate a node by the weighted mean of what it offers: the least or the most wins.
 
     Formula: ``sum(w * allocatable) / sum(w)`` (cpu in thousandths of a core, memory in bytes), cut to a whole
-    number, negative for Least, brought from lowest to highest to 0..100 over the feasible nodes; 0 where all
+    number, negative for Least, and min-max normalised to 0..100 over the feasible nodes; 0 where all
     are equal. The default weights make a thousandth of a core worth as much as 1 MiB; nodes that differ by
     less are equal.
 

@@ -61,7 +61,7 @@ class Peaks(StaticScore):
         after = np.where(capacity > 0, before + share, 0.0)
         rated = ~np.isnan(before) & (after <= 100.0)
         before, after = np.where(rated, before, 0.0), np.where(rated, after, 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # a model beyond all bounds rates nothing
+        with np.errstate(over="ignore", invalid="ignore"):  # a model that overflows rates nothing
             power = models[:, 0] * np.exp(models[:, 1] * np.array([before, after]))
             growth: np.ndarray = power[1] - power[0]
         return growth

@@ -1,4 +1,4 @@
-"""NodeResourcesFit (score) with the strategy RequestedToCapacityRatio: a curve of one's own."""
+"""NodeResourcesFit (score) with the strategy RequestedToCapacityRatio: rate fullness by a given curve."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SCORE_MAX = 10
 
 
 class RequestedToCapacityRatio(ResourceScore):
-    """Weighted mean over resources of a curve that goes in straight lines through given points.
+    """Weighted mean over resources of a curve: straight lines between given points.
 
     Formula: ``sum(w * f(100 * used / capacity)) / sum(w)``, where ``f`` is 10 times the interpolated score of
     the points, level before the first and behind the last one. ``used`` counts the pod itself, by non-zero
     requests for cpu and memory, and is cut to the capacity. A resource that the node does not have is left
     out, and so is one other than cpu, memory and ephemeral storage that the pod does not request. Computed
-    in real numbers; but a resource is also left out where ``f`` is 0 in whole numbers, that is of the whole
-    percentage that is used, and with what the line adds to its left point cut towards 0.
+    in real numbers. A resource is also left out where upstream's whole-number ``f`` is 0: it takes the used
+    percentage as a whole number, and cuts what a line adds to its left point towards 0.
 
     Arguments: ``scoringStrategy.type`` RequestedToCapacityRatio,
     ``scoringStrategy.requestedToCapacityRatio.shape`` (points ``utilization`` 0..100, rising, and ``score``
@@ -80,7 +80,7 @@ class RequestedToCapacityRatio(ResourceScore):
 
 
 def _counted(utilisation: list[float], score: list[float]) -> list[tuple[float, float]]:
-    """Return the spans of percentages, from and below, where the score is above 0 in whole numbers."""
+    """Return the spans [from, below) of percentages where the whole-number score is above 0."""
     spans: list[tuple[float, float]] = []
     for whole in range(101):
         at = bisect_left(utilisation, whole)

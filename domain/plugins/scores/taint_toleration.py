@@ -1,4 +1,4 @@
-"""TaintToleration (score): prefer nodes without taints that would rather not have the pod."""
+"""TaintToleration (score): prefer nodes without PreferNoSchedule taints that the pod does not tolerate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TaintToleration(StaticScore):
     """Count the PreferNoSchedule taints that no toleration of the pod covers: the fewer, the better.
 
     Formula: ``100 * (highest count - count) / highest count`` over the feasible nodes; 100 where no node has
-    any. Asked once per distinct set of taints, not per node.
+    any. Evaluated once per distinct set of taints, not per node.
     Source: kube-scheduler plugin TaintToleration.
     """
 
