@@ -38,7 +38,7 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
         (group,) = listed(server_dir, "pending")
         assert (group["count"], group["reasons"]) == (1, {"insufficient:cpu": 1})
         table = berth(server_dir, "get", "nodes").stdout.splitlines()
-        assert table[1].split("\t")[:4] == ["n1", "ready", "500m/4", "0/8Gi"]
+        assert table[1].split("\t")[:4] == ["n1", "Ready", "500m/4", "0/8Gi"]
         assert yaml.safe_load(berth(server_dir, "get", "nodes", "-o", "yaml").stdout)[0]["name"] == "n1"
         assert "default/web was placed on n1" in berth(server_dir, "explain", "pod", "web").stdout
         story = json.loads(berth(server_dir, "explain", "pod", "default/huge", "-o", "json").stdout)
