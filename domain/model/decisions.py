@@ -164,6 +164,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     basis: Basis | None = None
     warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
+    @property
+    def outcome_at_failure(self) -> Outcome:
+        """What a pod is told that found no node in the attempt."""
+        return Outcome.UNRESOLVABLE if self.unresolvable else Outcome.UNSCHEDULABLE
+
     def again(self, pods_count: int, generation: int) -> Attempt:
         """Return the same verdict for further pods: they are told what was found when it was found."""
         return msgspec.structs.replace(

@@ -299,5 +299,4 @@ class Plan:
 def _planned(decided: Placement | Failure, attempt: Attempt) -> Planned:
     if isinstance(decided, Placement):
         return Planned(decided.pod, Outcome.BOUND, decided.node, decided.score, attempt)
-    outcome = Outcome.UNRESOLVABLE if attempt.unresolvable else Outcome.UNSCHEDULABLE
-    return Planned(decided.pod, outcome, None, None, attempt)
+    return Planned(decided.pod, attempt.outcome_at_failure, None, None, attempt)

@@ -272,7 +272,7 @@ class BatchBuilder:
         self._decide(
             failure.pod,
             shard,
-            Outcome.UNRESOLVABLE if attempt.unresolvable else Outcome.UNSCHEDULABLE,
+            attempt.outcome_at_failure,
             None,
             self._book.since_ms[failure.pod.key],
             self._came.get(failure.pod.key),

@@ -119,13 +119,12 @@ def stage(thing: Json) -> int:
 
 
 def outcomes(database: MemoryDatabase) -> dict[str, tuple[str, str | None]]:
-    """Return what became of each pod; that nothing could help it is said of its attempt."""
-    found = {}
-    for decision, _ in (each for rows in database.decisions.values() for each in rows):
-        attempt = database.attempts.get((decision.shard, decision.cycle_seq))
-        hopeless = decision.outcome == "unschedulable" and attempt is not None and attempt.unresolvable
-        outcome = "unresolvable" if hopeless else decision.outcome.value
-        found[f"{decision.namespace}/{decision.name}"] = (outcome, decision.node)
+    """Return what became of each pod."""
+    found = {
+        f"{decision.namespace}/{decision.name}": (decision.outcome.value, decision.node)
+        for rows in database.decisions.values()
+        for decision, _ in rows
+    }
     return {key: each for key, each in found.items() if each[0] != "adopted"}
 
 
