@@ -84,3 +84,6 @@ assert poll_records_max <= batch_records_max
 assert events_per_request_max * 64 <= request_bytes_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
+
+wait_seconds_max = 100
+"""How long a request may wait until its events are folded, in seconds."""

@@ -69,6 +69,30 @@ class EventList(Struct, kw_only=True):
     events: Annotated[list[Event], about("The events, in order")]
 
 
+class DeadLetter(Struct, kw_only=True):
+    """A record that could not be accepted."""
+
+    id: Annotated[str, about("<shard>-<seq>")]
+    topic: Annotated[str, about("Topic that it was read from")]
+    partition: Annotated[int, about("Partition that it was read from")]
+    offset: Annotated[int, about("Offset that it was read at")]
+    key: Annotated[str | None, about("Key of the record, where it is text")]
+    code: Annotated[str, about("Stable name of the reason")]
+    path: Annotated[str, about("Path of the field that is wrong")]
+    message: Annotated[str, about("What is wrong and what is allowed")]
+    at: Annotated[str, about(f"When the record was appended ({INSTANT})")]
+    raw_base64: Annotated[str, about("The record's bytes")]
+    raw_text: Annotated[str | None, about("The record's bytes as text, where they are UTF-8")]
+
+
+class Position(Struct, kw_only=True):
+    """The last of some neighbouring records in the log."""
+
+    topic: Annotated[str, about("Topic")]
+    partition: Annotated[int, about("Partition")]
+    offset: Annotated[int, about("Offset of the record")]
+
+
 class Ingested(Struct, kw_only=True):
     """What became of the events of a request."""
 
@@ -76,6 +100,14 @@ class Ingested(Struct, kw_only=True):
     duplicates: Annotated[int, about("Events skipped because they were accepted before, by their id")]
     invalid: Annotated[int, about("Events refused; above 0 only with partial=true")]
     errors: Annotated[list[ErrorDetail], about("Why events were refused")]
+    positions: Annotated[list[Position], about("Where the log has the accepted events: the last of each run")]
+    folded: Annotated[bool | UnsetType, about("With wait: whether all took effect within the time")] = UNSET
+    deadletters: Annotated[
+        list[DeadLetter] | UnsetType, about("Folded: the events that a worker refused")
+    ] = UNSET
+    decisions: Annotated[
+        list[Decision] | UnsetType, about("With until=decided, once folded: the last decision of each pod")
+    ] = UNSET
 
 
 class ShardLag(Struct, kw_only=True):
@@ -254,22 +286,6 @@ class Shard(Struct, kw_only=True):
     lag_records: Annotated[int | None, about("Records appended and not yet folded; null: the log is away")]
     lag_seconds: Annotated[float | None, about("Age of the oldest of them; 0: there are none")]
     offsets: Annotated[list[Offset], about("How far the shard has read")]
-
-
-class DeadLetter(Struct, kw_only=True):
-    """A record that could not be accepted."""
-
-    id: Annotated[str, about("<shard>-<seq>")]
-    topic: Annotated[str, about("Topic that it was read from")]
-    partition: Annotated[int, about("Partition that it was read from")]
-    offset: Annotated[int, about("Offset that it was read at")]
-    key: Annotated[str | None, about("Key of the record, where it is text")]
-    code: Annotated[str, about("Stable name of the reason")]
-    path: Annotated[str, about("Path of the field that is wrong")]
-    message: Annotated[str, about("What is wrong and what is allowed")]
-    at: Annotated[str, about(f"When the record was appended ({INSTANT})")]
-    raw_base64: Annotated[str, about("The record's bytes")]
-    raw_text: Annotated[str | None, about("The record's bytes as text, where they are UTF-8")]
 
 
 class NodePage(Page[Node]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -11,10 +11,11 @@ from fastapi import APIRouter, Query, Request, Response
 from domain.model import limits
 from domain.model.errors import FieldError
 from domain.model.validation import shown
-from services.api.answers import ErrorDetail, Ingested
+from services.api.answers import ErrorDetail, Ingested, Position
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
+from services.api.waiting import Appended, Folding, Until, seconds_of, wait_for
 from services.codec.gateway import Gateway, Outgoing, append
 from services.metrics import ApiMetrics
 from services.phrases import plural
@@ -81,8 +82,8 @@ async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgo
     return fresh, bad
 
 
-async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Ingested:
-    """Append events; return the counts.
+async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Appended:
+    """Append events; return the counts, and where the events are.
 
     An id is recorded only after its event is durable in the log. A request that is repeated because its
     outcome was unknown may append an event twice; folding an event twice changes nothing.
@@ -100,13 +101,21 @@ async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Ingested:
             f"nothing was sent, for {path}: {first.message}{more}; partial=true sends the valid ones",
             bad,
         )
-    await append(deps.writer, fresh)
+    spans = await append(deps.writer, fresh)
     if digests := {each.id: each.digest for each in fresh if each.id}:
         await deps.store.record_events(digests)
     duplicates_count = len(good) - len(reused) - len(fresh)
     _count(deps.metrics, "accepted", len(fresh))
     _count(deps.metrics, "duplicate", duplicates_count)
-    return Ingested(accepted=len(fresh), duplicates=duplicates_count, invalid=len(bad), errors=bad)
+    answer = Ingested(
+        accepted=len(fresh),
+        duplicates=duplicates_count,
+        invalid=len(bad),
+        errors=bad,
+        positions=[Position(topic=at.topic, partition=at.partition, offset=at.end - 1) for at in spans],
+    )
+    refused = {each.index for each in reused}
+    return Appended(answer, [each for index, each in good.items() if index not in refused], spans)
 
 
 def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
@@ -116,7 +125,7 @@ def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
 
 def ingest_routes(deps: Deps) -> APIRouter:
     """Return the route that takes events."""
-    router = APIRouter()
+    router, folding = APIRouter(), Folding(deps.store)
     one = {"$ref": "#/components/schemas/Event"}
     several = {"type": "array", "items": one, "title": "The events, in order"}
     schema = {"anyOf": [{"$ref": "#/components/schemas/EventList"}, several, one]}
@@ -133,7 +142,18 @@ def ingest_routes(deps: Deps) -> APIRouter:
     async def post_events(
         request: Request,
         partial: bool = Query(False, description="Send the valid events even when others are invalid"),
+        wait: Annotated[
+            str, Query(description="Answer when the events are folded, or after this time")
+        ] = "0s",
+        until: Annotated[
+            Until, Query(description="With wait: decided adds the decision of each pod")
+        ] = Until.FOLDED,
     ) -> Response:
-        return json_answer(await ingest(deps, _events(await _body(request)), partial=partial), 202)
+        seconds = seconds_of(wait)
+        sent = await ingest(deps, _events(await _body(request)), partial=partial)
+        if not seconds:
+            return json_answer(sent.answer, 202)
+        answer = await wait_for(sent, folding, deps.store, deps.log, until=until, seconds=seconds)
+        return json_answer(answer, 202)
 
     return router

@@ -42,6 +42,7 @@ from services.api.formats import (
     text_of,
 )
 from services.lag import Lag
+from services.ports.ledger import DeadLetter as DeadLetterRow
 from services.ports.store import (
     DecisionFilter,
     NodeState,
@@ -250,25 +251,25 @@ async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
     return ShardPage(items=items)
 
 
+def dead_letter_of(row: DeadLetterRow) -> DeadLetter:
+    """Return a dead letter as the API shows it."""
+    return DeadLetter(
+        id=row_id(row.shard, row.seq),
+        topic=row.topic,
+        partition=row.partition,
+        offset=row.offset,
+        key=None if row.key is None else text_of(row.key),
+        code=row.code,
+        path=row.path,
+        message=row.message,
+        at=instant(row.at_ms),
+        raw_base64=base64.b64encode(row.raw).decode(),
+        raw_text=text_of(row.raw),
+    )
+
+
 async def list_deadletters(store: Store, *, limit: int, at: str | None) -> DeadLetterPage:
     """Return a page of records that could not be accepted, latest first."""
     rows = await store.deadletters(limit, parse_position(at) if at else None)
-    items = [
-        DeadLetter(
-            id=row_id(row.shard, row.seq),
-            topic=row.topic,
-            partition=row.partition,
-            offset=row.offset,
-            key=None if row.key is None else text_of(row.key),
-            code=row.code,
-            path=row.path,
-            message=row.message,
-            at=instant(row.at_ms),
-            raw_base64=base64.b64encode(row.raw).decode(),
-            raw_text=text_of(row.raw),
-        )
-        for row in rows
-    ]
-    return DeadLetterPage(
-        items=items, next=cursor(rows[-1].seq, rows[-1].shard) if len(items) == limit else None
-    )
+    following = cursor(rows[-1].seq, rows[-1].shard) if len(rows) == limit else None
+    return DeadLetterPage(items=[dead_letter_of(row) for row in rows], next=following)

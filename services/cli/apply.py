@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from services.cli import options
 from services.cli.get import split_pod
@@ -34,6 +35,26 @@ Files = Annotated[
 ]
 
 
+class Wait(enum.StrEnum):
+    """What `berth apply` waits for."""
+
+    FOLDED = "folded"
+    DECIDED = "decided"
+
+
+class WaitCommand(TyperCommand):
+    """Takes ``--wait`` without a value as ``--wait=folded``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Fill in the value; one that stands by itself, as in ``--wait decided``, is taken as well."""
+        following = [*args[1:], ""]
+        full = [
+            f"{arg}={Wait.FOLDED}" if arg == "--wait" and after not in list(Wait) else arg
+            for arg, after in zip(args, following, strict=True)
+        ]
+        return super().parse_args(ctx, full)
+
+
 class Deleted(enum.StrEnum):
     """What `berth delete` deletes by name."""
 
@@ -50,7 +71,17 @@ _OBJECTS = {
 
 
 @with_settings(*CLIENT)
-async def apply(settings: Settings, files: Files = None) -> None:
+async def apply(
+    settings: Settings,
+    files: Files = None,
+    wait: Annotated[
+        Wait | None,
+        typer.Option(help="Return when all is folded (--wait alone), or decided, with the decisions."),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to wait for each 1,000 events, as 30s or 500ms.")
+    ] = "30s",
+) -> None:
     """Send nodes, pods, profiles and measured usage, as manifests or watch events, into the log.
 
     Lists of kubectl and a KubeSchedulerConfiguration are taken too. Kinds that say nothing about where pods
@@ -60,7 +91,7 @@ async def apply(settings: Settings, files: Files = None) -> None:
     """
     if not files:
         raise typer.BadParameter("name a file with -f FILE, or -f - for standard input")
-    await _send(settings, _chunks(files, "ADDED"))
+    await _send(settings, _chunks(files, "ADDED"), wait, timeout)
 
 
 @with_settings(*CLIENT)
@@ -176,8 +207,12 @@ async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str])
         await _warn_without_worker(source)
 
 
-async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
+async def _send(
+    settings: Any, chunks: Iterator[list[Any]], wait: Wait | None = None, timeout: str = "30s"
+) -> None:
     from services.cli.source import open_source, send_events
+
+    waiting = {} if wait is None else {"wait": timeout, "until": wait.value}
 
     first = next(chunks, None)  # all files are read and checked before anything is opened
     if first is None:
@@ -185,13 +220,33 @@ async def _send(settings: Any, chunks: Iterator[list[Any]]) -> None:
     async with open_source(settings) as source:
         accepted = duplicates = 0
         while first is not None:
-            sums = await send_events(source, first)
+            sums = await send_events(source, first, **waiting)
             accepted += sums["accepted"]
             duplicates += sums["duplicates"]
+            if waiting:
+                _show_fate(sums, timeout)
             first = next(chunks, None)
         known = f", {duplicates} known already" if duplicates else ""
         typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
-        await _warn_without_worker(source)
+        if not waiting:
+            await _warn_without_worker(source)
+
+
+def _show_fate(sums: dict[str, Any], timeout: str) -> None:
+    """Say what became of events; raise an error where they are not folded yet, or one was refused."""
+    for decision in sums["decisions"]:
+        pod = decision["pod"]
+        where = f" on {decision['node']}" if decision["node"] else ""
+        why = f": {decision['reason']}" if decision["reason"] else ""
+        typer.echo(f"{pod['namespace']}/{pod['name']} {decision['outcome']}{where}{why}")
+    if not sums["folded"]:
+        raise CommandError(
+            f"the events are in the log, but were not folded within {timeout}; "
+            "`berth get shards` and the API's /readyz show how far the workers are"
+        )
+    refused = [f"{each['topic']}: {each['path']}: {each['message']}" for each in sums["deadletters"]]
+    if refused:
+        raise CommandError("\n".join(["refused by the worker:", *refused[:ERRORS_SHOWN_MAX]]))
 
 
 async def _warn_without_worker(source: Any) -> None:

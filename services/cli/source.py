@@ -105,19 +105,23 @@ async def fetch_all(
             return items if limit is None else items[:limit]
 
 
-async def send_events(source: Source, events: list[Any]) -> dict[str, int]:
-    """Append events to the log in requests that the API takes; return the sums of its counts."""
+async def send_events(source: Source, events: list[Any], **params: object) -> dict[str, Any]:
+    """Append events to the log in requests that the API takes; return its answers as one."""
     from domain.model import limits
 
-    sums = {"accepted": 0, "duplicates": 0}
+    counts = {"accepted": 0, "duplicates": 0}
+    sums: dict[str, Any] = {**counts, "folded": True, "decisions": [], "deadletters": []}
     chunk: list[bytes] = []
     size = 0
 
     async def flush() -> None:
         body = b"[" + b",".join(chunk) + b"]"
-        answer = _answer(*await source.request("POST", "/v1/events", body))
-        for key in sums:
+        answer = _answer(*await source.request("POST", target("/v1/events", **params), body))
+        for key in counts:
             sums[key] += answer[key]
+        for key in ("decisions", "deadletters"):
+            sums[key] += answer.get(key, [])
+        sums["folded"] &= answer.get("folded", False)
         chunk.clear()
 
     for event in events:

@@ -12,7 +12,7 @@ from domain.model.errors import FieldError
 from domain.model.events import Event, ProfileEvent
 from services.codec.decode import Decoder
 from services.codec.encode import encode_event, event_topic_and_key
-from services.ports.log import Entry, LogWriter, Record
+from services.ports.log import Entry, LogWriter, Record, Span
 
 
 class Outgoing(NamedTuple):
@@ -63,13 +63,12 @@ def _digest(event: Any) -> bytes:
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).digest()
 
 
-async def append(writer: LogWriter, events: Sequence[Outgoing]) -> None:
-    """Append events, those of a topic in order.
+async def append(writer: LogWriter, events: Sequence[Outgoing]) -> list[Span]:
+    """Append events, those of a topic in order; return where they are.
 
     Topics follow each other in the order in which they first occur; between topics the log has no order.
     """
     by_topic: dict[str, list[Entry]] = {}
     for event in events:
         by_topic.setdefault(event.topic, []).append(event.entry)
-    for topic, entries in by_topic.items():
-        await writer.append(topic, entries)
+    return [span for topic, entries in by_topic.items() for span in await writer.append(topic, entries)]

@@ -180,6 +180,9 @@ class Store(Protocol):
     ) -> Sequence[DecisionRow]:
         """Return decisions by (seq, shard), each shard in its commit order."""
 
+    async def latest_decisions(self, pods: Sequence[str]) -> Sequence[DecisionRow]:
+        """Return the last decision about each pod, ``namespace/name``, that has one; ordered by that."""
+
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Return one decision or None."""
 
@@ -200,6 +203,9 @@ class Store(Protocol):
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
         """Return dead letters by (seq, shard), latest first."""
+
+    async def new_deadletters(self, since: Mapping[int, int]) -> Sequence[DeadLetter]:
+        """Return the dead letters of each shard from a seq on, by (shard, seq)."""
 
     async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
         """Return the last revision of the profiles that events have made, by name, deleted ones left out."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from domain.model import limits
 from services import bootstrap
 from services.api import answers
 from services.bootstrap import Place
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
-from tests.builders import event, node_manifest, pod_manifest
+from services.config import Settings
+from services.metrics import process_registry
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
+from tests.builders import event, node_manifest, pod_manifest, usage_manifest
 from tests.integration.api_world import Client, checked, client_of, ends_of, fresh_database
 
 
@@ -30,13 +35,63 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
     first = await client.post("/v1/events", json=[one, one, event("ADDED", pod_manifest("b"), id="e2")])
     assert first.status_code == 202
     checked(first.json(), answers.Ingested)
-    assert first.json() == {"accepted": 2, "duplicates": 1, "invalid": 0, "errors": []}
+    positions = [{"topic": PODS_TOPIC, "partition": 0, "offset": 1}]
+    counts = {"accepted": 2, "duplicates": 1, "invalid": 0, "errors": [], "positions": positions}
+    assert first.json() == counts
     again = await client.post("/v1/events", json={"events": [one]})
     assert again.json()["duplicates"] == 1
     unnamed = event("ADDED", pod_manifest("c"))
     for _ in range(2):
         assert (await client.post("/v1/events", json=[unnamed])).json()["accepted"] == 1
     assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
+
+
+async def test_a_request_waits_until_its_events_are_folded(empty: tuple[Place, Client]) -> None:
+    """Until the time is over where nobody folds; with the decisions and what was refused where it asks."""
+    place, client = empty
+    early = event("ADDED", pod_manifest("early"))
+    began = time.monotonic()
+    answer = await client.post("/v1/events?wait=300ms&until=decided", json=[early])
+    assert (answer.status_code, answer.json()["folded"]) == (202, False)
+    assert time.monotonic() - began > 0.25
+    assert not checked(answer.json(), answers.Ingested).keys() & {"decisions", "deadletters"}
+    worker = asyncio.create_task(bootstrap.run_worker(place, Settings(worker_name="w"), process_registry()))
+    try:
+        refused = event("ADDED", usage_manifest("unknown", used={"memory": "1Gi"}))
+        placed = event("ADDED", pod_manifest("b", cpu=1), id="e1")
+        big = event("ADDED", pod_manifest("a", cpu=64))
+        events = [event("ADDED", node_manifest("n", cpu=2)), placed, big, refused]
+        answer = await client.post("/v1/events?wait=90s&until=decided", json=events)
+        found = checked(answer.json(), answers.Ingested)
+        assert found["folded"] is True
+        decided = [(each["pod"]["name"], each["outcome"], each["node"]) for each in found["decisions"]]
+        assert decided == [("a", "unschedulable", None), ("b", "bound", "n")]
+        assert [letter["topic"] for letter in found["deadletters"]] == [USAGE_TOPIC]
+        again = checked(
+            (await client.post("/v1/events?wait=60s&until=decided", json=[placed])).json(), answers.Ingested
+        )
+        assert (again["accepted"], again["duplicates"], again["folded"]) == (0, 1, True)
+        assert [each["pod"]["name"] for each in again["decisions"]] == ["b"]
+        both = await asyncio.gather(
+            *(
+                client.post("/v1/events?wait=60s", json=[event("ADDED", pod_manifest(f"p{i}"))])
+                for i in range(20)
+            )
+        )
+        assert all(one.json()["folded"] and "decisions" not in one.json() for one in both)
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+
+@pytest.mark.parametrize("wait", ["5 minutes", "-1s", "101s", "1e3", ""])
+async def test_a_time_to_wait_is_checked_before_anything_is_sent(
+    empty: tuple[Place, Client], wait: str
+) -> None:
+    place, client = empty
+    answer = await client.post("/v1/events", params={"wait": wait}, json=[event("ADDED", pod_manifest("p"))])
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "query.wait")
+    assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 0
 
 
 async def test_an_id_that_comes_again_with_other_content_is_an_error(empty: tuple[Place, Client]) -> None:

@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from services import processes
-from services.cli import documents
+from services.cli import apply, documents
 from services.cli.get import FILTERS, OTHER_NAMES, Kind, split_pod
 from services.cli.main import app
 from services.cli.options import CommandError
@@ -432,3 +432,40 @@ def test_a_trace_that_is_not_there_says_what_is(tmp_path: Path) -> None:
     done = berth("trace", "openb", str(tmp_path))
     assert done.exit_code == 1
     assert "openb_node_list_all_node.csv is not in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wait"),
+    [
+        ([], None),
+        (["--wait"], "folded"),
+        (["--wait", "--timeout", "5s"], "folded"),
+        (["--wait", "decided"], "decided"),
+        (["--wait=decided"], "decided"),
+    ],
+)
+def test_wait_needs_no_value(arguments: list[str], wait: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def send(settings: Any, chunks: Any, *how: Any) -> None:
+        asked.append(how)
+
+    monkeypatch.setattr(apply, "_send", send)
+    for given in (["-f", "x.yaml", *arguments], [*arguments, "-f", "x.yaml"]):
+        done = runner.invoke(app, ["apply", *given])
+        assert done.exit_code == 0, done.output
+    assert asked == [(wait, "5s" if "5s" in arguments else "30s")] * 2
+
+
+def test_what_was_waited_for_is_said_and_failing_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    pod = {"namespace": "shop", "name": "p"}
+    bound = {"pod": pod, "outcome": "bound", "node": "n1", "reason": ""}
+    waits = {"pod": pod, "outcome": "unschedulable", "node": None, "reason": "there are no nodes"}
+    apply._show_fate({"folded": True, "decisions": [bound, waits], "deadletters": []}, "5s")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["shop/p bound on n1", "shop/p unschedulable: there are no nodes"]
+    letter = {"topic": "berth.usage", "path": "object.used", "message": "is not known"}
+    with pytest.raises(CommandError, match=r"berth\.usage: object\.used: is not known"):
+        apply._show_fate({"folded": True, "decisions": [], "deadletters": [letter]}, "5s")
+    with pytest.raises(CommandError, match="not folded within 5s"):
+        apply._show_fate({"folded": False, "decisions": [], "deadletters": []}, "5s")

@@ -59,6 +59,7 @@ def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
 
 _DECISION = _columns(t.decisions, DecisionRow)
 _BYTES = sa.ARRAY(sa.LargeBinary)
+_DEAD_LETTER = [column for column in t.dead_letters.c if column.name != "recorded_at"]
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
 
@@ -250,6 +251,15 @@ class PostgresStore(Engine):
         query = sa.select(page).select_from(everything).order_by(*merged).limit(limit)
         return await self._all(DecisionRow, query)
 
+    async def latest_decisions(self, pods: Sequence[str]) -> Sequence[DecisionRow]:
+        """Look each pod up along the index on its name."""
+        d, pod = t.decisions.c, texts(pods)
+        namespace, name = (sa.func.split_part(pod.c.id, "/", at) for at in (1, 2))
+        found = sa.select(*_DECISION).where(d.namespace == namespace, d.name == name)
+        last = found.order_by(d.seq.desc()).limit(1).lateral("last")
+        query = sa.select(last).select_from(pod.join(last, sa.true())).order_by(pod.c.id.collate("C"))
+        return await self._all(DecisionRow, query)
+
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Read one decision."""
         d = t.decisions.c
@@ -310,10 +320,16 @@ class PostgresStore(Engine):
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
         """Read a page of dead letters, latest first."""
         x = t.dead_letters.c
-        columns = [column for column in x if column.name != "recorded_at"]
-        query = sa.select(*columns).order_by(x.seq.desc(), x.shard.desc()).limit(limit)
-        if after is not None:
-            query = query.where(sa.tuple_(x.seq, x.shard) < after)
+        query = sa.select(*_DEAD_LETTER).order_by(x.seq.desc(), x.shard.desc()).limit(limit)
+        return await self._letters(query if after is None else query.where(sa.tuple_(x.seq, x.shard) < after))
+
+    async def new_deadletters(self, since: Mapping[int, int]) -> Sequence[DeadLetter]:
+        """Walk the primary key of each shard."""
+        x = t.dead_letters.c
+        new = [sa.and_(x.shard == shard, x.seq >= seq) for shard, seq in since.items()]
+        return await self._letters(sa.select(*_DEAD_LETTER).where(sa.or_(*new)).order_by(x.shard, x.seq))
+
+    async def _letters(self, query: sa.Executable) -> list[DeadLetter]:
         rows = [row._asdict() for row in await self._rows(query)]
         return [DeadLetter(offset=row.pop("log_offset"), **row) for row in rows]
 

@@ -1,0 +1,135 @@
+"""Waiting until events are folded: one look at the ledger every 20 ms serves everybody who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from domain.model.errors import BerthError, FieldError
+from domain.model.limits import wait_seconds_max
+from domain.model.validation import shown
+from services.api.answers import DeadLetter, Ingested
+from services.api.answers_decisions import Decision
+from services.api.explanation import decision_of
+from services.api.views import dead_letter_of
+from services.codec.gateway import Outgoing
+from services.codec.partition import partition_for
+from services.ports.log import PODS_TOPIC, Log, Span, TopicPartition
+from services.ports.store import Store
+
+POLL_SECONDS = 0.02
+
+
+class Until(enum.StrEnum):
+    """What a request waits for."""
+
+    FOLDED = "folded"
+    DECIDED = "decided"
+
+
+class Appended(NamedTuple):
+    """What a request sent: its answer so far, all its events, and where the log has those that are new."""
+
+    answer: Ingested
+    events: Sequence[Outgoing]
+    spans: Sequence[Span]
+
+
+def seconds_of(text: str) -> float:
+    """Read how long to wait, as ``5s``, ``250ms`` or ``5``."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|)", text)
+    seconds = float(found[1]) / (1000 if found[2] == "ms" else 1) if found else -1
+    if not 0 <= seconds <= wait_seconds_max:
+        allowed = f"allowed are 0s to {wait_seconds_max}s, as 5s or 250ms"
+        raise FieldError("query.wait", f"{shown(text)} is no time to wait; {allowed}")
+    return seconds
+
+
+class Folding:
+    """Tells when the ledger has come as far as somebody waits for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[asyncio.Event, Mapping[TopicPartition, int]] = {}
+        self._polling: asyncio.Task[None] | None = None
+
+    async def reached(self, ends: Mapping[TopicPartition, int], seconds: float) -> bool:
+        """Return whether all records before these offsets are folded within the time."""
+        event = asyncio.Event()
+        self._waiting[event] = ends
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[event]
+        return True
+
+    async def _poll(self) -> None:
+        while self._waiting:
+            with contextlib.suppress(BerthError):  # a ledger that is away may come back in time
+                rows = await self._store.offsets()
+                folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
+                for event, ends in self._waiting.items():
+                    if all(folded.get(at, 0) >= end for at, end in ends.items()):
+                        event.set()
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def wait_for(
+    sent: Appended, folding: Folding, store: Store, log: Log, *, until: Until, seconds: float
+) -> Ingested:
+    """Wait until what a request sent is folded; return its answer with what became of it.
+
+    Where an event is not new, nobody knows where the log has it: the request then waits for all that its
+    partitions hold by now. A pod is decided in the transaction that folds it, so to wait for its decision is
+    to wait for that.
+    """
+    answer = sent.answer
+    letters_before = {row.shard: row.dead_seq_next for row in await store.shards()}
+    ends = await _ends(sent, log)
+    answer.folded = await folding.reached(ends, seconds)
+    if answer.folded:
+        answer.deadletters = await _dead_letters(sent, store, letters_before)
+        if until is Until.DECIDED:
+            answer.decisions = await _decisions(sent, store)
+    return answer
+
+
+async def _ends(sent: Appended, log: Log) -> dict[TopicPartition, int]:
+    """Return the offsets behind the last event of each partition."""
+    if sum(span.end - span.first for span in sent.spans) < len(sent.events):
+        counts = {topic: await log.partitions(topic) for topic in {each.topic for each in sent.events}}
+        places = {
+            TopicPartition(each.topic, partition_for(*each.entry, counts[each.topic])) for each in sent.events
+        }
+        return {at: ahead.end for at, ahead in (await log.ahead(dict.fromkeys(places, 0))).items()}
+    ends: dict[TopicPartition, int] = {}
+    for span in sent.spans:
+        at = TopicPartition(span.topic, span.partition)
+        ends[at] = max(ends.get(at, 0), span.end)
+    return ends
+
+
+async def _dead_letters(sent: Appended, store: Store, before: Mapping[int, int]) -> list[DeadLetter]:
+    """Return which of the new records were refused; of shards without new dead letters nothing is read."""
+    nexts = {row.shard: row.dead_seq_next for row in await store.shards()}
+    since = {shard: seq for shard, seq in before.items() if nexts[shard] > seq}
+    return [
+        dead_letter_of(letter)
+        for letter in (await store.new_deadletters(since) if since else [])
+        for span in sent.spans
+        if (letter.topic, letter.partition) == span[:2] and span.first <= letter.offset < span.end
+    ]
+
+
+async def _decisions(sent: Appended, store: Store) -> list[Decision]:
+    pods = {(each.entry.key or b"").decode() for each in sent.events if each.topic == PODS_TOPIC}
+    return [decision_of(row) for row in await store.latest_decisions(sorted(pods))]
