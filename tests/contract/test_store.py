@@ -24,6 +24,7 @@ from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
     advance,
+    dead_letter,
     decision,
     everything,
     load_node,
@@ -293,6 +294,32 @@ async def test_shards_say_how_far_they_are(
     assert await store.offsets() == [ShardOffset(0, PODS_TOPIC, 0, 5), ShardOffset(1, PODS_TOPIC, 1, 0)]
     await ledger.release(leases)
     assert [shard.owner for shard in await store.shards()] == [None, None]
+
+
+async def test_the_latest_decision_of_pods_by_their_names(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    again = [decision(leases[1], 1, "again", "n1"), decision(leases[1], 2, "again", "n1", namespace="b")]
+    batch = CommitBatch(
+        offsets=[advance(leases[1], 0, 3)],
+        decisions=[record(made) for made in [*again, decision(leases[1], 3, "again", "n2")]],
+        seq_next={1: 4},
+        log_time_ms=AT_MS,
+    )
+    await commit(ledger, batch)
+    rows = await store.latest_decisions(["ns/placed", "ns/again", "b/again", "ns/none"])
+    assert [(row.shard, row.seq) for row in rows] == [(1, 2), (1, 3), (0, 1)]
+    assert await store.latest_decisions([]) == []
+
+
+async def test_dead_letters_from_a_seq_on(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
+    (letter,) = await store.new_deadletters({0: 1, 1: 1})
+    assert (letter.shard, letter.seq) == (0, 1)
+    more = [dead_letter(leases[1], seq) for seq in (1, 2)]
+    batch = CommitBatch(offsets=[advance(leases[1], 0, 2)], dead_letters=more, dead_seq_next={1: 3})
+    await commit(ledger, batch)
+    found = await store.new_deadletters({0: 2, 1: 2})
+    assert [(letter.shard, letter.seq) for letter in found] == [(1, 2)]
 
 
 async def test_dead_letters_come_latest_first(store: Store, leases: list[Lease]) -> None:

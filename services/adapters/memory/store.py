@@ -190,6 +190,13 @@ class MemoryStore:
             payload=payload,
         )
 
+    async def latest_decisions(self, pods: Sequence[str]) -> Sequence[DecisionRow]:
+        """See ``Store.latest_decisions``."""
+        last: dict[str, tuple[Decision, bytes, int]] = {}
+        for row in sorted(self._decisions(), key=lambda row: row[0].seq):
+            last[f"{row[0].namespace}/{row[0].name}"] = row
+        return [self._row(*last[pod]) for pod in sorted(pods) if pod in last]
+
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """See ``Store.decision``."""
         found = (row for row in self._decisions() if (row[0].shard, row[0].seq) == (shard, seq))
@@ -232,6 +239,11 @@ class MemoryStore:
         letters = [letter for of_shard in self._database.dead_letters.values() for letter in of_shard]
         letters.sort(key=lambda letter: (letter.seq, letter.shard), reverse=True)
         return [one for one in letters if after is None or (one.seq, one.shard) < after][:limit]
+
+    async def new_deadletters(self, since: Mapping[int, int]) -> Sequence[DeadLetter]:
+        """See ``Store.new_deadletters``."""
+        letters = self._database.dead_letters
+        return [one for shard, seq in sorted(since.items()) for one in letters[shard] if one.seq >= seq]
 
     # ----------------------------------------------------------------------- profiles, event ids and keys
 
