@@ -1,4 +1,4 @@
-"""The cluster on which parts of the engine are measured by themselves: nodes of many sizes, partly used."""
+"""The cluster on which single parts of the engine are measured: nodes of many sizes, partly used."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Cluster:
         return dict(zip(RESOURCES, amounts, strict=True))
 
     def picture(self) -> Picture:
-        """Return the nodes as columns, contiguous, as whoever starts from NumPy would keep them."""
+        """Return the nodes as contiguous columns, as a NumPy program would keep them."""
         index = self.scheduler.state.resources
         rows = [index.column(name) for name in (*RESOURCES, "pods")]
         count = self.table.count
@@ -105,12 +105,12 @@ class Cluster:
 
 
 def ask_of(requests: Mapping[str, int]) -> np.ndarray:
-    """Return requests as the rows of a picture: the pod itself counts 1."""
+    """Return requests as the rows of a picture. The pod itself counts 1."""
     return np.array([*(requests[name] for name in RESOURCES), 1], dtype=np.int64)
 
 
 class KernelClock:
-    """Processor seconds in a cycle's kernel, by standing between it and the cycle that calls it."""
+    """Measures the processor seconds that a cycle spends in the kernel, by standing between the two."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

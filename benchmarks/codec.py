@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def pod(number: int, requests: Mapping[str, str], **spec: Any) -> Json:
-    """Return a small pod of its own name."""
+    """Return a small pod with a name of its own."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -36,7 +36,7 @@ def pod(number: int, requests: Mapping[str, str], **spec: Any) -> Json:
 
 
 def node(number: int) -> Json:
-    """Return a small node of its own name."""
+    """Return a small node with a name of its own."""
     offered = {"cpu": "32", "memory": "256Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
@@ -61,7 +61,7 @@ WORKLOADS: dict[str, Callable[[int], Json]] = {
 
 
 def nanoseconds(action: Callable[[], int]) -> float:
-    """Return the time per item of the fastest round; ``action`` returns how many items it handled."""
+    """Return the time per item of the fastest round. ``action`` returns how many items it handled."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter_ns()

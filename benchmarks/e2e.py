@@ -104,7 +104,7 @@ async def _measure(
 
 
 async def _check_fresh(watcher: Watcher, log: Log, shards: int) -> None:
-    """Raise unless log and ledger are as ``berth init`` made them; the rest would be measured too."""
+    """Raise unless log and ledger are as ``berth init`` made them: anything else would be measured, too."""
     used = any(seq > 1 for seq in (await watcher.seq_next()).values())
     for topic in (NODES_TOPIC, PODS_TOPIC):
         for partition in range(shards):
@@ -116,7 +116,7 @@ async def _check_fresh(watcher: Watcher, log: Log, shards: int) -> None:
 
 
 async def _prepare(writer: LogWriter, watcher: Watcher, records: Material) -> None:
-    """Bring in the nodes and the pods that are there before the clock starts."""
+    """Bring in the nodes, and the pods that are placed before the clock starts."""
     for topic, entries in ((NODES_TOPIC, records.nodes), (PODS_TOPIC, records.before)):
         for batch in batches(entries, _BATCH_BEFORE):
             await writer.append(topic, batch)

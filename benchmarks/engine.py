@@ -17,7 +17,7 @@ _WARM_UP = Workload(name="warm-up", about="what has to be compiled", nodes=4, po
 
 
 class EngineRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows, with what is apart from them: the first cycle of the process, which compiles."""
+    """All rows, and the first cycle of the process, which compiles or loads the kernels."""
 
     first_cycle_seconds: float
     parts: list[Part]
@@ -27,7 +27,7 @@ class EngineRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(names: Sequence[str], *, parts: bool) -> EngineRun:
-    """Measure workloads of the table by name, and the parts of the engine by themselves if asked for."""
+    """Measure workloads of the table by name, and with ``parts`` the single parts of the engine, too."""
     described = machine.describe()
     first = measure_flow(_WARM_UP, _WARM_UP.pods).report
     return EngineRun(

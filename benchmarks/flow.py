@@ -36,14 +36,14 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flow(NamedTuple):
-    """What a workload came to, and per batch the pods per second of processor time."""
+    """The report of a workload, and per batch the pods per second of processor time."""
 
     report: EngineReport
     pods_per_cpu_second: list[float]
 
 
 def measure_flow(workload: Workload, pods_per_cycle: int) -> Flow:
-    """Send the pods in batches, each followed by a cycle, after nodes and pods before are in."""
+    """Bring in the nodes and the pods before, then send the measured pods in batches, each with a cycle."""
     records = material(workload)
     with as_in_a_worker():
         return _measure(workload, records, pods_per_cycle)

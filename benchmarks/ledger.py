@@ -1,7 +1,7 @@
 """How long one batch takes to become durable: 2,000 decisions over 1,500 nodes, one connection.
 
-``python -m benchmarks.ledger DSN`` on a database that may be emptied. The clock starts when ``commit`` is
-called with a batch that is built, and stops when it returns.
+Run ``python -m benchmarks.ledger DSN`` on a database that may be emptied. The clock starts when ``commit`` is
+called with a finished batch, and stops when it returns.
 """
 
 from __future__ import annotations

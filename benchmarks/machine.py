@@ -19,7 +19,7 @@ _PACKAGES = ("berth", "aiokafka", "asyncpg", "msgspec", "numba", "numpy")
 
 
 def describe() -> dict[str, Any]:
-    """Return cores, what they are worth, processor model, memory and the load before the measurement."""
+    """Return cores, their parallel speedup, processor model, memory and the load before the measurement."""
     cores = psutil.cpu_count() or 1
     return {
         "cores": cores,
@@ -32,10 +32,10 @@ def describe() -> dict[str, Any]:
 
 
 def parallel_speedup(threads: int, repeats: int = 5) -> float:
-    """Return how many times the work of one thread so many do at once that share nothing; the median.
+    """Return how many times the work of one thread ``threads`` threads do that share nothing; the median.
 
-    It is the number of threads where each has a core to itself, and less where cores are halves of one, or
-    busy with what this machine does not show: the most that any division of work can gain here.
+    It equals the number of threads where each has a core to itself. It is less where two cores are halves of
+    one, or busy with something that this machine does not show. No division of work can gain more here.
     """
     buffer = bytes(_HASHED_BYTES)
     with ThreadPoolExecutor(threads) as pool:
@@ -58,7 +58,7 @@ def _model() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what runs in our own processes."""
+    """Return the versions of Python and the packages that run in our own processes."""
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
@@ -68,7 +68,7 @@ class CpuMeter:
     Parameters
     ----------
     roots : mapping of str to psutil.Process or None
-        By the name under which they are reported; None where the process is not ours to see.
+        Processes by the name under which they are reported; None where a process is not ours to see.
     """
 
     def __init__(self, roots: Mapping[str, psutil.Process | None]) -> None:

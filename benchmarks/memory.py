@@ -1,7 +1,7 @@
 """`berth bench memory`: what a placed pod costs a worker, each way in a process of its own.
 
-``folded``: a worker's planner reads the events of nodes and pods and places the pods, batch after batch.
-``restored``: a planner starts from what the ledger holds of the same cluster.
+Way ``folded``: a worker's planner reads the events of nodes and pods and places the pods, batch after batch.
+Way ``restored``: a planner starts from what the ledger holds of the same cluster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AT_MS = 1_704_067_200_000
 
 
 class MemoryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one way came to, as ``-o json`` shows it; benchmarks/README.md explains the keys."""
+    """The report of one way, as ``-o json`` shows it. benchmarks/README.md explains the keys."""
 
     way: str
     nodes: int
@@ -123,7 +123,7 @@ def measure_here(way: str, nodes: int, pods: int) -> MemoryReport:
 
 
 def _folded(nodes: int, pods: int, groups: int) -> Planner:
-    """Place the pods group by group, as a worker does whose batches are thrown away."""
+    """Place the pods group by group, like a worker whose batches are thrown away."""
     planner = Planner([_LEASE], _ledger(0, 0, 1), BUILT_IN_PROFILES, seed=0)
     for numbers in _batches(nodes):
         planner.plan(_records(NODES_TOPIC, [_node(i) for i in numbers], numbers.start))
@@ -136,7 +136,7 @@ def _folded(nodes: int, pods: int, groups: int) -> Planner:
 
 
 def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
-    """Return what a ledger holds of the cluster; repeated texts are shared as the loader shares them."""
+    """Return what a ledger holds of the cluster. Repeated texts are shared, as the loader shares them."""
     decoder = Decoder()
     rows, kinds = [], []
     for i in range(nodes):
@@ -222,7 +222,7 @@ def _check_placed(planner: Planner, pods: int) -> None:
 
 
 def _resident() -> tuple[int, int]:
-    """Return the resident bytes of this process: now, and the most so far."""
+    """Return the resident bytes of this process: now, and at most so far."""
     sizes = {}
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, rest = line.partition(":")

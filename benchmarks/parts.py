@@ -1,7 +1,7 @@
-"""Parts of the engine measured by themselves, as a data table: kernels, one group, all different, a sync.
+"""Single parts of the engine, as a data table: kernels, one group, all pods different, a snapshot sync.
 
-Times are processor time of the calling thread: on a core of its own the same as time on the wall, and on a
-core shared with others what the part costs.
+Times are processor time of the calling thread. On a core of its own that equals time on the wall. On a shared
+core it is what the part costs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_parts(nodes: int = NODES, repeats: int = 30) -> list[Part]:
-    """Measure every row; ``nodes`` and ``repeats`` are made smaller only to try it out."""
+    """Measure every row. Make ``nodes`` and ``repeats`` smaller only to try it out."""
     return [
         *(_new_groups(scoring, nodes, repeats) for scoring in SCORES),
         _one_group(nodes, max(3, repeats // 10)),
@@ -70,7 +70,7 @@ def measure_parts(nodes: int = NODES, repeats: int = 30) -> list[Part]:
 
 
 def _new_groups(scoring: str, nodes: int, repeats: int) -> Part:
-    """Place one pod each of some groups never seen, in one call of the kernel, and the same pods plainly."""
+    """Place one pod each of some new groups in one call of the kernel, and the same pods in plain code."""
     cluster, least = Cluster(nodes, scoring), Cluster(nodes)
     times: dict[str, list[float]] = {"kernel": [], "least": [], "cycle": [], "numpy": [], "python": []}
     for _ in range(repeats + 1):
@@ -78,7 +78,7 @@ def _new_groups(scoring: str, nodes: int, repeats: int) -> Part:
         placed = _place_new_groups(cluster)
         times["cycle"].append(placed.cycle_seconds)
         times["kernel"].append(placed.kernel_seconds)
-        # In turns, so that what else runs here slows down both.
+        # In turns, so that other load on the machine slows down both alike.
         times["least"].append(_place_new_groups(least).kernel_seconds)
         times["numpy"].append(replayed(scoring, picture, placed.rows, placed.asked))
         times["python"].append(_in_python(scoring, picture, ask_of(placed.asked[0])) * _NEW_GROUPS)
@@ -126,7 +126,7 @@ def _place_new_groups(cluster: Cluster) -> _Placed:
 def replayed(
     scoring: str, picture: Picture, rows: Sequence[int], asked: Sequence[Mapping[str, int]]
 ) -> float:
-    """Place the same pods with NumPy, which must find each chosen node among the best; return the seconds."""
+    """Place the same pods with NumPy; return the seconds. Each chosen node must be among NumPy's best."""
     seconds = 0.0
     for row, requests in zip(rows, asked, strict=True):
         ask = ask_of(requests)
@@ -141,7 +141,7 @@ def replayed(
 
 
 def _in_python(scoring: str, picture: Picture, ask: np.ndarray) -> float:
-    """Score a sample of the nodes in plain Python, as NumPy does; return the seconds for all nodes."""
+    """Score a sample of the nodes in plain Python, and return the seconds that all nodes would take."""
     count = len(picture.allocatable[0])
     sample = min(count, _PYTHON_NODES_MAX)
     offered, held = (part[:, :sample].T.tolist() for part in picture)
@@ -158,7 +158,7 @@ def _in_python(scoring: str, picture: Picture, ask: np.ndarray) -> float:
 
 
 def _one_group(nodes: int, repeats: int) -> Part:
-    """Place many pods of one group in one call of the kernel; plainly, one row is scored again per pod."""
+    """Place many pods of one group in one call of the kernel, some in code that rescores a row a pod."""
     cluster = Cluster(nodes)
     pods = 5 * nodes
     times: dict[str, list[float]] = {"kernel": [], "cycle": [], "numpy": [], "python": []}
@@ -191,7 +191,7 @@ def _one_group(nodes: int, repeats: int) -> Part:
 
 
 def _group_in_numpy(picture: Picture, ask: np.ndarray) -> float:
-    """Place pods of a group with one score again per pod; return the seconds."""
+    """Place pods of a group in NumPy, with one row scored again per pod; return the seconds."""
     nodes = Picture(picture.allocatable, picture.requested.copy())
     began = time.thread_time()
     scores = numpy_scores("LeastAllocated", nodes, ask)
@@ -204,7 +204,7 @@ def _group_in_numpy(picture: Picture, ask: np.ndarray) -> float:
 
 
 def _group_in_python(picture: Picture, ask: np.ndarray) -> float:
-    """Do the same in plain Python; the first scores of all nodes are not counted."""
+    """Do the same in plain Python. The first scores of all nodes are not counted."""
     offered, held = (part.T.tolist() for part in picture)
     asked, spread = ask.tolist(), Spread(len(offered), 0)
     scores = python_scores("LeastAllocated", offered, held, asked, spread)
@@ -240,7 +240,7 @@ def _all_different(nodes: int, pods: int) -> Part:
 
 
 def _sync(nodes: int, repeats: int) -> Part:
-    """Bring the snapshot up to a state in which 100 nodes changed; NumPy copies all columns."""
+    """Sync the snapshot after 100 nodes changed. NumPy copies all columns instead."""
     cluster = Cluster(nodes)
     changed = min(nodes, _NODES_CHANGED)
     incremental, whole = [], []
@@ -277,5 +277,5 @@ def _figure(unit: str, values: Sequence[float]) -> Figure:
 
 
 def _rounded(value: float) -> float:
-    """Keep three digits, and all before the point."""
+    """Round to three digits, but keep all digits before the point."""
     return round(value, 0 if value >= 100 else 1 if value >= 10 else 2)

@@ -1,8 +1,8 @@
-"""What the kernels are compared with: the same filter and scores in plain NumPy, and node by node in Python.
+"""The programs that the kernels are compared with: plain NumPy, and plain Python node by node.
 
-Both answer for one pod: the score of every node, minus infinity where it does not fit. NumPy is used as by
-someone who knows it: whole columns, no loop over nodes, no copy that is not needed. Neither decides between
-equals or keeps what an explanation needs, which the kernel does.
+Both return the score of every node for one pod, minus infinity where the pod does not fit. The NumPy program
+is well written: whole columns, no loop over nodes, no needless copy. Neither breaks ties or keeps what an
+explanation needs, as the kernel does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Picture(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How many nodes there are, and the sum of their metrics: what GlobalVariance keeps of all of them."""
+    """The number of nodes and the sum of their metrics: all that GlobalVariance needs of the other nodes."""
 
     nodes: int
     total: int
@@ -46,7 +46,7 @@ def numpy_scores(scoring: str, nodes: Picture, ask: np.ndarray) -> np.ndarray:
 def python_scores(
     scoring: str, allocatable: Nodes, requested: Nodes, ask: Sequence[int], spread: Spread
 ) -> list[float]:
-    """Return the same for nodes given as one list per node; ``spread`` is that of all nodes."""
+    """Return the same for nodes given as one list per node. ``spread`` is that of all nodes."""
     rate = _IN_PYTHON[scoring]
     scores = []
     for offered, held in zip(allocatable, requested, strict=True):

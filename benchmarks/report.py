@@ -1,4 +1,4 @@
-"""What a measurement came to: the report, and how its numbers follow from what was seen."""
+"""The report of a measurement, and how its numbers follow from what was observed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ PRODUCED_FREELY = "when the record's batch was handed to the log's client"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured. Without ``rate``, as fast as the log takes; ``kafka`` and ``dsn`` come together."""
+    """What is measured.
+
+    Without ``rate``: as fast as the log takes it. ``kafka`` and ``dsn`` come together.
+    """
 
     workload: Workload
     shards: int = 1
@@ -40,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement, as ``-o json`` shows it; benchmarks/README.md says what each key means."""
+    """One measurement, as ``-o json`` shows it. benchmarks/README.md says what each key means."""
 
     workload: str
     nodes: int
@@ -72,7 +75,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(NamedTuple):
-    """Everything that counts up, at one moment."""
+    """All counters, read at one moment."""
 
     cpu: Mapping[str, float | None]
     bench_cpu: float

@@ -1,4 +1,4 @@
-"""Reads what a berth process says of itself on its metrics port."""
+"""Read what a berth process reports on its metrics port."""
 
 from __future__ import annotations
 

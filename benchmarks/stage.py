@@ -1,4 +1,4 @@
-"""What a measurement runs on: the servers and berth's own processes, all of them stopped at the end."""
+"""Start and stop what a measurement runs on: the servers and berth's own processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STOP_SECONDS = 10.0
 
 
 class BenchError(BerthError):
-    """A measurement cannot be made, or came to something that must not be reported."""
+    """A measurement cannot be made, or has a result that must not be reported."""
 
     code = "bench"
 
@@ -86,7 +86,7 @@ def given_servers(kafka: str, dsn: str) -> Iterator[Servers]:
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """Give a directory that the account of the Postgres server can reach; it goes away at the end."""
+    """Give a directory that the account of the Postgres server can reach, and remove it at the end."""
     path = Path(tempfile.mkdtemp(prefix="berth-bench-"))
     path.chmod(0o755)
     try:
@@ -96,7 +96,7 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def _environment(place: Place, **settings: str) -> dict[str, str]:
-    """Return an environment in which nothing but the measurement decides berth's settings."""
+    """Return an environment in which the measurement alone decides berth's settings."""
     kept = {
         key: value
         for key, value in os.environ.items()

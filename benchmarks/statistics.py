@@ -1,4 +1,4 @@
-"""What is made of the raw moments of a measurement: when decisions became durable, and percentiles."""
+"""Statistics of a measurement: when decisions became durable, percentiles, and how numbers are shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Sightings:
-    """When which number of decisions was first seen in the ledger, per shard."""
+    """Per shard: how many decisions were in the ledger at each poll."""
 
     def __init__(self) -> None:
         self._times: dict[int, list[float]] = {}
@@ -19,7 +19,7 @@ class Sightings:
         self.gaps: list[float] = []  # between the ends of two polls that follow each other
 
     def see(self, at: float, seq_next: Mapping[int, int]) -> bool:
-        """Note the answer of one poll, received ``at``; return whether it says anything new."""
+        """Record the answer of one poll, received ``at``; return whether it says anything new."""
         if self._last_poll is not None:
             self.gaps.append(at - self._last_poll)
         self._last_poll = at
@@ -33,7 +33,7 @@ class Sightings:
         return changed
 
     def durable_at(self, shard: int, seqs: Sequence[int]) -> np.ndarray:
-        """Return when each seq of a shard was first seen as durable; it is infinity for unseen ones."""
+        """Return when each seq of a shard was first seen as durable; infinity for one that was never seen."""
         first = np.searchsorted(np.array(self._seq_next[shard]), np.array(seqs), side="right")
         return np.append(np.array(self._times[shard]), math.inf)[first]
 

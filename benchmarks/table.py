@@ -128,7 +128,7 @@ def _table(titles: str, rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def main(lines: Iterable[str]) -> None:
-    """Print the tables: of a run of the engine or of the memory by itself, of reports all in one."""
+    """Print the tables. A run of the engine or of the memory gets its own, all reports share one."""
     reports: list[Report] = []
     for line in lines:
         if line.strip():

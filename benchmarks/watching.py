@@ -35,7 +35,7 @@ class Decided(NamedTuple):
 
 
 class Watcher:
-    """Reads the ledger; ``check`` is called at each poll and raises when waiting has become pointless."""
+    """Reads the ledger. ``check`` is called at each poll, and raises when waiting has become pointless."""
 
     def __init__(self, connection: Any, check: Callable[[], None]) -> None:
         self._connection = connection
@@ -61,7 +61,10 @@ class Watcher:
         return {row["shard"]: row["seq_next"] for row in await self._shards()}
 
     async def until_folded(self, nodes: int, pods: int) -> None:
-        """Wait until so many records of both topics have taken effect; they must hold nothing else."""
+        """Wait until a number of records of both topics have taken effect.
+
+        The topics must hold nothing else.
+        """
         wanted = {NODES_TOPIC: nodes, PODS_TOPIC: pods}
         while True:
             await self._shards()
@@ -73,7 +76,7 @@ class Watcher:
             await asyncio.sleep(_IDLE_POLL_SECONDS)
 
     async def until_decided(self, first: Mapping[int, int], pods: int, poll_seconds: float) -> float:
-        """Poll until so many decisions from ``first`` on are durable; return when that was first seen."""
+        """Poll until a number of decisions from ``first`` on are durable; return when that was first seen."""
         wanted = sum(first.values()) + pods
         following = time.perf_counter()
         while True:

@@ -32,8 +32,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table.
 
     ``pods_before`` are placed before the clock starts. ``groups`` is the number of different pod specs among
-    the measured pods, which come in turns; 1 gives pods of 100m and 500Mi all alike, 0 means that the trace
-    says it.
+    the measured pods, which take turns. 1 gives equal pods of 100m and 500Mi, 0 leaves it to the trace.
     """
 
     name: str
@@ -82,12 +81,12 @@ WORKLOADS: Mapping[str, Workload] = {row.name: row for row in _TABLE}
 def resized(
     workload: Workload, *, nodes: int | None = None, pods: int | None = None, groups: int | None = None
 ) -> Workload:
-    """Return the workload in another size; what is None stays.
+    """Return the workload in another size. What is None stays as it is.
 
     Raises
     ------
     WorkloadError
-        The trace has no more than it has, and its groups are its own.
+        A trace cannot grow, and its groups cannot be set.
     """
     is_trace = workload.groups == 0
     if is_trace and (groups is not None or (nodes or 0) > workload.nodes or (pods or 0) > workload.pods):
@@ -104,7 +103,7 @@ def resized(
 
 
 def material(workload: Workload) -> Material:
-    """Return the records of a workload; the same ones at each call."""
+    """Return the records of a workload, the same ones at each call."""
     if workload.groups == 0:
         nodes, pods = _trace(workload)
         return Material(nodes, [], pods)

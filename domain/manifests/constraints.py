@@ -1,4 +1,4 @@
-"""The constraints of a pod as they are written (selectors, affinity, tolerations), and what they say."""
+"""Read the constraints of a pod: selectors, affinity, tolerations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""v1 Node as it is written, and the ``NodeSpec`` that it says."""
+"""Read a v1 Node: its shape as written, and the ``NodeSpec`` made of it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ READY = "Ready"
 CONDITION_STATUSES = ("True", "False", "Unknown")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_NODE_PODS = 110
-"""How many pods a node takes that does not say it (kubelet's default)."""
+"""How many pods a node takes if it does not say so itself: kubelet's default."""
 
 USAGE_WINDOW_KEY = "berth.io/usage-window-seconds"
-"""Annotation or label of a node: over how long its measured usage is looked at."""
+"""Annotation or label of a node: the length of its usage window."""
 
 _IMAGE_NAME_LENGTH_MAX = 1024
 

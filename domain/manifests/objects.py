@@ -1,4 +1,4 @@
-"""From what a user or a cluster writes to the values that berth works with: the doors of all manifests.
+"""Read manifests, as a user or a cluster writes them, into the values that berth works with.
 
 ``strict`` is for the log: there, names and containers must be as the Kubernetes API demands, and a node must
 offer something. Without it a manifest is taken exactly as written, for planning with made-up machines.

@@ -1,4 +1,4 @@
-"""v1 Pod as it is written, and the ``PodTemplate`` that it says."""
+"""Read a v1 Pod: its shape as written, and the ``PodTemplate`` made of it."""
 
 from __future__ import annotations
 

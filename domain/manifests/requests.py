@@ -1,4 +1,4 @@
-"""What a pod asks for in the end: the rules by which its containers' requests become one.
+"""Effective requests: the rules by which the requests of a pod's containers become the pod's own.
 
 Amounts are thousandths of each resource's own unit (``domain.model.resources.Amounts``), because Kubernetes
 adds quantities up exactly and rounds the sum. Source of the rules: Kubernetes 1.36, its

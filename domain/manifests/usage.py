@@ -1,4 +1,4 @@
-"""berth/v1 NodeUsage as it is written, and the ``NodeUsage`` that it says."""
+"""Read a berth/v1 NodeUsage: its shape as written, and the ``NodeUsage`` made of it."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Extremes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Lowest and highest raw score of the feasible nodes, between which a score was normalised.
 
-    None: no feasible node has one. Of a variance also how many nodes count in it, and the sum of their
-    metrics; else both are 0.
+    None: no feasible node has one. A variance also has the number of nodes that count in it, and the sum of
+    their metrics; otherwise both are 0.
     """
 
     low: float | None
@@ -92,10 +92,10 @@ class Extremes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 class Basis(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """What the candidates' scores were made of. Lists are in the order of the candidates.
+    """What the candidates' scores were computed from. Lists are in the order of the candidates.
 
-    Where the profile does not ask for measured usage, sums are of the first two candidates only, and the
-    lists from ``node_versions`` on are empty: every decision pays for this.
+    Where the profile reads no measured usage, only the first two candidates have sums, and the lists from
+    ``node_versions`` on are empty: every decision pays for their size.
 
     Attributes
     ----------
@@ -103,18 +103,18 @@ class Basis(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
         What filters and scores read as sums over a node. A name that begins with ``~`` is a sum of another
         kind (``domain.state.resources``).
     allocatable, requested : list of int
-        Of the first candidate as many numbers as there are resources, then of the next; in canonical units,
-        and without the pod itself.
+        One number per resource for the first candidate, then for the next one; in canonical units, without
+        the pod itself.
     node_versions : list of int
-        Of each node just before the group's first pod; berth's own, as decisions name them.
+        Each node's version just before the group's first pod: berth's own, as decisions name them.
     resource_versions : list
-        Of each node's spec, the producer's; None where it gave none.
+        The producer's version of each node's spec; None where it gave none.
     usage : list of dict
         Resource -> all that was measured of it.
     usage_at_ms : list of int
         Log time of the node's latest measurement; 0: there is none.
     extremes : dict
-        Label of a score -> what it was normalised with.
+        Label of a score -> the extremes with which it was normalised.
     """
 
     resources: tuple[str, ...]

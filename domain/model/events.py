@@ -1,4 +1,4 @@
-"""What can happen: to the cluster, which ``ClusterState.apply`` accepts, and to the profiles."""
+"""Events: what happens to the cluster (``ClusterState.apply`` takes these) and to the profiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class NodeUpserted(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeDeleted(msgspec.Struct, frozen=True, gc=False):
-    """A node went away; an empty ``uid`` (a tombstone of the compacted topic) means whichever is known."""
+    """A node was deleted.
+
+    An empty ``uid``, a tombstone of the compacted topic, means any node of the name.
+    """
 
     name: str
     uid: str = ""
@@ -37,7 +40,7 @@ class PodUpserted(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodDeleted(msgspec.Struct, frozen=True, gc=False):
-    """A pod went away; an empty ``uid`` (a tombstone of the compacted topic) means whichever is known."""
+    """A pod was deleted. An empty ``uid``, a tombstone of the compacted topic, means any pod of the name."""
 
     namespace: str
     name: str
@@ -46,7 +49,7 @@ class PodDeleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeUsed(msgspec.Struct, frozen=True, gc=False):
-    """What a node uses was measured."""
+    """The usage of a node was measured."""
 
     usage: NodeUsage
 
@@ -68,14 +71,14 @@ class ConfigDeleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProfileUpserted(msgspec.Struct, frozen=True, gc=False):
-    """A profile was added or modified; which revision that makes is the fold's business."""
+    """A profile was added or modified. The fold numbers its revision."""
 
     profile: Profile
     resource_version: int | None = None
 
 
 class ProfileDeleted(msgspec.Struct, frozen=True, gc=False):
-    """A profile went away; a built-in one of that name is in force again."""
+    """A profile was deleted. A built-in one of that name is in force again."""
 
     name: str
     resource_version: int | None = None

@@ -1,4 +1,4 @@
-"""Nodes as the scheduler sees them: what a machine offers and what it repels."""
+"""Nodes as the scheduler sees them: what a node offers, and which pods it repels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NodeImage(msgspec.Struct, frozen=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that scheduling reads of a v1 Node.
+    """Everything that scheduling reads of a v1 Node.
 
     ``allocatable`` and ``capacity`` map a resource name to an int64 in its canonical unit: ``cpu`` in
     thousandths of a core, everything else in its own unit (bytes, pods, devices). ``usage_window_seconds`` is

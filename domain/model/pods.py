@@ -1,4 +1,4 @@
-"""Pods as the scheduler sees them: a template that equal pods share, and what is each pod's own."""
+"""Pods as the scheduler sees them: a template that equal pods share, and what belongs to each pod."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLUSTER_LABEL = "berth.io/cluster"
 ROLE_LABEL = "berth.io/role"
 MASTER = "master"
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-"""By this label the coscheduling plugin of Kubernetes knows the members of a gang."""
+"""The label by which the coscheduling plugin of Kubernetes knows the members of a gang."""
 
 LABELS_READ = frozenset((CLUSTER_LABEL, POD_GROUP_LABEL))
 """Labels of a pod without which no other label matters for placing it."""

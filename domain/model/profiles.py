@@ -18,7 +18,7 @@ class PluginUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides where a pod goes; pods name it in ``spec.schedulerName``."""
+    """Ordered filters and weighted scores. Pods name a profile in ``spec.schedulerName``."""
 
     name: str
     revision: int = 1
@@ -27,10 +27,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileRevision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile is since an accepted change of it, numbered from 1 without a hole per name.
+    """The content of a profile since an accepted change. Revisions of a name count from 1 without a hole.
 
-    ``profile`` is None from the deletion of a profile on; after that of a built-in one's replacement it is
-    the built-in one again. ``resource_version`` is the newest seen, so that a late duplicate stays late.
+    ``profile`` is None after a deletion, or the built-in profile of that name. ``resource_version`` is the
+    newest seen, so that a late duplicate stays late.
     """
 
     name: str

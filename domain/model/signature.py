@@ -1,4 +1,4 @@
-"""Templates and nodes as canonical bytes: what equality, the ledger and the signature are made from."""
+"""Templates and nodes as canonical bytes: the basis of equality, the ledger's rows and the signature."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def signature(template: PodTemplate) -> bytes:
 
 
 def tie_salt(signature: bytes) -> int:
-    """Return 64 bits by which a group prefers other nodes of equal score than other groups do."""
+    """Return 64 bits that make each group prefer different nodes among those of equal score."""
     return int.from_bytes(blake2b(signature, digest_size=8).digest(), "big")

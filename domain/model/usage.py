@@ -41,7 +41,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is remembered of one resource of one node.
+    """The stored samples and figures of one resource of one node.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is remembered of a node's measured usage; without any series it is forgotten."""
+    """The stored measured usage of a node. A record without any series means that there is none."""
 
     node: str
     at_ms: int
