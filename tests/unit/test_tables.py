@@ -9,11 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from domain.model.decisions import Outcome
 from services.cli import describe, output
 from services.cli.get import Kind, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
-from services.cli.output import Column, Format, short_time, shortened
+from services.cli.output import STYLES, Column, Format, short_time, shortened
 from services.cli.tables import TABLES, node_status, short_amount
 from tests.unit.items import GPUS, NOW, THEN, Item, decision, node, pod
 
@@ -221,6 +222,10 @@ def test_outcomes_are_coloured_on_a_terminal_alone(
     assert "\x1b[33munschedulable" in coloured
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[3" not in printed()
+
+
+def test_every_outcome_and_phase_has_a_colour() -> None:
+    assert {*map(str, Outcome), "pending", "bound"} <= STYLES.keys()
 
 
 # ------------------------------------------------------------------------------------------- short writing
