@@ -35,7 +35,12 @@ class WorkloadName(enum.StrEnum):
 
 Workloads = Annotated[
     list[WorkloadName] | None,
-    typer.Option("--workload", "-w", help="Which one; give it again for more. [default: openb]"),
+    typer.Option(
+        "--workload",
+        "-w",
+        metavar="NAME",
+        help=f"Which one: {', '.join(WorkloadName)}; again for more. [default: openb]",
+    ),
 ]
 Output = Annotated[BenchFormat, typer.Option("--output", "-o", help="How to show it.")]
 

@@ -71,8 +71,8 @@ def _described(text: str) -> Described:
 @with_settings(*CLIENT)
 async def describe(
     settings: Settings,
-    kind: Annotated[
-        Described, typer.Argument(parser=_described, metavar="node|pod", help="What to describe.")
+    kind_name: Annotated[
+        str, typer.Argument(metavar="KIND", help="What to describe: a node or a pod, by any of their names.")
     ],
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the node; name of the pod, or NAMESPACE/NAME.")
@@ -85,6 +85,7 @@ async def describe(
     """Show all that is known of a node or a pod: what it has and asks, what is on it, what was decided."""
     from services.cli.source import fetch, open_source, target
 
+    kind = _described(kind_name)
     where = (name,) if kind is Described.NODE else split_pod(name, namespace)
     async with open_source(settings) as source:
         item = await fetch(source, target(f"/v1/{kind}s", *where))

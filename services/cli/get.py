@@ -100,15 +100,14 @@ async def _one(source: Source, kind: Kind, name: str, namespace: str | None) -> 
 
 
 KindName = Annotated[
-    Kind,
+    str,
     typer.Argument(
-        parser=kind_of,
         metavar="KIND",
         help="nodes, pods, decisions, pending, profiles, shards or deadletters; or `pod`, `po`.",
     ),
 ]
 ItemName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Only this one: a name, NAMESPACE/NAME or an id.")
+    str | None, typer.Argument(metavar="NAME", help="Only this one: a name, NAMESPACE/NAME or an id.")
 ]
 Namespace = Annotated[
     str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions).")
@@ -143,7 +142,7 @@ Watched = Annotated[bool, typer.Option("-w", "--watch", help="Then also print wh
 @with_settings(*CLIENT)
 async def get(
     settings: Settings,
-    kind: KindName,
+    kind_name: KindName,
     item_name: ItemName = None,
     form: Output = Format.TABLE,
     namespace: Namespace = None,
@@ -162,6 +161,7 @@ async def get(
     watched: Watched = False,
 ) -> None:
     """List nodes, pods, decisions, pending groups, profiles, shards or dead letters, or show one of them."""
+    kind = kind_of(kind_name)
     parameters = _parameters(
         kind,
         item_name,

@@ -93,6 +93,13 @@ def test_the_page_names_every_command_and_its_output_fits_80_columns() -> None:
         assert re.search(r"^ *" + r" {2,}".join(map(re.escape, titles)) + "$", page, re.MULTILINE), kind
 
 
+@pytest.mark.parametrize("name", sorted(dict(commands())))
+def test_the_help_breaks_no_word_at_80_columns(name: str) -> None:
+    shown = berth(*name.split()[1:], "--help", COLUMNS="80").output
+    boxes = [line for line in shown.splitlines() if line.startswith("│")]
+    assert [line for line in boxes if re.search(r"<[^> ]*( |$)", line) and "|" in line] == []
+
+
 def test_the_help_shows_every_setting() -> None:
     shown = berth("--help").output
     assert [setting.env for setting in SETTINGS if setting.env not in shown] == []
