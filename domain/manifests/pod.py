@@ -158,6 +158,7 @@ def template_from_wire(
     amounts = effective_requests(needs)
     scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs, amounts)
     affinity = spec.affinity
+    asks_more = _asks_more(spec)  # most pods do not, and every different one would pay for a closer look
     return PodTemplate(
         requests=_requests(amounts, path),
         scoring_cpu_milli=scoring_cpu_milli,
@@ -184,8 +185,25 @@ def template_from_wire(
         limits=to_canonical(effective_limits(needs)),
         cpu_claim=cpu_claim(needs),
         gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
-        unsupported=tuple(_unsupported(spec, f"{path}.topologySpreadConstraints")),
-        ignored=tuple(_ignored(spec)),
+        unsupported=tuple(_unsupported(spec, f"{path}.topologySpreadConstraints")) if asks_more else (),
+        ignored=tuple(_ignored(spec)) if asks_more else (),
+    )
+
+
+def _asks_more(spec: WirePodSpec) -> bool:
+    """Say whether anything is there that could be unsupported or ignored."""
+    for containers in (spec.containers, spec.init_containers):
+        for each in containers or ():
+            if each.resources is not None and each.resources.claims:
+                return True
+    return bool(
+        spec.affinity
+        or spec.volumes
+        or spec.topology_spread_constraints
+        or spec.resource_claims
+        or spec.scheduling_group
+        or spec.workload_ref
+        or spec.runtime_class_name
     )
 
 
