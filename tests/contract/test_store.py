@@ -87,6 +87,18 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     assert await store.counts() == Counts(nodes=2, pending_pods=1)
 
 
+async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
+    before = await store.pods(PodFilter(), 10, None)
+    assert not any(pod.orphaned for pod in before)
+    gone = msgspec.structs.replace(load_node(2, 1), deleted=True)
+    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], nodes=[gone], log_time_ms=AT_MS))
+    found = {pod.name: (pod.node, pod.orphaned) for pod in await store.pods(PodFilter(), 10, None)}
+    assert found == {"placed": ("n1", False), "adopted": ("n2", True), "waits": (None, False)}
+    adopted = await store.pod("ns", "adopted")
+    assert adopted is not None
+    assert adopted.orphaned
+
+
 async def test_usage_is_what_was_written(store: Store, leases: list[Lease]) -> None:
     assert await store.usage("n1") == usage("n1").record
     assert await store.usage("n2") is None
