@@ -147,7 +147,7 @@ def ingest_routes(deps: Deps) -> APIRouter:
         ] = "0s",
         until: Annotated[
             Until, Query(description="With wait: decided adds the decision of each pod")
-        ] = Until.FOLDED,
+        ] = "folded",
     ) -> Response:
         seconds = seconds_of(wait)
         sent = await ingest(deps, _events(await _body(request)), partial=partial)

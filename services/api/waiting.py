@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from domain.model.errors import BerthError, FieldError
 from domain.model.limits import wait_seconds_max
@@ -24,11 +23,8 @@ from services.ports.store import Store
 POLL_SECONDS = 0.02
 
 
-class Until(enum.StrEnum):
-    """What a request waits for."""
-
-    FOLDED = "folded"
-    DECIDED = "decided"
+Until = Literal["folded", "decided"]
+"""What a request waits for."""
 
 
 class Appended(NamedTuple):
@@ -98,7 +94,7 @@ async def wait_for(
     answer.folded = await folding.reached(ends, seconds)
     if answer.folded:
         answer.deadletters = await _dead_letters(sent, store, letters_before)
-        if until is Until.DECIDED:
+        if until == "decided":
             answer.decisions = await _decisions(sent, store)
     return answer
 
