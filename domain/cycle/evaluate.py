@@ -66,7 +66,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     infeasible: dict[str, str]
     unresolvable: list[str]
     held_by: list[str]
-    warnings: list[str]
+    warnings: list[str] = []
     scores: dict[str, float]
     score_parts: dict[str, dict[str, float]]
     weights: dict[str, float]
