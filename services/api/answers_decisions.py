@@ -155,6 +155,36 @@ class Cycle(Struct, kw_only=True):
     ]
 
 
+class RefusedAttempts(Struct, kw_only=True):
+    """Attempts of a pod's group in a row that found no node, for the same reasons."""
+
+    number: Annotated[int, about("Counts within the group; a hole is what was not kept")]
+    since: Annotated[str, about(f"When the first of them was ({INSTANT}, log time)")]
+    last_at: Annotated[str, about("When the last of them was that was noted")]
+    until: Annotated[
+        str | None, about("When the next one differed, or the pod waited no more; null: it holds still")
+    ]
+    times: Annotated[int, about("How many were noted: where pods began to wait, or the reasons were new")]
+    profile: Annotated[str, about("Profile that was used")]
+    profile_revision: Annotated[int | None, about("Its revision; null: there is no such profile")]
+    nodes: Annotated[int, about("Nodes that were looked at: all of them")]
+    reasons: Annotated[dict[str, int], about("Nodes per reason code")]
+    unresolvable: Annotated[bool, about("Whether no node would fit even if all other pods left")]
+    cycle: Annotated[str | None, about("Id of the cycle of the first of them, where a decision names it")]
+
+
+class PodAttempts(Struct, kw_only=True):
+    """Why a pod was refused: the attempts of its group while it waited, oldest first."""
+
+    namespace: Annotated[str, about("Namespace of the pod")]
+    name: Annotated[str, about("Name of the pod")]
+    at: Annotated[str | None, about(f"The moment that was asked for ({INSTANT}); null: all of the time")]
+    state: Annotated[str, about("waiting, bound or gone at that moment (now, where none was asked for)")]
+    node: Annotated[str | None, about("Where it was then")]
+    items: Annotated[list[RefusedAttempts], about("What is kept of them, oldest first")]
+    summary: Annotated[str, about("The same in words")]
+
+
 class Explanation(Struct, kw_only=True):
     """Why a decision was what it was."""
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from domain.model.decisions import Outcome
-from services.api import answers, answers_decisions, explanation, views
+from domain.model.errors import FieldError
+from services.api import answers, answers_decisions, attempts, explanation, views
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
@@ -84,6 +85,21 @@ def object_routes(deps: Deps) -> APIRouter:
         _no_nul(namespace, name)
         return _found(await views.show_pod(deps.store, namespace, name), f"pod {namespace}/{name}")
 
+    @router.get(
+        "/v1/pods/{namespace}/{name}/attempts",
+        responses=answering(answers_decisions.PodAttempts),
+        summary="Say why a pod was refused, over time or at one moment",
+    )
+    async def pod_attempts(
+        namespace: Annotated[str, Path(description="Namespace of the pod")],
+        name: Annotated[str, Path(description="Name of the pod")],
+        at: Annotated[str | None, Query(description="Only what held then (RFC 3339, log time)")] = None,
+    ) -> Response:
+        _no_nul(namespace, name)
+        at_ms = parse_instant("at", at) if at else None
+        answer = await attempts.show_attempts(deps.store, namespace, name, at_ms)
+        return _found(answer, f"pod {namespace}/{name}")
+
     return router
 
 
@@ -102,13 +118,21 @@ def decision_routes(deps: Deps) -> APIRouter:
         outcome: Annotated[Outcome | None, Query(description="Only this outcome")] = None,
         shard: ShardNumber = None,
         signature: Annotated[str | None, Query(description="Only this equivalence group, hex")] = None,
+        profile: Annotated[
+            str | None, Query(description="Only pods that name this profile", max_length=253)
+        ] = None,
+        revision: Annotated[
+            int | None, Query(ge=1, le=2**62, description="Only by this revision of `profile`")
+        ] = None,
         since: Annotated[str | None, Query(description="Decided at or after (RFC 3339, log time)")] = None,
         until: Annotated[str | None, Query(description="Decided before (RFC 3339, log time)")] = None,
         order: Annotated[
             str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")
         ] = "oldest",
     ) -> Response:
-        _no_nul(pod, namespace, node)
+        _no_nul(pod, namespace, node, profile)
+        if revision is not None and profile is None:
+            raise FieldError("revision", "is of no profile; name it with `profile`")
         name = pod
         if pod is not None and "/" in pod:
             namespace, _, name = pod.partition("/")
@@ -119,6 +143,8 @@ def decision_routes(deps: Deps) -> APIRouter:
             outcome=outcome.value if outcome else None,
             shard=shard,
             signature=parse_signature(signature) if signature else None,
+            profile=profile,
+            profile_revision=revision,
             since_ms=parse_instant("since", since) if since else None,
             until_ms=parse_instant("until", until) if until else None,
         )

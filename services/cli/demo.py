@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import typer
 
 from services import bootstrap
-from services.cli.get import explained
+from services.cli.explain import explained, print_pod
 from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
-from services.cli.story import print_story
 from services.config import Settings
 from services.phrases import plural, reason_in_words
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
@@ -170,7 +169,7 @@ async def _report(
     example = await _interesting(source, [pod for pod in placed if not pod["adopted"]])
     if example is not None:
         typer.echo("\nOne decision, explained:\n")
-        print_story(await explained(source, *example))
+        print_pod(await explained(source, *example))
     chosen = waiting[0]["examples"][0] if waiting else "openb/openb-pod-0042"
     flags = f" --dir {shlex.quote(str(settings.dir))}" if settings.dir else ""
     typer.echo("\nTry next:\n")

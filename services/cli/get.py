@@ -1,4 +1,4 @@
-"""`berth get` and `berth explain`: what is where, what waits, what was decided and why."""
+"""`berth get`: what is where, what waits, and what was decided."""
 
 from __future__ import annotations
 
@@ -45,7 +45,19 @@ FILTERS: dict[Kind, frozenset[str]] = {
     Kind.NODES: frozenset({"name", "selector"}),
     Kind.PODS: frozenset({"namespace", "node", "phase", "selector"}),
     Kind.DECISIONS: frozenset(
-        {"namespace", "node", "outcome", "shard", "pod", "since", "until", "signature", "order"}
+        {
+            "namespace",
+            "node",
+            "outcome",
+            "shard",
+            "pod",
+            "since",
+            "until",
+            "signature",
+            "profile",
+            "revision",
+            "order",
+        }
     ),
     Kind.PENDING: frozenset({"shard"}),
     Kind.PROFILES: frozenset(),
@@ -130,6 +142,12 @@ Shard = Annotated[int | None, typer.Option("--shard", min=0, help="Only this sha
 Signature = Annotated[
     str | None, typer.Option("--signature", help="Only decisions of this equivalence group.")
 ]
+ProfileName = Annotated[
+    str | None, typer.Option("--profile", help="Only decisions about pods that name this profile.")
+]
+Revision = Annotated[
+    int | None, typer.Option("--revision", min=1, help="Only decisions by this revision of --profile.")
+]
 Since = Annotated[
     str | None, typer.Option("--since", help="Only decisions at or after this time (RFC 3339).")
 ]
@@ -154,6 +172,8 @@ async def get(
     name: PartOfName = None,
     shard: Shard = None,
     signature: Signature = None,
+    profile: ProfileName = None,
+    revision: Revision = None,
     since: Since = None,
     until: Until = None,
     newest: Newest = False,
@@ -175,6 +195,8 @@ async def get(
             "name": name,
             "shard": shard,
             "signature": signature,
+            "profile": profile,
+            "revision": revision,
             "since": since,
             "until": until,
             "order": "newest" if newest else None,
@@ -214,45 +236,3 @@ def split_pod(text: str, namespace: str | None = None) -> tuple[str, str]:
     if given and namespace not in (None, given):
         raise typer.BadParameter(f"{text} is not in the namespace {namespace}; give one of the two")
     return given or namespace or "default", name
-
-
-class Explained(enum.StrEnum):
-    """What `berth explain` explains."""
-
-    POD = "pod"
-
-
-@with_settings(*CLIENT)
-async def explain(
-    settings: Settings,
-    kind: Annotated[Explained, typer.Argument(help="What to explain.")],
-    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Which one.")],
-    form: Output = Format.TABLE,
-) -> None:
-    """Say why a pod is where it is, or why it waits."""
-    namespace, pod = split_pod(name)
-
-    from services.cli.source import open_source
-
-    async with open_source(settings) as source:
-        answer = await explained(source, namespace, pod)
-    if form is Format.JSON:
-        output.print_json(answer)
-    elif form is Format.YAML:
-        output.print_yaml(answer)
-    else:
-        from services.cli.story import print_story
-
-        print_story(answer)
-
-
-async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
-    """Return a pod with the explanation of the decision that matters: the latest."""
-    from services.cli.source import fetch, target
-
-    pod = await fetch(source, target("/v1/pods", namespace, name))
-    explanation = None
-    if pod["decisions"]:
-        latest = pod["decisions"][0]["id"]
-        explanation = await fetch(source, target("/v1/decisions", latest, "explanation"))
-    return {"pod": pod, "explanation": explanation}

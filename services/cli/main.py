@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
-from services.cli import apply, bench, describe, get, keys, plan, serve, setup
+from services.cli import apply, bench, describe, explain, get, keys, plan, serve, setup
 from services.config import SETTINGS
 
 TRY = "Try it"
@@ -107,7 +107,7 @@ app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
-app.command("explain", rich_help_panel=USE)(get.explain)
+app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)
 app.command("worker", rich_help_panel=RUN)(serve.worker)

@@ -17,7 +17,7 @@ from domain.model.errors import Unavailable
 from services import bootstrap
 from services.adapters.postgres.queries import PostgresStore
 from services.api import answers
-from services.api.answers_decisions import Explanation
+from services.api.answers_decisions import Decision, Explanation, PodAttempts
 from services.api.app import create_app
 from services.api.auth import Gate
 from services.api.deps import Deps
@@ -199,6 +199,9 @@ async def test_decisions_by_pod_node_outcome_signature_and_time(world: World) ->
     assert await names(pod="default/small") == []
     assert await names(outcome="adopted") == ["placed"]
     assert await names(node="n2") == ["placed"]
+    everybody = ["brief", "huge-0", "huge-1", "small", "web-0", "web-1", "web-2", "web-3"]
+    assert await names(profile="default-scheduler", revision="1") == everybody
+    assert await names(profile="default-scheduler", revision="2") == []
     released, _ = (await answer_of(world, "/v1/pods/default/brief", answers.PodDetail))["decisions"]
     assert await names(since=released["decided_at"]) == ["brief"]
     assert (await names(until=released["decided_at"])).count("brief") == 1
@@ -237,6 +240,36 @@ async def test_the_explanation_of_waiting(world: World) -> None:
     assert found["summary"].startswith("default/huge-1 waits: no node")
     assert "64 cpu" in found["summary"]
     assert "1 lacks cpu" in found["summary"]
+
+
+async def test_why_a_pod_was_refused_at_a_moment(world: World) -> None:
+    target = "/v1/pods/default/huge-0/attempts"
+    everything = await answer_of(world, target, PodAttempts)
+    assert (everything["state"], everything["node"]) == ("waiting", None)
+    first, *_ = everything["items"]
+    assert sum(first["reasons"].values()) == first["nodes"] == 4
+    assert (first["profile"], first["profile_revision"]) == ("default-scheduler", 1)
+    (decision,) = (await answer_of(world, "/v1/pods/default/huge-0", answers.PodDetail))["decisions"]
+    assert decision["reasons"] == first["reasons"]
+    then = await answer_of(world, target, PodAttempts, at=first["last_at"])
+    assert [each["reasons"] for each in then["items"]] == [first["reasons"]]
+    assert then["summary"].startswith(f"At {first['last_at']}, default/huge-0 was waiting: of 4 nodes, ")
+    assert "1 lacks cpu" in then["summary"]
+    before = await answer_of(world, target, PodAttempts, at="2020-01-01T14:00:00Z")
+    assert (before["state"], before["items"]) == ("not there yet", [])
+
+
+async def test_a_pod_that_never_waited_has_no_attempts(world: World) -> None:
+    bound = await answer_of(world, "/v1/pods/default/web-0/attempts", PodAttempts)
+    assert (bound["state"], bound["node"], bound["items"]) == ("bound", "n1", [])
+    gone = await answer_of(world, "/v1/pods/default/brief/attempts", PodAttempts)
+    assert (gone["state"], gone["node"], gone["items"]) == ("gone", None, [])
+
+
+async def test_a_decision_by_its_id(world: World) -> None:
+    detail = await answer_of(world, "/v1/pods/default/brief", answers.PodDetail)
+    for listed in detail["decisions"]:
+        assert await answer_of(world, f"/v1/decisions/{listed['id']}", Decision) == listed
 
 
 async def test_the_explanation_of_an_adopted_pod_needs_no_cycle(world: World) -> None:
@@ -306,6 +339,10 @@ async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
         ("GET", "/v1/decisions?since=yesterday", 422, "invalid-field"),
         ("GET", "/v1/decisions?until=2024-01-01T00:00:00", 422, "invalid-field"),
         ("GET", "/v1/decisions?signature=xyz", 422, "invalid-field"),
+        ("GET", "/v1/decisions?revision=3", 422, "invalid-field"),
+        ("GET", "/v1/decisions/0-999", 404, "not-found"),
+        ("GET", "/v1/pods/none/none/attempts", 404, "not-found"),
+        ("GET", "/v1/pods/none/none/attempts?at=noon", 422, "invalid-field"),
         ("GET", "/v1/nodes/a%00b", 404, "not-found"),
         ("POST", "/v1/events", 422, "not-json"),
     ],
@@ -512,6 +549,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/nodes/{name}",
         "/v1/pods",
         "/v1/pods/{namespace}/{name}",
+        "/v1/pods/{namespace}/{name}/attempts",
         "/v1/decisions",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/explanation",

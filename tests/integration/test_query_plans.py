@@ -33,9 +33,15 @@ FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO pending_groups
 SELECT i % 4, decode(lpad(to_hex(i % 100), 2, '0'), 'hex'), '{{}}', false, 1, 1
 FROM generate_series(0, 99) AS i;
-INSERT INTO decisions (shard, seq, epoch, pod_uid, namespace, name, outcome, signature, cycle_seq,
-    decided_at_ms, payload)
-SELECT i % 4, i / 4 + 1, 1, 'uid' || i, 'ns', 'p' || i, 'bound', '\\x00', 0, 1, 'payload'
+INSERT INTO decisions (shard, seq, epoch, pod_uid, namespace, name, outcome, node, profile, profile_revision,
+    signature, cycle_seq, decided_at_ms, payload)
+SELECT i % 4, i / 4 + 1, 1, 'uid' || i, 'ns', 'p' || i,
+    CASE WHEN i % 1000 = 0 THEN 'unschedulable' ELSE 'bound' END,
+    'n' || i % 5000, 'default-scheduler', i / 1000, decode(lpad(to_hex(i / 100), 32, '0'), 'hex'), 0, i,
+    convert_to(repeat(md5(i::text), 18), 'UTF8')
+FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO group_attempts
+SELECT i % 4, decode(lpad(to_hex(i / 64), 2, '0'), 'hex'), i, 1, 1, 1, 'p', 1, 1, '{{}}', false, 0
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, raw, code, path, message, at_ms)
 SELECT i % 4, i / 4 + 1, 't', 0, 1, '', '', '', '', 1 FROM generate_series(0, {ROWS} - 1) AS i;
@@ -165,10 +171,6 @@ class Explaining(PostgresStore):
         return []
 
 
-FILLED = {"nodes_name_key", "placements_open", "placements_pkey", "pending_pkey", "pending_pod"} | {
-    "decisions_pkey",
-    "decisions_pod",
-}
 API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
     "a page of nodes": (lambda store: store.nodes(100, "n5", None), {"nodes_name_key"}),
     "a page of pods": (
@@ -191,6 +193,36 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.decisions(DecisionFilter(), 10, None, True),
         {"decisions_pkey"},
     ),
+    "decisions of a node": (
+        lambda store: store.decisions(DecisionFilter(node="n7"), 10, None, True),
+        {"decisions_node"},
+    ),
+    "decisions with an outcome that is rare": (
+        lambda store: store.decisions(DecisionFilter(outcome="unschedulable"), 10, None, True),
+        {"decisions_outcome"},
+    ),
+    "decisions since a moment": (
+        lambda store: store.decisions(DecisionFilter(since_ms=ROWS - 40), 100, None, False),
+        {"decisions_ranges"},
+    ),
+    "decisions by a revision of a profile": (
+        lambda store: store.decisions(
+            DecisionFilter(profile="default-scheduler", profile_revision=3), 1000, None, True
+        ),
+        {"decisions_ranges"},
+    ),
+    "decisions of a group": (
+        lambda store: store.decisions(DecisionFilter(signature=bytes(15) + b"\7"), 100, None, True),
+        {"decisions_ranges"},
+    ),
+    "pods of a node": (
+        lambda store: store.pods(PodFilter(node="n7", phase="bound"), 100, None),
+        {"decisions_node", "placements_pkey"},
+    ),
+    "why a group waited": (
+        lambda store: store.group_attempts(1, b"\7"),
+        {"group_attempts_pkey"},
+    ),
     "a decision": (lambda store: store.decision(1, 7), {"decisions_pkey"}),
 }
 
@@ -205,7 +237,8 @@ async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str) -> None:
         store.plans.clear()
         await read(store)
         indexes, whole = _scans(store.plans[0])
-        assert (indexes & FILLED, whole - empty) == (expected, set()), name
+        assert expected <= indexes, name  # it may lean on the primary key besides
+        assert not whole - empty, name
     await store.aclose()
 
 

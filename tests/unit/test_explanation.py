@@ -13,7 +13,7 @@ from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import NodeUsage
 from services.api.answers_decisions import Decision, Explanation, PodRef
 from services.api.explanation import cycle_of, summary
-from services.cli.story import print_story
+from services.cli.explain import print_explanation
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site
 from tests.values import GIB, node, pod, template
@@ -128,7 +128,7 @@ def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.Cap
     explanation.summary = summary(explanation)
     assert "parked at generation 4 (log time 2024-01-01T00:00:01.000Z)" in explanation.summary
     assert "until generation 9" in explanation.summary
-    print_story({"pod": POD, "explanation": msgspec.to_builtins(explanation)})
+    print_explanation(msgspec.to_builtins(explanation))
     printed = capsys.readouterr().out
     assert "generation 4 looked at 2024-01-01T00:00:01.000Z, repeated at 9" in printed
     measured = "cpu avg=20.5 std=0 peak_yesterday=90 at 2024-01-01T00:00:00.000Z"
@@ -144,16 +144,6 @@ def test_a_cycle_of_before_has_no_inputs() -> None:
     assert (found.looked_at, found.repeated_at_generation, found.extremes) == (None, None, {})
 
 
-POD: Json = {
-    "namespace": "default",
-    "name": "p",
-    "node": None,
-    "phase": "pending",
-    "since": "",
-    "requests": {},
-    "group": None,
-    "decisions": [],
-}
 DECISION = Decision(
     id="0-1",
     shard=0,

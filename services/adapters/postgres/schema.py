@@ -105,6 +105,32 @@ decisions = sa.Table(
     ),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index("decisions_pod", "namespace", "name"),
+    sa.Index(
+        "decisions_node",
+        "node",
+        postgresql_ops={"node": "text_pattern_ops"},
+        postgresql_where=sa.text("node IS NOT NULL"),
+    ),
+    sa.Index(
+        "decisions_outcome",
+        "outcome",
+        "shard",
+        "seq",
+        postgresql_where=sa.text("outcome <> ALL (ARRAY['bound', 'adopted', 'released'])"),
+    ),
+    sa.Index(
+        "decisions_ranges",
+        "decided_at_ms",
+        "profile_revision",
+        "profile",
+        "signature",
+        postgresql_using="brin",
+        postgresql_ops={
+            "profile": "text_bloom_ops (n_distinct_per_range = 16)",
+            "signature": "bytea_bloom_ops (n_distinct_per_range = 200)",
+        },
+        postgresql_with={"pages_per_range": 64},
+    ),
     comment="append-only: every decision, in commit order per shard",
 )
 

@@ -52,6 +52,13 @@ def pending_pods() -> sa.Select[Any]:
     )
 
 
+def pods_of_node(node: str) -> sa.ColumnElement[bool]:
+    """Return whether a placement is on a node, by the decisions that name it: they have an index for that."""
+    d, p = t.decisions.c, t.placements.c
+    of_node = sa.select(d.shard, d.seq).where(d.node == node)
+    return sa.and_(p.node == node, sa.tuple_(p.shard, p.seq).in_(of_node))
+
+
 def page_of_pods(
     query: sa.Select[Any], table: sa.Table, which: PodFilter, limit: int, after: str | None
 ) -> sa.Select[Any]:
@@ -60,7 +67,7 @@ def page_of_pods(
     if table is t.placements:
         query = query.where(c.released_at_ms.is_(None))
         if which.node is not None:
-            query = query.where(c.node == which.node)
+            query = query.where(pods_of_node(which.node))
     if which.namespace is not None:
         query = query.where(c.namespace == which.namespace)
     if after is not None:

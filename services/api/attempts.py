@@ -1,0 +1,133 @@
+"""Why a pod was refused while it waited: the attempts of its group, over time or at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from domain.model.decisions import Outcome
+from services.api.answers_decisions import Decision, PodAttempts, RefusedAttempts
+from services.api.explanation import decision_of
+from services.api.formats import instant, parse_instant, row_id
+from services.phrases import plural, reasons_in_words
+from services.ports.ledger import GroupAttempts
+from services.ports.store import DecisionFilter, Store
+
+DECISIONS_MAX = 1000
+_REFUSALS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
+
+
+class _Wait(NamedTuple):
+    """A time span in which a pod waited; ``until_ms`` is None while it still does."""
+
+    shard: int
+    signature: bytes
+    since_ms: int
+    until_ms: int | None
+
+
+async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | None) -> PodAttempts | None:
+    """Return what is kept of the attempts that refused a pod; with ``at_ms`` the one that held then."""
+    which = DecisionFilter(namespace=namespace, name=name)
+    rows = await store.decisions(which, DECISIONS_MAX, None, True)
+    live = await store.pod(namespace, name)
+    if live is None and not rows:
+        return None
+    decisions = sorted(map(decision_of, rows), key=_decided_ms)
+    waits = list(_waits(decisions))
+    if live is not None and live.node is None and (not waits or waits[-1].until_ms is not None):
+        waits.append(_Wait(live.shard, live.signature, live.since_ms, None))  # it was not tried yet
+    items: list[RefusedAttempts] = []
+    for wait in waits:
+        found = await store.group_attempts(wait.shard, wait.signature)
+        items += _while_it_waited(found, wait, at_ms)
+    past = [each for each in decisions if at_ms is None or _decided_ms(each) <= at_ms]
+    waiting = any(_holds(wait, at_ms) for wait in waits)
+    bound = not waiting and bool(past) and past[-1].outcome not in (*_REFUSALS, Outcome.RELEASED)
+    node = past[-1].node if bound else None
+    state = "waiting" if waiting else "bound" if bound else "gone" if past else "not there yet"
+    at = None if at_ms is None else instant(at_ms)
+    return PodAttempts(
+        namespace=namespace,
+        name=name,
+        at=at,
+        state=state,
+        node=node,
+        items=items,
+        summary=_summary(f"{namespace}/{name}", at, state, node, items),
+    )
+
+
+def _decided_ms(decision: Decision) -> int:
+    return parse_instant("decided_at", decision.decided_at)
+
+
+def _waits(decisions: Sequence[Decision]) -> Iterator[_Wait]:
+    """Yield the spans between a refusal and the next decision about the pod that is none."""
+    began: Decision | None = None
+    for decision in decisions:
+        refused = decision.outcome in _REFUSALS
+        if refused and began is not None and began.signature == decision.signature:
+            continue
+        if began is not None:
+            signature = bytes.fromhex(began.signature)
+            yield _Wait(began.shard, signature, _decided_ms(began), _decided_ms(decision))
+        began = decision if refused else None
+    if began is not None:
+        yield _Wait(began.shard, bytes.fromhex(began.signature), _decided_ms(began), None)
+
+
+def _holds(wait: _Wait, at_ms: int | None) -> bool:
+    if at_ms is None:
+        return wait.until_ms is None
+    return wait.since_ms <= at_ms and (wait.until_ms is None or at_ms < wait.until_ms)
+
+
+def _while_it_waited(
+    found: Sequence[GroupAttempts], wait: _Wait, at_ms: int | None
+) -> Iterator[RefusedAttempts]:
+    """Yield the attempts that held while the pod waited: the one before it came says why it joined them."""
+    if at_ms is not None and not _holds(wait, at_ms):
+        return
+    for i, each in enumerate(found):
+        following = found[i + 1].at_ms if i + 1 < len(found) else None
+        if wait.until_ms is not None and each.at_ms >= wait.until_ms:
+            return
+        if following is not None and following <= (wait.since_ms if at_ms is None else at_ms):
+            continue
+        ends = [end for end in (following, wait.until_ms) if end is not None]
+        yield _refused(each, min(ends, default=None))
+        if at_ms is not None:
+            return
+
+
+def _refused(each: GroupAttempts, until_ms: int | None) -> RefusedAttempts:
+    return RefusedAttempts(
+        number=each.number,
+        since=instant(each.at_ms),
+        last_at=instant(each.last_at_ms),
+        until=None if until_ms is None else instant(until_ms),
+        times=each.times,
+        profile=each.profile,
+        profile_revision=each.profile_revision or None,
+        nodes=each.nodes_count,
+        reasons=each.reasons,
+        unresolvable=each.unresolvable,
+        cycle=row_id(each.shard, each.cycle_seq) if each.cycle_seq else None,
+    )
+
+
+def _summary(
+    name: str, at: str | None, state: str, node: str | None, items: Sequence[RefusedAttempts]
+) -> str:
+    """Say what held at the moment, with the counts of the last item."""
+    who, was = (f"At {at}, {name}", "was") if at else (name, "is")
+    if state == "bound":
+        return f"{who} {was} placed on {node}."
+    if state != "waiting":
+        return f"{who} {was} {state}."
+    if not items:
+        return f"{who} {was} waiting and not tried yet."
+    last = items[-1]
+    why = f"of {plural(last.nodes, 'node')}, {reasons_in_words(last.reasons)}"
+    return f"{who} {was} waiting: {why}. That was found first at {last.since}."

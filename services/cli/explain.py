@@ -1,0 +1,223 @@
+"""`berth explain`: why a pod is where it is, or waits, or waited; and why a decision was what it was."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from services.cli import output
+from services.cli.get import split_pod
+from services.cli.options import CLIENT, with_settings
+from services.cli.output import Column, Format, Output
+from services.config import Settings
+from services.phrases import parts_in_words, reason_in_words, reasons_in_words
+
+CANDIDATES = (
+    Column("NODE", lambda item: item["node"]),
+    Column("SCORE", lambda item: item["score"], right=True),
+    Column("PARTS", lambda item: " ".join(parts_in_words(item["parts"], item["weights"]))),
+)
+INPUTS = (
+    Column("NODE", lambda item: item["node"]),
+    Column("VERSION", lambda item: item["inputs"]["node_version"], right=True),
+    Column("REQUESTED", lambda item: _sums(item["inputs"]["sums"])),
+    Column("MEASURED", lambda item: _measured(item["inputs"]["usage"])),
+)
+REASONS = (
+    Column("NODES", lambda item: item["count"], right=True),
+    Column(
+        "REASON",
+        lambda item: item["reason"],
+        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
+    ),
+)
+HISTORY = (
+    Column("ID", lambda item: item["id"]),
+    Column("OUTCOME", lambda item: item["outcome"]),
+    Column("NODE", lambda item: item["node"]),
+    Column("DECIDED", lambda item: item["decided_at"]),
+    Column("REASON", lambda item: item["reason"]),
+)
+
+
+PLACEMENTS = (
+    Column("NODE", lambda item: item["node"]),
+    Column("FROM", lambda item: item["from"]),
+    Column("TO", lambda item: item["to"]),
+    Column("DECISION", lambda item: item["decision"]),
+)
+ATTEMPTS = (
+    Column("SINCE", lambda item: item["since"]),
+    Column("UNTIL", lambda item: item["until"]),
+    Column("TIMES", lambda item: item["times"], right=True),
+    Column("NODES", lambda item: item["nodes"], right=True),
+    Column("REASONS", lambda item: reasons_in_words(item["reasons"])),
+)
+
+
+class Explained(enum.StrEnum):
+    """What `berth explain` explains."""
+
+    POD = "pod"
+    DECISION = "decision"
+
+
+@with_settings(*CLIENT)
+async def explain(
+    settings: Settings,
+    kind: Annotated[Explained, typer.Argument(help="What to explain.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="NAMESPACE/NAME of the pod, or the decision's id: 0-17.")
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="Why the pod was refused then: 14:00 (the last one, UTC), or RFC 3339."),
+    ] = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Say why a pod is where it is, why it waits or waited, or why a decision was what it was."""
+    from services.cli.source import fetch, open_source, target
+
+    if at is not None and kind is not Explained.POD:
+        raise typer.BadParameter("--at is for pods; a decision has its own time")
+    async with open_source(settings) as source:
+        if kind is Explained.DECISION:
+            answer = await fetch(source, target("/v1/decisions", name, "explanation"))
+            show: Callable[[dict[str, Any]], None] = print_explanation
+        elif at is not None:
+            moment = at_moment(at, datetime.datetime.now(datetime.UTC))
+            answer = await fetch(source, target("/v1/pods", *split_pod(name), "attempts", at=moment))
+            show = _print_attempts
+        else:
+            answer = await explained(source, *split_pod(name))
+            show = print_pod
+    if form is Format.JSON:
+        output.print_json(answer)
+    elif form is Format.YAML:
+        output.print_yaml(answer)
+    else:
+        show(answer)
+
+
+def at_moment(text: str, now: datetime.datetime) -> str:
+    """Return ``14:00`` as the last moment at which it was that late (UTC); anything else as it is."""
+    if not re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+        return text
+    hour, minute, second = map(int, (text + ":0").split(":")[:3])
+    try:
+        moment = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    except ValueError:
+        raise typer.BadParameter(f"--at: {text!r} is no time of day") from None
+    moment -= datetime.timedelta(days=moment > now)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
+    """Return a pod with the explanation of its latest decision, and the attempts that refused it."""
+    from services.cli.source import fetch, target
+
+    pod = await fetch(source, target("/v1/pods", namespace, name))
+    explanation = None
+    if pod["decisions"]:
+        latest = pod["decisions"][0]["id"]
+        explanation = await fetch(source, target("/v1/decisions", latest, "explanation"))
+    attempts = await fetch(source, target("/v1/pods", namespace, name, "attempts"))
+    return {"pod": pod, "explanation": explanation, "attempts": attempts}
+
+
+def print_pod(answer: dict[str, Any]) -> None:
+    """Print what ``explained`` returned for a person."""
+    pod, explanation, attempts = answer["pod"], answer["explanation"], answer["attempts"]
+    typer.echo(f"pod\t{pod['namespace']}/{pod['name']}")
+    where = f" on {pod['node']}" if pod["node"] else ""
+    typer.echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
+    asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
+    typer.echo(f"{'held' if pod['phase'] == 'released' else 'asks'}\t{asks or 'nothing'}")
+    if pod["phase"] == "pending":
+        typer.echo(f"\n{attempts['summary']}")
+    if attempts["items"]:
+        typer.echo("\nwhy no node took it while it waited")
+        output.print_table("attempts", ATTEMPTS, attempts["items"])
+    if explanation is None:
+        typer.echo("\nNothing was decided for it yet.")
+        return
+    typer.echo("")
+    print_explanation(explanation)
+    if pod["placements"]:
+        typer.echo("\nwhere it was, latest first")
+        output.print_table("placements", PLACEMENTS, pod["placements"])
+    if len(pod["decisions"]) > 1:
+        typer.echo("\ndecisions, latest first")
+        output.print_table("decisions", HISTORY, pod["decisions"])
+
+
+def _print_attempts(attempts: dict[str, Any]) -> None:
+    typer.echo(attempts["summary"])
+    for each in attempts["items"]:
+        typer.echo("")
+        _print_reasons(each["reasons"])
+
+
+def print_explanation(explanation: dict[str, Any]) -> None:
+    """Print an explained decision for a person."""
+    typer.echo(explanation["summary"])
+    _print_inputs(explanation["decision"])
+    if explanation["reasons"]:
+        who = "the other nodes did not take" if explanation["decision"]["node"] else "no node took"
+        typer.echo(f"\nwhy {who} it")
+        _print_reasons(explanation["reasons"])
+    cycle = explanation["cycle"]
+    if cycle is None:
+        return
+    revision = cycle["profile_revision"]
+    by = f"{cycle['profile']} " + (f"revision {revision}" if revision else "(does not exist)")
+    repeated = cycle["repeated_at_generation"]
+    typer.echo(
+        f"\ncycle {cycle['id']}: profile {by}, seed {cycle['seed']}, generation {cycle['generation']}"
+        f" looked at {cycle['looked_at'] or '-'}" + (f", repeated at {repeated}" if repeated else "")
+    )
+    if cycle["candidates"]:
+        typer.echo("\nbest nodes, as the first pod of its group saw them")
+        weighted = [{**each, "weights": cycle["weights"]} for each in cycle["candidates"]]
+        output.print_table("candidates", CANDIDATES, weighted)
+    scored = [each for each in cycle["candidates"] if each["inputs"] is not None]
+    if scored:
+        typer.echo("\nwhat they were scored from, before the pod")
+        output.print_table("inputs", INPUTS, scored)
+
+
+def _print_inputs(decision: dict[str, Any]) -> None:
+    """Say which versions of pod and node the decision is about."""
+    version, node_version = decision["pod"]["resource_version"], decision["node_version"]
+    node = f", node version {node_version}" if node_version is not None else ""
+    typer.echo(
+        f"\ndecision {decision['id']} at {decision['decided_at']}: resource version {version or '-'}{node}"
+    )
+
+
+def _print_reasons(reasons: dict[str, int]) -> None:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    rows = [{"count": count, "reason": reason} for reason, count in ordered]
+    output.print_table("reasons", REASONS, rows)
+
+
+def _sums(sums: dict[str, Any]) -> str:
+    """Return what is requested of what is offered, of real resources alone."""
+    shown = {name: each for name, each in sums.items() if not name.startswith("~")}
+    return " ".join(f"{name}={each['requested']}/{each['allocatable']}" for name, each in shown.items())
+
+
+def _measured(usage: dict[str, Any] | None) -> str:
+    """Return what was measured, in percent, and when last."""
+    if usage is None or not usage["resources"]:
+        return "-"
+    said = []
+    for resource, figures in usage["resources"].items():
+        known = " ".join(f"{key}={value:g}" for key, value in figures.items() if value is not None)
+        said.append(f"{resource} {known}")
+    return f"{', '.join(said)} at {usage['at']}"
