@@ -37,11 +37,11 @@ INSERT INTO decisions (shard, seq, epoch, pod_uid, namespace, name, outcome, nod
     signature, cycle_seq, decided_at_ms, payload)
 SELECT i % 4, i / 4 + 1, 1, 'uid' || i, 'ns', 'p' || i,
     CASE WHEN i % 1000 = 0 THEN 'unschedulable' ELSE 'bound' END,
-    'n' || i % 5000, 'default-scheduler', i / 1000, decode(lpad(to_hex(i / 100), 32, '0'), 'hex'), 0, i,
+    'n' || i % 5000, 'default-scheduler', i / 1000, convert_to('group-' || i / 100, 'UTF8'), 0, i,
     convert_to(repeat(md5(i::text), 18), 'UTF8')
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO group_attempts
-SELECT i % 4, decode(lpad(to_hex(i / 64), 2, '0'), 'hex'), i, 1, 1, 1, 'p', 1, 1, '{{}}', false, 0
+SELECT i % 4, convert_to('group-' || i / 64, 'UTF8'), i, 1, 1, 1, 'p', 1, 1, '{{}}', false, 0
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, raw, code, path, message, at_ms)
 SELECT i % 4, i / 4 + 1, 't', 0, 1, '', '', '', '', 1 FROM generate_series(0, {ROWS} - 1) AS i;
@@ -212,7 +212,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"decisions_ranges"},
     ),
     "decisions of a group": (
-        lambda store: store.decisions(DecisionFilter(signature=bytes(15) + b"\7"), 100, None, True),
+        lambda store: store.decisions(DecisionFilter(signature=b"group-7"), 100, None, True),
         {"decisions_ranges"},
     ),
     "pods of a node": (
@@ -220,7 +220,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"decisions_node", "placements_pkey"},
     ),
     "why a group waited": (
-        lambda store: store.group_attempts(1, b"\7"),
+        lambda store: store.group_attempts(1, b"group-7"),
         {"group_attempts_pkey"},
     ),
     "a decision": (lambda store: store.decision(1, 7), {"decisions_pkey"}),
