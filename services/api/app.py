@@ -16,7 +16,7 @@ from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
 from services.api.profiles import profile_routes
-from services.api.routes import decision_routes, object_routes
+from services.api.routes import decision_routes, object_routes, state_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 
 VERSION = "0.1.0"
@@ -40,6 +40,9 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(object_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
+    )
+    app.include_router(
+        state_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS

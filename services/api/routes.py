@@ -104,7 +104,7 @@ def object_routes(deps: Deps) -> APIRouter:
 
 
 def decision_routes(deps: Deps) -> APIRouter:
-    """Return the routes of decisions, pending pods, shards and dead letters."""
+    """Return the routes of decisions."""
     router = APIRouter()
 
     @router.get("/v1/decisions", responses=answering(answers.DecisionPage), summary="List decisions")
@@ -169,6 +169,13 @@ def decision_routes(deps: Deps) -> APIRouter:
     async def explain(id: DecisionId) -> Response:
         shard, seq = parse_decision_id(id)
         return _found(await explanation.explain(deps.store, shard, seq), f"decision {id}")
+
+    return router
+
+
+def state_routes(deps: Deps) -> APIRouter:
+    """Return the routes of pending pods, shards and dead letters."""
+    router = APIRouter()
 
     @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
     async def pending(shard: ShardNumber = None) -> Response:
