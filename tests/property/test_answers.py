@@ -1,0 +1,65 @@
+"""Do an explanation, its table and the history of a group agree, over many random decisions?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from random import Random
+
+import pytest
+
+from domain.model.decisions import Outcome
+from services.adapters.memory.store import MemoryStore
+from services.api.answers_decisions import Explanation
+from services.api.attempts import show_attempts
+from services.api.explanation import explain
+from services.ports.store import PodFilter
+from tests.property.site import Producer, Site
+
+WAITS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
+
+
+def check(found: Explanation) -> None:
+    """Compare the sentence with the table, and the table with what was looked at."""
+    decision, cycle = found.decision, found.cycle
+    said = re.search(r"Of (?:all nodes|the others), (.*?)\.(?: |$)", found.summary)
+    if found.reasons and cycle is not None:
+        assert said is not None, found.summary
+        counts = [int(count.replace(",", "")) for count in re.findall(r"(?:^|; )([\d,]+) ", said[1])]
+        assert counts == sorted(found.reasons.values(), reverse=True)[:4], found.summary
+    if decision.outcome in WAITS:
+        assert found.reasons == decision.reasons
+    if cycle is not None:
+        refused = sum(cycle.reasons.values())
+        held = all(code.startswith(("unsupported", "unknown", "scheduling")) for code in cycle.reasons)
+        assert held or cycle.feasible + refused == cycle.nodes
+        for each in cycle.candidates:
+            total = sum(cycle.weights[name] * part for name, part in each.parts.items())
+            assert each.score == pytest.approx(total)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sentences_agree_with_their_tables(seed: int) -> None:
+    site, producer = Site(), Producer(Random(seed))
+    for _ in range(12):
+        site.take(producer.records(25))
+    asyncio.run(look(MemoryStore(site.database), site))
+
+
+async def look(store: MemoryStore, site: Site) -> None:
+    """Check every decision, and why each pod that waits does so now."""
+    count = 0
+    for shard, rows in site.database.decisions.items():
+        for decision, _ in rows:
+            found = await explain(store, shard, decision.seq)
+            assert found is not None
+            check(found)
+            count += 1
+    assert count > 50
+    for pod in await store.pods(PodFilter(phase="pending"), 1000, None):
+        attempts = await show_attempts(store, pod.namespace, pod.name, None)
+        assert attempts is not None
+        (group,) = await store.pending(pod.shard, pod.signature)
+        assert attempts.state == "waiting"
+        if group.reasons:
+            assert attempts.items[-1].reasons == group.reasons
