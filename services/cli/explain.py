@@ -85,16 +85,17 @@ async def explain(
 
     if at is not None and kind is not Explained.POD:
         raise typer.BadParameter("--at is for pods; a decision has its own time")
+    pod = split_pod(name) if kind is Explained.POD else ("", "")
+    moment = None if at is None else at_moment(at, datetime.datetime.now(datetime.UTC))
     async with open_source(settings) as source:
         if kind is Explained.DECISION:
             answer = await fetch(source, target("/v1/decisions", name, "explanation"))
             show: Callable[[dict[str, Any]], None] = print_explanation
-        elif at is not None:
-            moment = at_moment(at, datetime.datetime.now(datetime.UTC))
-            answer = await fetch(source, target("/v1/pods", *split_pod(name), "attempts", at=moment))
+        elif moment is not None:
+            answer = await fetch(source, target("/v1/pods", *pod, "attempts", at=moment))
             show = _print_attempts
         else:
-            answer = await explained(source, *split_pod(name))
+            answer = await explained(source, *pod)
             show = print_pod
     if form is Format.JSON:
         output.print_json(answer)

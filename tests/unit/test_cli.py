@@ -177,6 +177,8 @@ def test_settings_do_not_change() -> None:
         ("get", "nods"),
         ("get", "shards", "--node", "n1"),
         ("explain", "pod", "a/b/c"),
+        ("explain", "pod", "a/b", "--at", "25:00"),
+        ("explain", "decision", "0-1", "--at", "14:00"),
         ("apply",),
         ("delete",),
         ("delete", "pod"),
