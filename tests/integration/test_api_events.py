@@ -65,7 +65,7 @@ async def test_a_request_waits_until_its_events_are_folded(empty: tuple[Place, C
         found = checked(answer.json(), answers.Ingested)
         assert found["folded"] is True
         decided = [(each["pod"]["name"], each["outcome"], each["node"]) for each in found["decisions"]]
-        assert decided == [("a", "unschedulable", None), ("b", "bound", "n")]
+        assert decided == [("a", "unresolvable", None), ("b", "bound", "n")]
         assert [letter["topic"] for letter in found["deadletters"]] == [USAGE_TOPIC]
         again = checked(
             (await client.post("/v1/events?wait=60s&until=decided", json=[placed])).json(), answers.Ingested
