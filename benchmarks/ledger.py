@@ -14,8 +14,7 @@ import time
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
-from services.adapters.postgres import migrate
-from services.adapters.postgres.ledger import PostgresLedger
+from services import bootstrap
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, NodeWrite, OffsetAdvance, PlacementOpened
 from services.ports.log import TopicPartition
 
@@ -143,9 +142,9 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
 
 async def measure(dsn: str) -> None:
     """Print the time per batch and the rate."""
-    await migrate.upgrade(dsn)
-    await migrate.init_shards(dsn, 1)
-    ledger = PostgresLedger(dsn)
+    place = bootstrap.Place(dsn, None)
+    await bootstrap.initialise(place, shards=1)
+    ledger = bootstrap.open_ledger(place)
     (lease,) = await ledger.acquire("benchmark", 60)
     at = {TopicPartition("berth.nodes", 0): 0, TopicPartition("berth.pods", 0): 0}
     await ledger.ensure_offsets(lease, at)

@@ -19,8 +19,8 @@ from domain.model.errors import BerthError
 from ops.kafka import VERSION as KAFKA_VERSION
 from ops.kafka import KafkaServer, free_port
 from ops.postgres import PostgresServer
-from services.adapters.embedded.reaper import Reaper, end
-from services.adapters.embedded.server import EmbeddedServer
+from ops.postgres.server import EmbeddedServer
+from ops.reaper import Reaper, end
 from services.bootstrap import Place
 
 _SIGNALS = (signal.SIGTERM, signal.SIGKILL)

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
+import asyncpg
+
 from benchmarks.stage import BenchError
 from benchmarks.statistics import Sightings
-from services.adapters.postgres.connections import BULK, fresh
 from services.ports.log import NODES_TOPIC, PODS_TOPIC
 
+_ANSWER_SECONDS_MAX = 600
 _SHARDS = "SELECT shard, seq_next, dead_seq_next, owner IS NOT NULL AS owned FROM shards ORDER BY shard"
 _OFFSETS = "SELECT topic, next_offset FROM shard_offsets"
 _DECISIONS = (
@@ -113,5 +115,10 @@ class Watcher:
 @contextlib.asynccontextmanager
 async def watching(dsn: str, check: Callable[[], None]) -> AsyncIterator[Watcher]:
     """Open a watcher's connection."""
-    async with fresh(dsn, "berth-bench", BULK) as connection:
+    connection = await asyncpg.connect(
+        dsn, command_timeout=_ANSWER_SECONDS_MAX, server_settings={"application_name": "berth-bench"}
+    )
+    try:
         yield Watcher(connection, check)
+    finally:
+        await connection.close()

@@ -38,7 +38,7 @@ def data_dir(settings: Settings) -> Path:
     """Return where this instance keeps its state."""
     if settings.dir is not None:
         return settings.dir
-    from services.adapters.embedded.server import default_dir
+    from ops.postgres.server import default_dir
 
     return default_dir().parent
 
@@ -49,7 +49,7 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
     if settings.postgres_dsn is not None:
         yield Place(settings.postgres_dsn, settings.kafka_bootstrap)
         return
-    from services.adapters.embedded.server import EmbeddedServer
+    from ops.postgres.server import EmbeddedServer
 
     server = EmbeddedServer(data_dir(settings) / "embedded")
     dsn = await asyncio.to_thread(server.start)

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from ops.kafka import KafkaServer
 from ops.postgres import PostgresServer
-from services.adapters.embedded.server import EmbeddedServer
+from ops.postgres.server import EmbeddedServer
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.postgres.migrate import upgrade
 from services.ports.log import topic_specs

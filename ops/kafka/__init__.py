@@ -21,7 +21,7 @@ import platformdirs
 import psutil
 
 from domain.model.errors import BerthError
-from services.adapters.embedded.reaper import Reaper, end
+from ops.reaper import Reaper, end
 
 VERSION = "4.1.0"
 _JAVA_MAJOR_MIN = 17

@@ -11,9 +11,9 @@ import pytest
 
 from domain.model.errors import Unavailable
 from ops.kafka import KafkaServer
+from ops.postgres.server import EmbeddedServer
 from services.adapters.embedded import statements as sql
 from services.adapters.embedded.log import EmbeddedLog
-from services.adapters.embedded.server import EmbeddedServer
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.postgres.migrate import upgrade
 from services.ports.log import Entry, Log, LogReader, Record, TopicPartition, TopicSpec

@@ -21,9 +21,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from domain.model.errors import FieldError
 from ops.kafka import KafkaServer, KafkaServerError, free_port, jars
-from services.adapters.embedded import server as embedded
-from services.adapters.embedded.account import server_account
-from services.adapters.embedded.server import EmbeddedServer, EmbeddedServerError
+from ops.postgres import server as embedded
+from ops.postgres.account import server_account
+from ops.postgres.server import EmbeddedServer, EmbeddedServerError
 from services.adapters.kafka.log import KafkaLog
 from services.ports.log import Entry, TopicPartition, TopicSpec
 
@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 _START = """
 import sys, time
 from pathlib import Path
-from services.adapters.embedded.server import EmbeddedServer
+from ops.postgres.server import EmbeddedServer
 print(EmbeddedServer(Path(sys.argv[1])).start(), flush=True)
 time.sleep(600)
 """
@@ -112,7 +112,7 @@ async def test_a_server_that_outlived_parent_and_reaper_is_replaced(server_dir: 
     parent, dsn = child("-c", _START, str(server_dir))
     await execute(dsn, "CREATE TABLE kept AS SELECT 7 AS n")
     for process in psutil.Process(parent.pid).children():
-        if "services.adapters.embedded.reaper" in process.cmdline():
+        if "ops.reaper" in process.cmdline():
             process.kill()
     end(parent, signal.SIGKILL)
     leftover = servers_of(server_dir)

@@ -18,8 +18,8 @@ import platformdirs
 import psutil
 
 from domain.model.errors import BerthError
-from services.adapters.embedded.account import Account, reachable, server_account, server_binaries
-from services.adapters.embedded.reaper import Reaper, end
+from ops.postgres.account import Account, reachable, server_account, server_binaries
+from ops.reaper import Reaper, end
 
 _USER = "berth"
 _DATABASE = "berth"

@@ -3,7 +3,7 @@
 A parent that is killed by ``kill -9`` cannot clean up. So it starts this little process first and holds the
 writing end of a pipe: when the pipe closes, nobody is left who wants the server.
 
-Run as ``python -m services.adapters.embedded.reaper PID STARTED SIGNAL [SIGNAL...]`` with the pipe as
+Run as ``python -m ops.reaper PID STARTED SIGNAL [SIGNAL...]`` with the pipe as
 standard input; the signals are sent one after another, each with time to work.
 """
 
@@ -43,7 +43,7 @@ class Reaper:
                 [
                     sys.executable,
                     "-m",
-                    "services.adapters.embedded.reaper",
+                    "ops.reaper",
                     str(process.pid),
                     repr(process.create_time()),
                     *(str(int(number)) for number in signals),

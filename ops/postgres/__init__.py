@@ -1,15 +1,11 @@
-"""A real Postgres server over TCP for development and tests, without Docker.
-
-Runs in the foreground as ``python -m ops.postgres --port 5432 --dir DIR``.
-"""
+"""A real Postgres server over TCP for development and tests, without Docker."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ops.foreground import serve_from_command_line
 from ops.kafka import free_port
-from services.adapters.embedded.server import EmbeddedServer
+from ops.postgres.server import EmbeddedServer
 
 
 class PostgresServer(EmbeddedServer):
@@ -25,7 +21,3 @@ class PostgresServer(EmbeddedServer):
 
     def __init__(self, directory: Path, port: int | None = None) -> None:
         super().__init__(directory, tcp_port=port or free_port())
-
-
-if __name__ == "__main__":
-    serve_from_command_line("BERTH_POSTGRES_DSN", 5432, PostgresServer)
