@@ -11,19 +11,11 @@ import numpy as np
 
 from domain.cycle.explanation import warnings_of
 from domain.cycle.queue import WaitingGroup
+from domain.cycle.refusals import refusals_of
 from domain.kernels.ties import salted
 from domain.model.decisions import Outcome, is_unresolvable
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import tie_salt
-from domain.plugins.base import (
-    Limit,
-    LimitFilter,
-    OccupancyFilter,
-    Plugin,
-    Reason,
-    ResourceFilter,
-    StaticFilter,
-)
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -45,7 +37,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     infeasible : dict
         Every other node, with the reason code of its first failing filter in the profile's order.
     unresolvable : list of str
-        Infeasible nodes that evicting pods could not make feasible.
+        Infeasible nodes whose first failing filter could not be cured by evicting pods.
     held_by : list of str
         Reason codes for which no node may take the pod, whatever it offers: an unknown profile, scheduling
         gates, constraints that are not honoured yet.
@@ -72,23 +64,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     weights: dict[str, float]
 
 
-class _Refusals:
-    """The first reason per row.
-
-    ``codes`` int64[N] is 0 where no filter refused yet, else a reason's number.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.codes = np.zeros(count, dtype=np.int64)
-        self.reasons: list[Reason] = []
-
-    def add(self, rows: np.ndarray, reason: Reason) -> None:
-        """Refuse rows for a reason; rows that were refused before keep their first reason."""
-        self.reasons.append(reason)
-        first = rows[self.codes[rows] == 0]
-        self.codes[first] = len(self.reasons)
-
-
 def evaluate(
     state: ClusterState, plan: ProfilePlan | None, pod: PodSpec, view: NodeView | None = None
 ) -> Verdict:
@@ -111,7 +86,7 @@ def evaluate(
     table = state.table
     view = view or NodeView(state)
     held_by = WaitingGroup(pod.signature, pod.template, plan).held_by
-    refusals = _filter(state, plan, pod, held_by, view)
+    refusals = refusals_of(plan, pod.template, held_by, view)
     order = np.argsort(table.ordinal[: table.count], kind="stable")
     feasible = order[refusals.codes[order] == 0]
     parts, totals = _score(plan, pod.template, view, feasible)
@@ -123,7 +98,7 @@ def evaluate(
     if names:
         node = names[_winner(totals, table.tie[feasible], pod.signature)]
     outcome = Outcome.UNSCHEDULABLE if node is None else Outcome.BOUND
-    if is_unresolvable(held=bool(held_by), nodes_count=table.count, unresolvable_count=len(unresolvable)):
+    if is_unresolvable(held=bool(held_by), nodes_count=table.count, hopeless_count=refusals.hopeless_count):
         outcome = Outcome.UNRESOLVABLE
     return Verdict(
         pod=pod.key,
@@ -140,72 +115,6 @@ def evaluate(
         },
         weights={} if plan is None else {use.label: use.weight for use in plan.scores},
     )
-
-
-# ---------------------------------------------------------------------------------------------- filters
-
-
-def _filter(
-    state: ClusterState,
-    plan: ProfilePlan | None,
-    pod: PodSpec,
-    held_by: tuple[str, ...],
-    view: NodeView,
-) -> _Refusals:
-    state.table.ensure_columns()
-    rows = np.arange(state.table.count)
-    refusals = _Refusals(len(rows))
-    for code in held_by:
-        refusals.add(rows, Reason(code, unresolvable=True))
-    for plugin in () if plan is None else plan.filters:
-        _ask(plugin, state, pod.template, view, refusals)
-    return refusals
-
-
-def _ask(
-    plugin: Plugin, state: ClusterState, template: PodTemplate, view: NodeView, refusals: _Refusals
-) -> None:
-    if isinstance(plugin, StaticFilter):
-        refused = plugin.refuse(template, view, view.all_rows())
-        for i, reason in enumerate(plugin.reasons if refused is not None else (), start=1):
-            refusals.add(np.flatnonzero(refused == i), reason)
-    if isinstance(plugin, OccupancyFilter) and plugin.concerns(template):
-        rows, counts = plugin.counts(template, view)
-        refusals.add(rows[counts >= plugin.allowed(template, view)], plugin.reason)
-    if isinstance(plugin, LimitFilter):
-        for limit in plugin.limits(template, state.resources):
-            _ask_limit(limit, view, refusals)
-    if isinstance(plugin, ResourceFilter):
-        _ask_for_room(plugin, state, template, refusals)
-
-
-def _ask_limit(limit: Limit, view: NodeView, refusals: _Refusals) -> None:
-    every = view.all_rows()
-    bound = limit.percent * view.column(view.table.allocatable, limit.capacity, every)
-    used = np.full(len(every), limit.value)
-    for column in limit.columns:
-        used += view.column(view.table.requested, column, every)
-    passed, hopeless = used * 100.0 > bound, limit.value * 100.0 > bound
-    refusals.add(np.flatnonzero(passed & ~hopeless), Reason(limit.reason, unresolvable=False))
-    refusals.add(np.flatnonzero(passed & hopeless), Reason(limit.reason, unresolvable=True))
-
-
-def _ask_for_room(
-    plugin: ResourceFilter, state: ClusterState, template: PodTemplate, refusals: _Refusals
-) -> None:
-    demands = plugin.demands(template, state.resources)
-    state.table.ensure_columns()  # a demand may name a resource that was never seen
-    columns = np.array([demand.column for demand in demands], dtype=np.int64)
-    values = np.array([demand.value for demand in demands], dtype=np.int64)[:, None]
-    offered = state.table.allocatable[columns, : state.table.count]
-    short = values > offered - state.table.requested[columns, : state.table.count]
-    hopeless = (short & (values > offered)).any(axis=0)
-    # One reason per combination of what is short; nodes fall into few of them.
-    seen = np.vstack([short, hopeless])
-    for pattern in np.unique(seen[:, short.any(axis=0)], axis=1).T:
-        names = [state.resources.name(column) for column in columns[pattern[:-1]].tolist()]
-        same = np.flatnonzero((seen == pattern[:, None]).all(axis=0))
-        refusals.add(same, plugin.reason(names, unresolvable=bool(pattern[-1])))
 
 
 # ----------------------------------------------------------------------------------------------- scores

@@ -9,6 +9,7 @@ import numpy as np
 
 from domain.cycle.program import Program
 from domain.cycle.queue import WaitingGroup
+from domain.cycle.refusals import refusals_of
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, is_unresolvable
 from domain.model.pods import PodTemplate
@@ -37,7 +38,7 @@ def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int,
         unresolvable_count=nodes_count,
         reasons=dict.fromkeys(group.held_by, nodes_count),
         reasons_at_failure=dict.fromkeys(group.held_by, nodes_count),
-        unresolvable=is_unresolvable(held=True, nodes_count=nodes_count, unresolvable_count=nodes_count),
+        unresolvable=is_unresolvable(held=True, nodes_count=nodes_count, hopeless_count=nodes_count),
         warnings=warnings_of(group.plan, group.template),
     )
 
@@ -176,9 +177,11 @@ def explain(
         basis=_basis(program, output, view, a) if candidates else None,
     )
     if output.exhausted[a]:
-        attempt.reasons_at_failure, unresolvable_count = _reasons(program, output, a, 1)
+        attempt.reasons_at_failure, hopeless_count = _reasons(program, output, a, 1)
+        if program.plan.first_refusal_depends_on_pods(program.template):
+            hopeless_count = refusals_of(program.plan, program.template, (), view).hopeless_count
         attempt.unresolvable = is_unresolvable(
-            held=False, nodes_count=table.count, unresolvable_count=unresolvable_count
+            held=False, nodes_count=table.count, hopeless_count=hopeless_count
         )
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}

@@ -208,7 +208,6 @@ class Queue:
             table.last_spec_generation > since
             or table.count != group.attempt.nodes_count
             or (group.plan.filters_by_usage and table.last_usage_generation > since)
-            or (table.last_generation > since and group.plan.verdict_depends_on_pods(group.template))
         )
 
     def candidates(self, woken_max: int) -> list[tuple[str, WaitingGroup]]:

@@ -170,11 +170,8 @@ class ProfilePlan:
             found += ("host-ports",)
         return found
 
-    def verdict_depends_on_pods(self, template: PodTemplate) -> bool:
-        """Say whether the pods on a node decide which filter refuses it first.
-
-        Then they decide too whether the refusal is unresolvable, where the node has no room either way.
-        """
+    def first_refusal_depends_on_pods(self, template: PodTemplate) -> bool:
+        """Say whether the pods on a node decide which filter refuses it first."""
         by_pods = [i for i, plugin in self.occupancies if plugin.concerns(template)]
         by_pods += [i for i, _ in self.limits]
         by_pods += [] if self.fit is None else [self.fit[0]]

@@ -189,16 +189,20 @@ class Oracle:
         every = [self._seen(name) for name in self.nodes]
         refusals: list[Refusal] = []
         feasible: list[Seen] = []
+        hopeless = 0
         for node in every:
-            refusal = self._filter(profile, template, node)
-            if refusal is None:
-                feasible.append(node)
+            found = self._filter(profile, template, node)
+            if found:
+                refusals.append(found[0])
+                hopeless += any(refusal.unresolvable for refusal in found)
             else:
-                refusals.append(refusal)
+                feasible.append(node)
         parts, totals = rate(profile, template, every, feasible)
         best = sorted((-total, self._tie(name, signature), name) for name, total in totals.items())
-        reasons, hopeless = count_reasons(refusals)
-        look = Look(pod.spec, not pod.tried, reasons, hopeless, hopeless == len(self.nodes), totals=totals)
+        reasons, unresolvable = count_reasons(refusals)
+        look = Look(
+            pod.spec, not pod.tried, reasons, unresolvable, hopeless == len(self.nodes), totals=totals
+        )
         for score, _, name in best[:TOP]:
             of_node = {label: scores[name] for label, scores in parts.items()}
             look.candidates.append((name, -score, of_node))
@@ -234,13 +238,10 @@ class Oracle:
 
     # ----------------------------------------------------------------------------------------- filters
 
-    def _filter(self, profile: Profile, template: PodTemplate, node: Seen) -> Refusal | None:
-        """Return what the first filter says that refuses the node."""
-        for position, use in enumerate(profile.filters):
-            refusal = self._ask(use, position, template, node)
-            if refusal is not None:
-                return refusal
-        return None
+    def _filter(self, profile: Profile, template: PodTemplate, node: Seen) -> list[Refusal]:
+        """Return what each filter says that refuses the node, in the profile's order."""
+        asked = (self._ask(use, i, template, node) for i, use in enumerate(profile.filters))
+        return [refusal for refusal in asked if refusal is not None]
 
     def _ask(self, use: PluginUse, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:
         node, static = seen.spec, (STATIC, position * 100, False)
