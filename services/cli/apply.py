@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,10 +48,9 @@ class WaitCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill in the value; one that stands by itself, as in ``--wait decided``, is taken as well."""
-        following = [*args[1:], ""]
         full = [
             f"{arg}={Wait.FOLDED}" if arg == "--wait" and after not in list(Wait) else arg
-            for arg, after in zip(args, following, strict=True)
+            for arg, after in itertools.zip_longest(args, args[1:])
         ]
         return super().parse_args(ctx, full)
 
