@@ -63,8 +63,10 @@ def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
 
 
 def parts_in_words(parts: Mapping[str, float], weights: Mapping[str, float]) -> list[str]:
-    """Return ``2*NodeAffinity=50`` per part of a score; without the weight where it is not known."""
-    return [
-        f"{f'{weights[name]:g}*' if name in weights else ''}{name}={value:.6g}"
-        for name, value in parts.items()
-    ]
+    """Return ``2*NodeAffinity=50`` per part of a score; without the weight where it is 1 or not known."""
+    return [f"{weighted(name, weights.get(name, 1))}={value:.6g}" for name, value in parts.items()]
+
+
+def weighted(score: str, weight: float) -> str:
+    """Return ``2*NodeAffinity``; a weight of 1 goes without saying."""
+    return score if weight == 1 else f"{weight:g}*{score}"

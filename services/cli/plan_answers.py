@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from services.cli.output import Column, Json, print_json, print_table
-from services.phrases import plural, reason_in_words, reasons_in_words
+from services.phrases import plural, reason_in_words, reasons_in_words, weighted
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict
@@ -284,16 +284,11 @@ def _show_nodes(verdict: Verdict) -> None:
     columns = [Column("NODE", lambda item: item["node"])]
     if labels:
         columns.append(Column("SCORE", lambda item: item["score"], right=True))
-    columns += [Column(_title(label, verdict.weights[label]), _part(label), right=True) for label in labels]
+    columns += [Column(weighted(label, verdict.weights[label]), _part(label), right=True) for label in labels]
     print_table("nodes", columns, [
         {"node": name, "score": verdict.scores[name], "parts": verdict.score_parts[name]}
         for name in shown[:NODES_SHOWN_MAX]
     ])  # fmt: skip
-
-
-def _title(label: str, weight: float) -> str:
-    """Return the head of a score's column, which shows the score before its weight."""
-    return label if weight == 1 else f"{weight:g}*{label}"
 
 
 def _part(label: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from domain.model.quantities import parse_quantity
 from services.cli.output import Column, Json, short_time
-from services.phrases import plural, reason_in_words
+from services.phrases import plural, reason_in_words, weighted
 
 _MIB, _GIB = 1 << 20, 1 << 30
 REASONS_SHOWN_MAX = 3
@@ -154,8 +154,7 @@ def _scores(profile: Json) -> list[str]:
     lines = []
     for use in profile["spec"]["scores"]:
         strategy = use.get("args", {}).get("scoringStrategy", {}).get("type", "")
-        weight = "" if use["weight"] == 1 else f"{use['weight']:g}*"
-        lines.append(f"{weight}{use['name']}{':' if strategy else ''}{strategy}")
+        lines.append(weighted(f"{use['name']}{':' if strategy else ''}{strategy}", use["weight"]))
     return lines
 
 

@@ -14,6 +14,7 @@ from domain.model.usage import NodeUsage
 from services.api.answers_decisions import Decision, Explanation, PodRef
 from services.api.explanation import cycle_of, summary
 from services.cli.explain import print_explanation
+from services.phrases import parts_in_words
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site
 from tests.values import GIB, node, pod, template
@@ -188,3 +189,9 @@ def test_what_is_short_in_more_ways_than_are_named_is_counted_as_others() -> Non
     assert set(named.values()) == {1}
     assert len(named) == reasons_per_cycle_max - 2
     assert attempt.reasons["others"] == 2 * 127 - len(named)
+
+
+def test_a_weight_of_1_goes_without_saying() -> None:
+    parts = {"NodeAffinity": 50.0, "NodeResourcesFit": 75.0, "Unknown": 1.0}
+    told = parts_in_words(parts, {"NodeAffinity": 2.0, "NodeResourcesFit": 1.0})
+    assert told == ["2*NodeAffinity=50", "NodeResourcesFit=75", "Unknown=1"]
