@@ -23,7 +23,7 @@ from services.ports.log import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, Entry, 
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import Worker, WorkerSettings
-from tests.builders import event_bytes, node_manifest, pod_manifest
+from tests.builders import event_bytes, node_manifest, pod_manifest, without_recorded_at
 
 pytestmark = pytest.mark.real
 
@@ -77,9 +77,9 @@ class Site:
         log = open_log(self.place)
         reader = await log.reader()
         await reader.assign({TopicPartition(DECISIONS_TOPIC, 0): 0})
-        published: list[bytes | None] = []
+        published: list[bytes] = []
         while records := await reader.poll(5_000, 1.0):
-            published += [record.value for record in records]
+            published += [without_recorded_at(record.value or b"") for record in records]
         await reader.aclose()
         connection = await asyncpg.connect(self.place.dsn)
         decided = await connection.fetch("SELECT payload, name FROM decisions ORDER BY seq")

@@ -61,7 +61,7 @@ def applied(strategy: str) -> Json:
 
 async def test_a_profile_is_applied_to_what_runs(world: World) -> None:
     await send(world, pod("a"))
-    assert await decided(world, "a") == ("unschedulable", None, None)
+    assert await decided(world, "a") == ("unresolvable", None, None)
     (group,) = (await answer_of(world, "/v1/pending", answers.PendingPage))["items"]
     assert group["reasons"] == {"unknown-profile:mine": 2}
     await send(world, applied("MostAllocated"))
@@ -198,14 +198,15 @@ def test_a_profile_outlives_a_crash(server_dir: Path, tmp_path: Path) -> None:
         apply(CLUSTER)
         for strategy in ("LeastAllocated", "MostAllocated"):
             file.write_text(yaml.safe_dump(profile_manifest("mine", strategy)))
-            assert berth(server_dir, "apply", "-f", str(file)).stderr == "1 event sent\n"
+            # A warning may follow while the worker is starting.
+            assert berth(server_dir, "apply", "-f", str(file)).stderr.startswith("1 event sent\n")
         apply(pod_text("before"))
         eventually(lambda: where("before") == ("half", 2))
     with up(server_dir):
         apply(pod_text("after"))
         eventually(lambda: where("after") == ("half", 2))
         row = berth(server_dir, "get", "profiles").stdout.splitlines()[3].split("\t")
-        assert (row[0], row[1], row[4]) == ("mine", "2", "1*NodeResourcesFit:MostAllocated")
+        assert (row[0], row[1], row[4]) == ("mine", "2", "NodeResourcesFit:MostAllocated")
         story = berth(server_dir, "explain", "pod", "after").stdout
         assert "profile mine revision 2" in story
         file.write_text(yaml.safe_dump(profile_manifest("mine", "Most")))

@@ -132,5 +132,5 @@ def test_decision_records_of_the_largest_pods_fit() -> None:
     site.take(records(PODS_TOPIC, pod_manifest("p", labels=labels, spec={"schedulingGates": gates})))
     assert codes(site) == []
     ((_, payload),) = site.database.decisions[0]
-    assert orjson.loads(payload)["outcome"] == "unschedulable"
+    assert orjson.loads(payload)["outcome"] == "unresolvable"
     assert len(payload) < RECORD_BYTES_MAX

@@ -98,6 +98,6 @@ def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     for line in (WISHES, UNUSED, TAINT):
         assert line in answer.stderr
-    pods = {pod["pod"]: pod["warnings"] for pod in orjson.loads(answer.stdout)}
+    pods = {pod["pod"]: pod.get("warnings", []) for pod in orjson.loads(answer.stdout)}
     wish = ["ignored:preferred-pod-affinity"]
     assert pods == {"default/a": wish, "default/b": wish, "default/plain": []}
