@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -115,7 +116,12 @@ def decision_key(namespace: str, name: str) -> bytes:
 
 def decision_value(payload: bytes, recorded_at_ms: int) -> bytes:
     """Return the record of ``berth.decisions``: the ledger's payload, and when that was committed."""
-    return payload[:-1] + b',"recorded_at":"' + format_ms(recorded_at_ms).encode() + b'"}'
+    return payload[:-1] + _recorded_at(recorded_at_ms)
+
+
+@lru_cache(maxsize=256)  # all decisions of a batch were committed at one moment
+def _recorded_at(ms: int) -> bytes:
+    return f',"recorded_at":"{format_ms(ms)}"}}'.encode()
 
 
 class DeadLetterRecord(msgspec.Struct, gc=False):

@@ -362,7 +362,7 @@ SELECT EXISTS (
 )
 """
 DECISIONS_AFTER = """
-SELECT seq, namespace, name, payload, (extract(epoch FROM recorded_at) * 1000)::bigint AS recorded_at_ms
+SELECT seq, namespace, name, payload, (date_part('epoch', recorded_at) * 1000)::bigint AS recorded_at_ms
 FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
 DEAD_LETTERS_AFTER = """
