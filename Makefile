@@ -27,7 +27,7 @@ demo: install  ## place a real cluster's trace, explain a decision, serve the AP
 	$(VENV)/bin/berth demo $(ARGS)
 
 test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and Postgres (ARGS: for pytest)
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest -n auto --dist loadfile $(ARGS)
 
 check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency rule, tests without servers
 	$(VENV)/bin/python -m pytest -n auto --dist loadfile \
