@@ -121,7 +121,7 @@ class Candidate(Struct, kw_only=True):
     ]
 
 
-class Cycle(Struct, kw_only=True):
+class ExplainedAttempt(Struct, kw_only=True):
     """One scheduling attempt of one equivalence group."""
 
     id: Annotated[str, about("<shard>-<seq of its first decision>")]
@@ -201,6 +201,6 @@ class Explanation(Struct, kw_only=True):
             "came; of a placed one, those that could not take the first pod of its group"
         ),
     ]
-    cycle: Annotated[Cycle | None, about("The attempt behind it; null where none was needed")]
+    cycle: Annotated[ExplainedAttempt | None, about("The attempt behind it; null where none was needed")]
     profile: Annotated[str | None, about("Where this API shows the revision of the profile that was used")]
     summary: Annotated[str, about("The same in words")]

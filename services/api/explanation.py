@@ -15,8 +15,8 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.api.answers_decisions import (
     Candidate,
     CandidateInputs,
-    Cycle,
     Decision,
+    ExplainedAttempt,
     Explanation,
     Extremes,
     FiguresThen,
@@ -55,10 +55,10 @@ def decision_of(row: DecisionRow) -> Decision:
 # -------------------------------------------------------------------------------------------------- cycle
 
 
-def cycle_of(attempt: Attempt, weights: Mapping[str, float]) -> Cycle:
+def explained_attempt(attempt: Attempt, weights: Mapping[str, float]) -> ExplainedAttempt:
     """Return an attempt, with the weights of its profile's scores."""
     basis = attempt.basis or Basis(resources=(), allocatable=[], requested=[])
-    return Cycle(
+    return ExplainedAttempt(
         id=row_id(attempt.shard, attempt.seq),
         profile=attempt.profile,
         profile_revision=attempt.profile_revision,
@@ -146,7 +146,7 @@ async def explain(store: Store, shard: int, seq: int) -> Explanation | None:
     decision, cycle = decision_of(row), None
     found = await store.attempt(shard, row.cycle_seq) if row.cycle_seq else None
     if found is not None:
-        cycle = cycle_of(found, await _weights(store, found.profile, found.profile_revision))
+        cycle = explained_attempt(found, await _weights(store, found.profile, found.profile_revision))
     template = await store.template(row.signature)
     revision = decision.profile_revision
     explanation = Explanation(
@@ -219,7 +219,7 @@ def _opening(decision: Decision) -> str:
             return f"{name} has its node {node} again; it asks for {asks}."
 
 
-def _choice(explanation: Explanation, cycle: Cycle) -> Iterator[str]:
+def _choice(explanation: Explanation, cycle: ExplainedAttempt) -> Iterator[str]:
     decision = explanation.decision
     yield f"{cycle.feasible:,} of {plural(cycle.nodes, 'node')} could take a pod of its group."
     if explanation.reasons:

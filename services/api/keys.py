@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-ROLES = ("producer", "auditor", "admin")
-
 
 def new_key() -> str:
     """Return a fresh key; it is shown once and only its hash is kept."""

@@ -167,7 +167,7 @@ def _checked(
     """Return the events of documents, without those of no use; one error names everything that is wrong."""
     from domain.model.errors import FieldError
     from services.cli import documents
-    from services.plan.spelling import ignored, slips
+    from services.plan.spelling import ignored, unknown_fields
 
     wrong: list[str] = []
     events: list[Any] = []
@@ -185,7 +185,7 @@ def _checked(
                 notices.take(document.event["object"]["kind"], outgoing.event)
         if document.wrapped:
             where = f"{document.place}{documents.named(document.event)}"
-            warnings += [f"{where}: {ignored(*slip)}" for slip in slips(document.event["object"])]
+            warnings += [f"{where}: {ignored(*slip)}" for slip in unknown_fields(document.event["object"])]
     options.warn(warnings)
     if wrong:
         more = len(wrong) - ERRORS_SHOWN_MAX

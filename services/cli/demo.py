@@ -28,8 +28,8 @@ from services.traces import openb
 _POLL_SECONDS = 0.05
 
 
-class Outcome(NamedTuple):
-    """What publishing the trace came to."""
+class Published(NamedTuple):
+    """What became of the trace that was published."""
 
     accepted: int
     duplicates: int
@@ -71,8 +71,8 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
         try:
             async with bootstrap.open_app(running.place, keys_required=False, open_to_all=True) as app:
                 source = in_process(app)
-                outcome = await _play(store, log, source)
-                await _report(source, store, running, outcome, settings, leave=leave)
+                published = await _play(store, log, source)
+                await _report(source, store, running, published, settings, leave=leave)
         finally:
             await store.aclose()
             await log.aclose()
@@ -83,7 +83,7 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
     await serve_up(settings, show)
 
 
-async def _play(store: Store, log: Log, source: Source) -> Outcome:
+async def _play(store: Store, log: Log, source: Source) -> Published:
     """Publish the trace and wait until each of its pods is placed or waits with a reason."""
     events = list(openb.events())
     with progress_bar() as bar:
@@ -109,7 +109,7 @@ async def _play(store: Store, log: Log, source: Source) -> Outcome:
             if await settled(store, ends):
                 break
             await asyncio.sleep(_POLL_SECONDS)
-    return Outcome(accepted, duplicates, last - before, last_at - started)
+    return Published(accepted, duplicates, last - before, last_at - started)
 
 
 async def _decided(store: Store) -> int:
@@ -135,7 +135,7 @@ async def settled(store: Store, ends: Mapping[TopicPartition, int]) -> bool:
 
 
 async def _report(
-    source: Source, store: Store, running: Running, outcome: Outcome, settings: Settings, *, leave: bool
+    source: Source, store: Store, running: Running, published: Published, settings: Settings, *, leave: bool
 ) -> None:
     """Print the table, an explained decision and what to try next."""
     waiting = await fetch_all(source, "/v1/pending", None)
@@ -147,8 +147,10 @@ async def _report(
         reasons[code] += group["count"]
     why = [f"{reason_in_words(code)} ({plural(count, 'pod')})" for code, count in reasons.most_common(4)]
     rate = "nothing new to decide"
-    if outcome.decisions:
-        rate = f"{outcome.decisions / outcome.seconds:,.0f} (from the first event to the last durable one)"
+    if published.decisions:
+        rate = (
+            f"{published.decisions / published.seconds:,.0f} (from the first event to the last durable one)"
+        )
     rows = [
         ("nodes", f"{nodes:,}"),
         ("pods placed", f"{len(placed):,}"),
@@ -160,10 +162,10 @@ async def _report(
     if not leave:
         rows.append(("API", running.url))
     where = running.directory if settings.postgres_dsn is None else "BERTH_POSTGRES_DSN"
-    if outcome.duplicates:
+    if published.duplicates:
         typer.echo(
-            f"{outcome.duplicates:,} of the trace's events were here already and had no effect again; "
-            f"{outcome.accepted:,} were new. State is in {where}."
+            f"{published.duplicates:,} of the trace's events were here already and had no effect again; "
+            f"{published.accepted:,} were new. State is in {where}."
         )
     _table(rows)
     example = await _interesting(source, [pod for pod in placed if not pod["adopted"]])

@@ -221,7 +221,7 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
 
 def _take(read: Iterator[documents.Document], found: Objects, skipped: Skipped) -> None:
     from services.plan.objects import Given
-    from services.plan.spelling import ignored, slips
+    from services.plan.spelling import ignored, unknown_fields
 
     for document in documents.usable(read, skipped, found.warnings, workloads=True):
         thing, name = document.event["object"], documents.named(document.event)
@@ -230,7 +230,7 @@ def _take(read: Iterator[documents.Document], found: Objects, skipped: Skipped) 
             raise CommandError(f"{where}: object.kind: is missing; an object needs a kind")
         found.given.append(Given(document.event["type"], thing, where=where, wrapped=document.wrapped))
         if document.wrapped:
-            found.warnings.extend(f"{where}: {ignored(*slip)}" for slip in slips(thing))
+            found.warnings.extend(f"{where}: {ignored(*slip)}" for slip in unknown_fields(thing))
             if name and name in found.seen:
                 found.warnings.append(f"{where}: comes again; it replaces the one before")
             found.seen.add(name)

@@ -15,7 +15,7 @@ from domain.model.validation import key_path, shown
 from services.codec.envelope import KINDS
 from services.plan.objects import Given
 from services.plan.plan import Plan, Planned
-from services.plan.spelling import ignored, meant, slips
+from services.plan.spelling import ignored, meant, unknown_fields
 
 KINDS_IGNORED = ("Namespace", "ReplicaSet", "ReplicationController", "Service", "StatefulSet")
 """Kinds that may stand beside nodes and pods in a scenario, and change nothing: its pods are all written."""
@@ -33,7 +33,7 @@ SCENARIO_NOTES = frozenset(
 
 
 def is_scenario(document: Any) -> bool:
-    """Say whether a document is a scenario, if one with a slip in a key, and not a manifest or an event."""
+    """Say whether a document is a scenario, even one with a misspelt key, and not a manifest or an event."""
     if not isinstance(document, dict) or "kind" in document or {"type", "object"} <= document.keys():
         return False
     return any(key in SCENARIO_KEYS or _meant(key) for key in document)
@@ -48,7 +48,7 @@ def unread(document: Mapping[str, Any]) -> list[str]:
         if key not in SCENARIO_KEYS and key not in SCENARIO_NOTES
     ]
     for i, manifest in enumerate(document["objects"]):
-        found += [ignored(*slip) for slip in slips(manifest, f"objects[{i}]")]
+        found += [ignored(*field) for field in unknown_fields(manifest, f"objects[{i}]")]
     nodes = {thing["metadata"]["name"] for thing in document["objects"] if thing["kind"] == "Node"}
     usage = document.get("usage") or {}
     return found + [
@@ -77,7 +77,7 @@ def placed_scenario(
         ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
         pods, which arrive one by one, in order; without it all waiting pods are there at once),
         ``profile`` and optionally ``usage`` (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in
-        percent). Other keys are ignored (``unread`` tells), but not those that look like a slip of one of
+        percent). Other keys are ignored (``unread`` tells), but not those that look like a misspelling of one of
         these.
     seed : int
         Decides between nodes of equal score.
@@ -137,7 +137,7 @@ def _add_objects(plan: Plan, objects: list[Any]) -> None:
 
 
 def _meant(key: str) -> str | None:
-    """Return the key of a scenario that a key looks like a slip of."""
+    """Return the key of a scenario that a key looks like a misspelling of."""
     return None if key in SCENARIO_NOTES else meant(key, SCENARIO_KEYS)
 
 

@@ -1,4 +1,4 @@
-"""Finds slips in the names of a manifest's fields: what is unknown is ignored, so nothing else would tell."""
+"""Finds unknown fields in manifests, and guesses which field was meant: nothing else would notice them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from domain.model.validation import key_path
 
 NEAR = 0.8
-"""How much of two names must be the same for one to be taken for a slip of the other."""
+"""How much of two names must be the same for one to be taken for a misspelling of the other."""
 
 OF_KUBERNETES = frozenset(("creationTimestamp",))
 """Fields that are in no table, that berth does not read, and whose names are near to one that it reads."""
 
 
-def slips(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def unknown_fields(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield unknown fields of an object, each with the known one that is near to it, or "".
 
     Fields that are near to no other are told of where all that Kubernetes has are known
@@ -26,7 +26,7 @@ def slips(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     if isinstance(kind, str) and (shape := _shapes().get(kind)) is not None:
-        yield from _slips(manifest, shape, path)
+        yield from _unknown_fields(manifest, shape, path)
 
 
 def ignored(path: str, near: str) -> str:
@@ -37,7 +37,7 @@ def ignored(path: str, near: str) -> str:
 
 
 def meant(key: str, known: tuple[str, ...]) -> str | None:
-    """Return the known name that ``key`` looks like a slip of, or None."""
+    """Return the known name that ``key`` looks like a misspelling of, or None."""
     by_lower = {name.lower(): name for name in known}
     near = get_close_matches(key.lower(), by_lower, 1, NEAR)
     return by_lower[near[0]] if near and key not in known else None
@@ -73,22 +73,22 @@ def _meant(key: str, known: tuple[str, ...]) -> str | None:
     return None if key in OF_KUBERNETES else meant(key, known)
 
 
-def _slips(value: Any, shape: Any, path: str) -> Iterator[tuple[str, str]]:
+def _unknown_fields(value: Any, shape: Any, path: str) -> Iterator[tuple[str, str]]:
     from msgspec import inspect
 
     if isinstance(shape, inspect.UnionType):
         for each in shape.types:
-            yield from _slips(value, each, path)
+            yield from _unknown_fields(value, each, path)
     elif isinstance(shape, inspect.ListType) and isinstance(value, list):
         for at, item in enumerate(value):
-            yield from _slips(item, shape.item_type, f"{path}[{at}]")
+            yield from _unknown_fields(item, shape.item_type, f"{path}[{at}]")
     elif isinstance(shape, inspect.StructType) and isinstance(value, dict):
         fields = {field.encode_name: field.type for field in shape.fields}
         known = _tables().get(shape.cls)
         for key, inner in value.items():
             below = key_path(path, key).removeprefix(".")
             if key in fields:
-                yield from _slips(inner, fields[key], below)
+                yield from _unknown_fields(inner, fields[key], below)
             elif near := _meant(key, known or tuple(fields)):
                 yield below, near
             elif known is not None and key not in known:

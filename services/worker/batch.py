@@ -45,8 +45,8 @@ from services.worker.book import Book
 from services.worker.ledger_rows import (
     config_row,
     dead_letter,
-    in_words,
-    node_in_words,
+    describe_attempt,
+    describe_node,
     node_writes,
     pending_groups,
     pending_pod,
@@ -196,7 +196,7 @@ class BatchBuilder:
             self.now_ms,
             event_at_ms,
             node_version=change.node_version,
-            reason=node_in_words(change.node, change.reasons),
+            reason=describe_node(change.node, change.reasons),
             reasons=dict.fromkeys(change.reasons, 1),
         )
 
@@ -278,7 +278,7 @@ class BatchBuilder:
             self._came.get(failure.pod.key),
             profile_revision=attempt.profile_revision or None,
             warnings=attempt.warnings,
-            reason=in_words(attempt),
+            reason=describe_attempt(attempt),
             reasons=attempt.reasons_at_failure,
             cycle_seq=cycle_seq,
         )

@@ -145,7 +145,7 @@ def pending_groups(
         del book.reasons_known[signature]
 
 
-def node_in_words(node: str, reasons: Sequence[str]) -> str:
+def describe_node(node: str, reasons: Sequence[str]) -> str:
     """Say in one line what is amiss with the node of a placed pod; nothing where all is well."""
     return "; ".join(f"{node} {_amiss(reason)}" for reason in reasons)
 
@@ -161,7 +161,7 @@ def _amiss(reason: str) -> str:
             return f"holds more than it offers: {', '.join(resources)}"
 
 
-def in_words(attempt: Attempt) -> str:
+def describe_attempt(attempt: Attempt) -> str:
     """Say in one line why no node would do, the most frequent reason first."""
     if not attempt.nodes_count:
         codes = [code for code in attempt.reasons_at_failure if code != "no-nodes"]

@@ -207,8 +207,8 @@ def test_a_profile_outlives_a_crash(server_dir: Path, tmp_path: Path) -> None:
         eventually(lambda: where("after") == ("half", 2))
         row = berth(server_dir, "get", "profiles").stdout.splitlines()[3].split("\t")
         assert (row[0], row[1], row[4]) == ("mine", "2", "NodeResourcesFit:MostAllocated")
-        story = berth(server_dir, "explain", "pod", "after").stdout
-        assert "profile mine revision 2" in story
+        explained = berth(server_dir, "explain", "pod", "after").stdout
+        assert "profile mine revision 2" in explained
         file.write_text(yaml.safe_dump(profile_manifest("mine", "Most")))
         refused = berth(server_dir, "apply", "-f", str(file))
         assert refused.returncode == 1

@@ -41,8 +41,8 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
         assert table[1].split("\t")[:4] == ["n1", "Ready", "500m/4", "0/8Gi"]
         assert yaml.safe_load(berth(server_dir, "get", "nodes", "-o", "yaml").stdout)[0]["name"] == "n1"
         assert "default/web was placed on n1" in berth(server_dir, "explain", "pod", "web").stdout
-        story = json.loads(berth(server_dir, "explain", "pod", "default/huge", "-o", "json").stdout)
-        assert "lacks cpu" in story["explanation"]["summary"]
+        explained = json.loads(berth(server_dir, "explain", "pod", "default/huge", "-o", "json").stdout)
+        assert "lacks cpu" in explained["explanation"]["summary"]
         assert berth(server_dir, "delete", "pod", "default/web").returncode == 0
         eventually(lambda: [pod["name"] for pod in listed(server_dir, "pods")] == ["huge"])
         missing = berth(server_dir, "explain", "pod", "default/none")

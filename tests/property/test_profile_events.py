@@ -11,7 +11,7 @@ from domain.manifests.profile import profile_from_spec, profile_to_spec
 from domain.model.events import NodeUpserted, PodUpserted, ProfileUpserted
 from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
 from domain.plugins.registry import FILTERS, SCORES
-from services.adapters.postgres.rows import profile_row
+from services.adapters.postgres.rows import profile_columns
 from services.codec.decode import Decoder
 from services.ports.log import CONFIG_TOPIC
 from services.worker.ledger_rows import profile_row as row_of
@@ -85,6 +85,6 @@ def test_what_is_accepted_places_pods_and_is_kept_as_it_is(filters: list[Json], 
         return
     place(event)
     kept = row_of(ProfileRevision(name="mine", revision=1, profile=event.profile), 0)
-    again = orjson.loads(profile_row(kept)[2])
+    again = orjson.loads(profile_columns(kept)[2])
     assert again == profile_to_spec(event.profile)
     assert profile_from_spec(again, name="mine", path="spec") == event.profile

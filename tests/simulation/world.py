@@ -181,17 +181,17 @@ class World:
         keepers = [
             asyncio.create_task(self._keep_running(*k)) for k in (("worker", 0), ("worker", 1), ("relay", 0))
         ]
-        story = asyncio.create_task(self._story())
-        done, _ = await asyncio.wait({story, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+        day = asyncio.create_task(self._live())
+        done, _ = await asyncio.wait({day, *keepers}, return_when=asyncio.FIRST_COMPLETED)
         self._stopping = True
-        tasks = [story, *keepers, *(p.task for p in self._processes if p.task is not None), *self._in_flight]
+        tasks = [day, *keepers, *(p.task for p in self._processes if p.task is not None), *self._in_flight]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
             task.result()
 
-    async def _story(self) -> None:
+    async def _live(self) -> None:
         await self._produce()
         await self._converge()
 

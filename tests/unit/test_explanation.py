@@ -12,7 +12,7 @@ from domain.model.limits import reasons_per_cycle_max
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import NodeUsage
 from services.api.answers_decisions import Decision, Explanation, PodRef
-from services.api.explanation import cycle_of, summary
+from services.api.explanation import explained_attempt, summary
 from services.cli.explain import print_explanation
 from services.phrases import parts_in_words
 from tests.builders import Json, node_manifest, pod_manifest
@@ -121,7 +121,7 @@ def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.Cap
             "usage_at_ms": [1_704_067_200_000, 0],
         },
     }
-    cycle = cycle_of(msgspec.convert({**cycle_doc(), **doc}, Attempt), {"A": 2})
+    cycle = explained_attempt(msgspec.convert({**cycle_doc(), **doc}, Attempt), {"A": 2})
     assert [each.inputs is None for each in cycle.candidates] == [False, False, True]
     explanation = Explanation(
         decision=DECISION, requests={}, template={}, reasons={}, cycle=cycle, profile=None, summary=""
@@ -140,7 +140,7 @@ def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.Cap
 
 def test_a_cycle_of_before_has_no_inputs() -> None:
     """Rows that an earlier berth wrote stay readable."""
-    found = cycle_of(msgspec.convert({**cycle_doc(), "candidates": [CANDIDATE]}, Attempt), {})
+    found = explained_attempt(msgspec.convert({**cycle_doc(), "candidates": [CANDIDATE]}, Attempt), {})
     assert [msgspec.to_builtins(each) for each in found.candidates] == [{**CANDIDATE, "inputs": None}]
     assert (found.looked_at, found.repeated_at_generation, found.extremes) == (None, None, {})
 

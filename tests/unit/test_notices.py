@@ -14,7 +14,7 @@ from services.codec.gateway import Gateway
 from services.plan.notices import Notices
 from services.plan.objects import Given
 from services.plan.plan import Plan
-from services.plan.spelling import slips
+from services.plan.spelling import unknown_fields
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -88,7 +88,7 @@ def test_a_profile_of_the_same_input_counts() -> None:
     ],
 )  # fmt: skip
 def test_fields_that_kubernetes_does_not_have_are_told(spec: Any, told: list[tuple[str, str]]) -> None:
-    assert list(slips(pod_manifest("p", spec=spec))) == told
+    assert list(unknown_fields(pod_manifest("p", spec=spec))) == told
 
 
 def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:

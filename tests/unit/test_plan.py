@@ -212,7 +212,7 @@ def test_a_scenario_that_makes_no_sense_names_the_field(
     assert done.stderr.startswith(f"error: {file}: {path}: ")
 
 
-def test_a_slip_in_a_scenarios_key_is_told_with_what_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_key_of_a_scenario_is_told_with_what_was_meant(tmp_path: Path) -> None:
     done = berth_plan("-f", write(tmp_path, "s.json", {"objects": [], "profiles": {}}))
     assert "profiles: is no key of a scenario; did you mean profile?" in done.stderr
 
@@ -237,9 +237,9 @@ def test_what_a_scenario_says_in_vain_is_told_and_its_notes_are_not(tmp_path: Pa
 
 
 def test_what_was_probably_meant_otherwise_is_told_and_planned_as_it_is_written(tmp_path: Path) -> None:
-    slip, lost = pod("p", schedulername="first-fit"), pod("q", nodeName="nowhere")
+    misspelt, lost = pod("p", schedulername="first-fit"), pod("q", nodeName="nowhere")
     other = {"metadata": {"creationTimestamp": None, "name": "r", "label": {}}, "kind": "Pod"}
-    done = berth_plan("-f", write(tmp_path, "all.yaml", node("a"), node("a"), slip, lost, other))
+    done = berth_plan("-f", write(tmp_path, "all.yaml", node("a"), node("a"), misspelt, lost, other))
     assert done.exit_code == 0
     assert [line.partition("all.yaml, document ")[2] for line in done.stderr.splitlines()[:3]] == [
         "2 (Node a): comes again; it replaces the one before",
@@ -249,7 +249,7 @@ def test_what_was_probably_meant_otherwise_is_told_and_planned_as_it_is_written(
     assert done.stderr.splitlines()[3:] == [
         "warning: pod default/q is on node nowhere, which is not among the nodes"
     ]
-    scenario = write(tmp_path, "s.json", {"objects": [node("a"), slip]})
+    scenario = write(tmp_path, "s.json", {"objects": [node("a"), misspelt]})
     assert "s.json: objects[1].spec.schedulername: is not known" in berth_plan("-f", scenario).stderr
 
 

@@ -183,10 +183,12 @@ async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.Res
         if await connection.fetchval(sql.NODES_KNOWN, *keys) is not None:
             return False
         try:
-            await _copy(connection, "nodes", sql.NODE_COLUMNS, [rows.node_row(write, ids) for write in new])
+            await _copy(
+                connection, "nodes", sql.NODE_COLUMNS, [rows.node_columns(write, ids) for write in new]
+            )
         except asyncpg.UniqueViolationError:
             return False  # another worker met the same new node in the same moment
-    history = [rows.node_spec_row(write, batch.log_time_ms) for write in writes if write.spec is not None]
+    history = [rows.node_spec_columns(write, batch.log_time_ms) for write in writes if write.spec is not None]
     await _copy(connection, "node_specs", sql.NODE_SPEC_COLUMNS, history)
     return True
 
@@ -219,20 +221,20 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
             (p.pod_uid, p.resource_version, rows.labels_text(p.labels)) for p in batch.placements_refreshed
         ]
         await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed))
-    opened = [rows.placement_row(placement) for placement in batch.placements_opened]
+    opened = [rows.placement_columns(placement) for placement in batch.placements_opened]
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
 
 
 async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
-    decisions = [rows.decision_row(decision, payload) for decision, payload in batch.decisions]
+    decisions = [rows.decision_columns(decision, payload) for decision, payload in batch.decisions]
     await _copy(connection, "decisions", sql.DECISION_COLUMNS, decisions)
-    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, list(map(rows.attempt_row, batch.attempts)))
+    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, list(map(rows.attempt_columns, batch.attempts)))
     touched: set[tuple[int, bytes]] = set()
     if batch.pending_removed:
         found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed))
         touched.update((row["shard"], row["signature"]) for row in found)
     await _copy(
-        connection, "pending", sql.PENDING_COLUMNS, [rows.pending_row(p) for p in batch.pending_added]
+        connection, "pending", sql.PENDING_COLUMNS, [rows.pending_columns(p) for p in batch.pending_added]
     )
     groups = {(group.shard, group.signature): group for group in batch.pending_groups}
     if groups:
@@ -246,17 +248,17 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
         gone = [(*key, t.uid, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
         await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
     if batch.profiles:
-        await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_row, batch.profiles)))
+        await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, batch.profiles)))
     if batch.config:
-        latest_config = {row[:3]: row for row in map(rows.config_row, batch.config)}
+        latest_config = {row[:3]: row for row in map(rows.config_columns, batch.config)}
         await connection.execute(sql.UPSERT_CONFIG, *_columns(latest_config.values()))
     await _write_usage(connection, batch.usage)
-    letters = [rows.dead_letter_row(letter) for letter in batch.dead_letters]
+    letters = [rows.dead_letter_columns(letter) for letter in batch.dead_letters]
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
 
 
 async def _write_usage(connection: Connection, usage: Sequence[UsageRow]) -> None:
-    measured = [rows.usage_row(row) for row in usage if row.record.series]
+    measured = [rows.usage_columns(row) for row in usage if row.record.series]
     if measured:
         await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
     forgotten = [row.record.node for row in usage if not row.record.series]

@@ -90,7 +90,7 @@ def resource_names(writes: Iterable[NodeWrite]) -> set[str]:
     return names
 
 
-def node_row(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
+def node_columns(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
     """Return a new node's row: NODE_COLUMNS."""
     assert write.spec is not None
     offered = ids.vector(write.spec.allocatable)
@@ -105,12 +105,12 @@ def node_row(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
     )
 
 
-def node_spec_row(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
+def node_spec_columns(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
     """Return an entry of a node's history: NODE_SPEC_COLUMNS."""
     return (write.id, write.version, json_text(write.spec), write.deleted, at_ms)
 
 
-def placement_row(p: PlacementOpened) -> tuple[Any, ...]:
+def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
     """Return PLACEMENT_COLUMNS."""
     return (
         p.shard,
@@ -127,7 +127,7 @@ def placement_row(p: PlacementOpened) -> tuple[Any, ...]:
     )
 
 
-def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
+def decision_columns(d: Decision, payload: bytes) -> tuple[Any, ...]:
     """Return DECISION_COLUMNS."""
     return (
         d.shard,
@@ -147,12 +147,12 @@ def decision_row(d: Decision, payload: bytes) -> tuple[Any, ...]:
     )
 
 
-def attempt_row(attempt: Attempt) -> tuple[Any, ...]:
+def attempt_columns(attempt: Attempt) -> tuple[Any, ...]:
     """Return CYCLE_COLUMNS; leaving out of the document what has a column of its own would cost more."""
     return (attempt.shard, attempt.seq, attempt.signature, json_text(attempt))
 
 
-def pending_row(p: PendingPod) -> tuple[Any, ...]:
+def pending_columns(p: PendingPod) -> tuple[Any, ...]:
     """Return PENDING_COLUMNS."""
     return (
         p.shard,
@@ -167,24 +167,24 @@ def pending_row(p: PendingPod) -> tuple[Any, ...]:
     )
 
 
-def dead_letter_row(x: DeadLetter) -> tuple[Any, ...]:
+def dead_letter_columns(x: DeadLetter) -> tuple[Any, ...]:
     """Return DEAD_LETTER_COLUMNS; the words may quote the bad record, and Postgres has no text with NUL."""
     path, message = (text.replace("\0", "\ufffd") for text in (x.path, x.message))
     return (x.shard, x.seq, x.topic, x.partition, x.offset, x.key, x.raw, x.code, path, message, x.at_ms)
 
 
-def profile_row(p: ProfileRow) -> tuple[Any, ...]:
+def profile_columns(p: ProfileRow) -> tuple[Any, ...]:
     """Return what UPSERT_PROFILES takes."""
     spec = None if p.spec is None else json_text(p.spec)
     return (p.name, p.revision, spec, p.resource_version, p.at_ms)
 
 
-def config_row(c: ConfigRow) -> tuple[Any, ...]:
+def config_columns(c: ConfigRow) -> tuple[Any, ...]:
     """Return what UPSERT_CONFIG takes."""
     thing = None if c.object is None else json_text(c.object)
     return (c.kind, c.namespace, c.name, thing, c.resource_version, c.at_ms)
 
 
-def usage_row(u: UsageRow) -> tuple[Any, ...]:
+def usage_columns(u: UsageRow) -> tuple[Any, ...]:
     """Return what UPSERT_USAGE takes."""
     return (u.record.node, u.record.at_ms, json_text(u.record.series), json_text(u.marks))
