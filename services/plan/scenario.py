@@ -77,8 +77,8 @@ def placed_scenario(
         ``objects`` (manifests; a pod is bound when it has ``spec.nodeName``), ``schedule`` (names of the
         pods, which arrive one by one, in order; without it all waiting pods are there at once),
         ``profile`` and optionally ``usage`` (node -> resource -> ``avg``, ``std``, ``latest``, ``peak`` in
-        percent). Other keys are ignored (``unread`` tells), but not those that look like a misspelling of one of
-        these.
+        percent). Other keys are ignored, and ``unread`` names them. A key that looks like a misspelling of
+        one of these is an error.
     seed : int
         Decides between nodes of equal score.
     profile : Profile, optional
