@@ -41,7 +41,7 @@ wheel:  ## build the wheel, install it in an environment of its own, and run the
 	rm -rf build && $(PYTHON) -m venv build/venv
 	build/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir build/wheel .
 	build/venv/bin/pip --disable-pip-version-check --quiet install --constraint requirements.lock build/wheel/*.whl
-	state=$$(mktemp -d) && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit
+	state=$$(mktemp -d) && chmod 755 $$state && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit && rm -rf $$state
 
 nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
 	$(VENV)/bin/python -m tests.oracle.nightly $(ARGS)
