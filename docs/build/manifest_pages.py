@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.build.writing import write_or_check
 from domain.manifests.fields import BY_LABEL, BY_PROFILE, SHAPES, Shape, Treatment
 
 PAGE = Path(__file__).parent.parent / "manifests.md"
@@ -66,14 +67,7 @@ def _table(shape: Shape) -> Iterator[str]:
 
 def main(arguments: list[str]) -> int:
     """Write the page; with ``--check`` only say whether it is as the table is."""
-    text = page()
-    if arguments == ["--check"]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        sys.stderr.write(f"{PAGE.name} is not what the table says; run `{COMMAND}`\n")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return write_or_check(PAGE, page(), arguments, source="the table says", command=COMMAND)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from docs.build.plugin_steps import STEPS
+from docs.build.writing import write_or_check
 from domain.plugins.base import OccupancyFilter, Plugin, Reason, StaticFilter
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
 
@@ -87,14 +88,7 @@ def reason_codes(plugin: type[Plugin]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page; with ``--check`` only say whether it is as the docstrings are."""
-    text = page()
-    if arguments == ["--check"]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        sys.stderr.write(f"{PAGE.name} is not what the docstrings say; run `{COMMAND}`\n")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return write_or_check(PAGE, page(), arguments, source="the docstrings say", command=COMMAND)
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def compile_program(
     groups.add_column[slot, : len(adds.columns)] = adds.columns
     groups.add_value[slot, : len(adds.columns)] = adds.values
     _compile_filters(program, groups, resources)
-    _compile_terms(program, groups, resources)
+    _compile_terms(program, groups)
     groups.raw_count[slot] = len(program.plan.normalised_scores)
     for k, static in enumerate(program.plan.normalised_scores):
         assert static.plugin.normaliser is not None
@@ -253,7 +253,7 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
     program.demand_names = [resources.name(d.column) for d in demands]
 
 
-def _compile_terms(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> None:
+def _compile_terms(program: Program, groups: kernel.Groups) -> None:
     slot, parts, numbers = program.slot, 0, 0
     groups.term_count[slot] = len(program.plan.resource_scores)
     for t, (use, term) in enumerate(zip(program.plan.resource_scores, program.terms, strict=True)):

@@ -1,4 +1,4 @@
-"""Templates and nodes as canonical bytes: the basis of equality, the ledger's rows and the signature."""
+"""Templates as canonical bytes: the basis of equality, of the ledger's rows and of the signature."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from hashlib import blake2b
 
 import msgspec
 
-from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 
 SIGNATURE_BYTES = 16
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_TEMPLATE_DECODER = msgspec.json.Decoder(PodTemplate)
-_NODE_DECODER = msgspec.json.Decoder(NodeSpec)
 _LATER_DEFAULTS = (b',"missing":[]', b',"priority_class":""', b',"ignored":[]')
 """The defaults of the fields that templates did not have from the start, the last one first."""
 
@@ -35,21 +32,6 @@ def template_to_json(template: PodTemplate) -> bytes:
             break
         end -= len(default)
     return data[:end] + b"}"
-
-
-def template_from_json(data: bytes | str) -> PodTemplate:
-    """Return the template that ``template_to_json`` wrote, or an equal JSON document (as from jsonb)."""
-    return _TEMPLATE_DECODER.decode(data)
-
-
-def node_to_json(node: NodeSpec) -> bytes:
-    """Return the canonical JSON of a node: equal exactly when the nodes are equal."""
-    return _ENCODER.encode(node)
-
-
-def node_from_json(data: bytes | str) -> NodeSpec:
-    """Return the node that ``node_to_json`` wrote, or an equal JSON document (as from jsonb)."""
-    return _NODE_DECODER.decode(data)
 
 
 def signature(template: PodTemplate) -> bytes:

@@ -14,8 +14,9 @@ from services.cli import output
 from services.cli.get import split_pod
 from services.cli.options import CLIENT, with_settings
 from services.cli.output import Column, Format, Output
+from services.cli.tables import REASON
 from services.config import Settings
-from services.phrases import parts_in_words, reason_in_words, reasons_in_words
+from services.phrases import parts_in_words, reasons_in_words
 
 CANDIDATES = (
     Column("NODE", lambda item: item["node"]),
@@ -30,11 +31,7 @@ INPUTS = (
 )
 REASONS = (
     Column("NODES", lambda item: item["count"], right=True),
-    Column(
-        "REASON",
-        lambda item: item["reason"],
-        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
-    ),
+    REASON,
 )
 HISTORY = (
     Column("ID", lambda item: item["id"]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from services.cli.output import Column, Json, print_json, print_table
+from services.cli.tables import REASON
 from services.phrases import plural, reason_in_words, reasons_in_words, weighted
 
 if TYPE_CHECKING:
@@ -300,10 +301,6 @@ def _part(label: str) -> Any:
 
 REFUSED = (
     Column("REFUSED", lambda item: item["count"], right=True),
-    Column(
-        "REASON",
-        lambda item: item["reason"],
-        lines=lambda item: [reason_in_words(item["reason"], item["count"])],
-    ),
+    REASON,
     Column("EVICTING COULD HELP", lambda item: item["evict"]),
 )

@@ -111,6 +111,13 @@ def pod_name(item: Json) -> str:
 # ------------------------------------------------------------------------------------------------- reasons
 
 
+REASON = Column(
+    "REASON",
+    lambda item: item["reason"],
+    lines=lambda item: [reason_in_words(item["reason"], item["count"])],
+)
+
+
 def _ordered(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
 

@@ -77,19 +77,19 @@ class AnyObject(msgspec.Struct, gc=False, rename="camel"):
     metadata: Identity | None = None
 
 
-class ConfigObject(AnyObject, gc=False):
+class RawConfigObject(AnyObject, gc=False):
     spec: msgspec.Raw = msgspec.Raw()
 
 
 class ConfigEvent(Envelope, gc=False):
-    object: ConfigObject | None = None
+    object: RawConfigObject | None = None
 
 
 class UsageEvent(Envelope):
     object: WireNodeUsage | None = None
 
 
-O = TypeVar("O", RawPod, WireNode, WireNodeUsage, ConfigObject, AnyObject)  # noqa: E741
+O = TypeVar("O", RawPod, WireNode, WireNodeUsage, RawConfigObject, AnyObject)  # noqa: E741
 
 
 def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:

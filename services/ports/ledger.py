@@ -67,8 +67,8 @@ class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = False
 
 
-class PlacementOpened(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it)."""
+class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What every row of a pod holds."""
 
     pod_uid: str
     namespace: str
@@ -76,9 +76,14 @@ class PlacementOpened(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     resource_version: int | None
     signature: bytes
     labels: dict[str, str]
+    shard: int
+
+
+class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):
+    """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it)."""
+
     node: str
     adopted: bool
-    shard: int
     seq: int
     at_ms: int
 
@@ -98,16 +103,9 @@ class PlacementRefreshed(NamedTuple):
     labels: dict[str, str]
 
 
-class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
     """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first."""
 
-    pod_uid: str
-    namespace: str
-    name: str
-    resource_version: int | None
-    signature: bytes
-    labels: dict[str, str]
-    shard: int
     arrival: int
     since_ms: int
 

@@ -19,8 +19,8 @@ from services.ports.ledger import (
     Lease,
     LedgerState,
     OffsetAdvance,
-    PendingPod,
     PlacementOpened,
+    PodRow,
     ProfileRow,
 )
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
@@ -198,7 +198,7 @@ class Planner:
         return advances
 
 
-def _pod_of(row: PlacementOpened | PendingPod, ledger: LedgerState, node_name: str) -> PodSpec:
+def _pod_of(row: PodRow, ledger: LedgerState, node_name: str) -> PodSpec:
     return PodSpec(
         uid=row.pod_uid,
         key=f"{row.namespace}/{row.name}",

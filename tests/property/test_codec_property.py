@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain.model.events import NodeUpserted, PodUpserted
-from domain.model.signature import node_to_json, signature, template_to_json
+from domain.model.signature import signature, template_to_json
 from services.codec.decode import Decoded, Decoder
 from services.ports.log import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from tests.builders import Json, event, node_manifest, pod_manifest, record
@@ -78,7 +79,7 @@ def check(decoded: Decoded) -> None:
         written = template_to_json(pod.template) + orjson.dumps([pod.labels, pod.uid, pod.key, pod.node_name])
         assert all(0 < value < 2**51 for value in pod.template.requests.values())
     if isinstance(decoded.event, NodeUpserted):
-        written = node_to_json(decoded.event.node)
+        written = msgspec.json.encode(decoded.event.node)
     assert b"\\u0000" not in written
 
 

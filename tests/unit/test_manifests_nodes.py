@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from domain.manifests.objects import node_from_manifest
 from domain.model.errors import FieldError
 from domain.model.nodes import NodeImage, NodeSpec, Taint
-from domain.model.signature import node_from_json, node_to_json
 from tests.builders import node_manifest
 
 FULL = {
@@ -64,7 +64,7 @@ def test_a_node_is_read_whole() -> None:
 
 def test_a_node_survives_the_ledger() -> None:
     node = node_from_manifest(FULL)
-    assert node_from_json(node_to_json(node)) == node
+    assert msgspec.json.decode(msgspec.json.encode(node), type=NodeSpec) == node
 
 
 def test_capacity_stands_in_for_allocatable_and_pods_have_a_default() -> None:
@@ -249,4 +249,4 @@ def test_a_ready_condition_that_is_neither_is_named() -> None:
 
 def test_a_node_stored_by_an_older_berth_still_decodes() -> None:
     stored = b'{"name":"n","uid":"u","resource_version":3,"allocatable":{"cpu":4000}}'
-    assert node_from_json(stored).ready is None
+    assert msgspec.json.decode(stored, type=NodeSpec).ready is None

@@ -9,7 +9,7 @@ from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
-from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, ProfileRow
+from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, PodRow, ProfileRow
 from services.ports.outbox import Stream
 from services.ports.store import (
     EXAMPLES_MAX,
@@ -96,23 +96,21 @@ class MemoryStore:
 
     def _bound(self, row: PlacementRow) -> PodState:
         pod = row.opened
-        return PodState(
-            pod_uid=pod.pod_uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            resource_version=pod.resource_version,
-            signature=pod.signature,
-            labels=pod.labels,
-            node=pod.node,
-            adopted=pod.adopted,
-            shard=pod.shard,
-            seq=pod.seq,
-            since_ms=pod.at_ms,
-            template=self._database.templates.get(pod.signature),
-            orphaned=any(row.name == pod.node and row.deleted for row in self._database.nodes.values()),
+        orphaned = any(node.name == pod.node and node.deleted for node in self._database.nodes.values())
+        return self._state(
+            pod, since_ms=pod.at_ms, node=pod.node, adopted=pod.adopted, seq=pod.seq, orphaned=orphaned
         )
 
-    def _pending(self, pod: PendingPod) -> PodState:
+    def _state(
+        self,
+        pod: PodRow,
+        *,
+        since_ms: int,
+        node: str | None = None,
+        adopted: bool = False,
+        seq: int | None = None,
+        orphaned: bool = False,
+    ) -> PodState:
         return PodState(
             pod_uid=pod.pod_uid,
             namespace=pod.namespace,
@@ -120,18 +118,18 @@ class MemoryStore:
             resource_version=pod.resource_version,
             signature=pod.signature,
             labels=pod.labels,
-            node=None,
-            adopted=False,
+            node=node,
+            adopted=adopted,
             shard=pod.shard,
-            seq=None,
-            since_ms=pod.since_ms,
+            seq=seq,
+            since_ms=since_ms,
             template=self._database.templates.get(pod.signature),
-            orphaned=False,
+            orphaned=orphaned,
         )
 
     def _live(self) -> list[PodState]:
         bound = [self._bound(row) for row in self._database.open_placements.values()]
-        return bound + [self._pending(pod) for pod in self._database.pending.values()]
+        return bound + [self._state(pod, since_ms=pod.since_ms) for pod in self._database.pending.values()]
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
         """See ``Store.pods``."""
