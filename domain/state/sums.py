@@ -81,8 +81,8 @@ class Sums:
         ]
 
     def _of_pods(self, entry: NodeEntry) -> list[int]:
-        total = np.zeros(self._table.requested.shape[0], dtype=np.int64)
-        for pod in entry.pods.values():
-            vector = self.vector(pod.spec)
+        vectors = [self.vector(pod.spec) for pod in entry.pods.values()]  # may bring new columns
+        total = np.zeros(len(self._resources), dtype=np.int64)
+        for vector in vectors:
             total[vector.columns] += vector.values
         return total.tolist()
