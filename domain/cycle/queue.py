@@ -78,6 +78,11 @@ class Queue:
         elif not group.held_by:
             self._wake(group)
 
+    def report_held(self, pod: PodSpec) -> None:
+        """Have it said what holds a pod that came from another group, though it is not fresh."""
+        if self.groups[pod.signature].held_by:
+            self._newly_held[pod.signature] = None
+
     def remove(self, pod: PodSpec) -> None:
         """Remove a pod that waits no longer."""
         self._fresh.pop(pod.key, None)

@@ -115,6 +115,7 @@ class Scheduler:
                     is_fresh = self.queue.is_fresh(change.pod.key)
                     self.queue.remove(change.previous)
                     self.queue.add(change.pod, change.arrival, fresh=is_fresh)
+                    self.queue.report_held(change.pod)
                 case PodAdopted(waited=PodSpec() as waited):
                     self.queue.remove(waited)
                 case PodReleased(node=""):

@@ -144,7 +144,7 @@ class BatchBuilder:
         pod = change.pod
         self._end_wait(change.previous)
         self._waiting[pod.key] = (pod, change.arrival)
-        self._book.reasons_known.setdefault(pod.signature, {}).setdefault(self._book.shards[pod.key], {})
+        self._book.reasons_known.setdefault(pod.signature, {})[self._book.shards[pod.key]] = {}
 
     def _end_wait(self, pod: PodSpec) -> None:
         if pod.key in self._waiting:

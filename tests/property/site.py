@@ -125,7 +125,8 @@ class Site:
         positions, records = self.planner.positions(), []
         for manifest in manifests:
             topic, key = event_topic_and_key(manifest)
-            at = TopicPartition(topic, partition_for(key, None, SHARDS))
+            is_sharded = topic in (NODES_TOPIC, PODS_TOPIC)
+            at = TopicPartition(topic, partition_for(key, None, SHARDS) if is_sharded else 0)
             records.append(Record(*at, positions[at], key, orjson.dumps(event(kind, manifest)), at_ms))
             positions[at] += 1
         self.take(records)

@@ -213,3 +213,17 @@ def test_a_plan_honours_classes_in_whatever_order_they_are_written() -> None:
         plan.add(Given("ADDED", pod_manifest(name, cpu="1", spec=spec)))
     plan.add(Given("ADDED", priority_class_manifest("urgent")))
     assert [(each.pod.name, each.node) for each in plan.place()] == [("high", "n"), ("low", None)]
+
+
+@pytest.mark.parametrize("others", [(), ("a", "b", "c", "d")], ids=["alone", "others wait"])
+def test_a_pod_whose_class_comes_is_told_what_still_holds_it(others: tuple[str, ...]) -> None:
+    site, gates = Site(), [{"name": "quota"}]
+    for name in others:
+        site.tell("ADDED", pod_manifest(name, priority=1000, spec={"schedulingGates": gates}))
+    spec = {"schedulingGates": gates, "priorityClassName": "urgent"}
+    site.tell("ADDED", *(pod_manifest(name, spec=spec) for name in "pqrs"))
+    site.tell("ADDED", priority_class_manifest("urgent"))
+    audit(site)
+    assert {tuple(each.reasons) for each in site.database.pending_groups.values()} == {
+        ("scheduling-gated:quota",)
+    }
