@@ -193,16 +193,17 @@ class Plan:
                 continue
             for decided in step:
                 answer = self._answers.get(decided.pod.key)
-                if answer is None or answer[0] is not decided:
-                    continue  # it found a node later, or is gone
+                if answer is None or answer[0] is not decided:  # it found a node later, or is gone
+                    if isinstance(decided, Placement):
+                        _count(scheduler.state, decided.pod.key, decided.node)
+                    continue
                 planned = answer[1]
                 plan = scheduler.profiles.plans.get(decided.pod.template.profile)
                 verdict = evaluate(scheduler.state, plan, decided.pod, view)
                 assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
                 yield msgspec.structs.replace(verdict, outcome=planned.outcome)
                 if verdict.node is not None:
-                    row = scheduler.state.table.rows[verdict.node]
-                    scheduler.state.apply(Assumed([decided.pod.key], np.array([row])))
+                    _count(scheduler.state, decided.pod.key, verdict.node)
 
     def notices(self, planned: Sequence[Planned]) -> list[str]:
         """Say what of the objects is not looked at, a line per thing."""
@@ -300,3 +301,8 @@ def _planned(decided: Placement | Failure, attempt: Attempt) -> Planned:
     if isinstance(decided, Placement):
         return Planned(decided.pod, Outcome.BOUND, decided.node, decided.score, attempt)
     return Planned(decided.pod, attempt.outcome_at_failure, None, None, attempt)
+
+
+def _count(state: ClusterState, pod: str, node: str) -> None:
+    """Count a pod on the node where it was placed."""
+    state.apply(Assumed([pod], np.array([state.table.rows[node]])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
 from pathlib import Path
@@ -16,7 +17,15 @@ from services.cli.main import app
 from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record
-from tests.builders import Json, node_manifest, pod_manifest, profile_manifest, usage_manifest
+from tests.builders import (
+    Json,
+    event,
+    node_manifest,
+    pod_manifest,
+    priority_class_manifest,
+    profile_manifest,
+    usage_manifest,
+)
 from tests.property.site import SHARDS, Site
 
 SEEDS = range(100)
@@ -95,16 +104,34 @@ class World:
         return made
 
 
+def untidy(seed: int) -> list[Json]:
+    """Return events as a log may have them: pods come twice, changed, and some objects are deleted."""
+    random, objects = Random(seed), World(seed, priorities=True).objects()
+    objects += [
+        priority_class_manifest(name, value, globalDefault=True) for name, value in (("a", 7), ("b", 3))
+    ]
+    pods = [each for each in objects if each["kind"] == "Pod"]
+    for pod in random.sample(pods, min(len(pods), 3)):
+        again = copy.deepcopy(pod)
+        requests = again["spec"]["containers"][0]["resources"]["requests"]
+        requests["cpu"] = random.choice(("2", "100", "250m"))
+        objects.append(again)
+    gone = random.sample(pods, min(len(pods), 2))
+    gone += random.sample([each for each in objects if each["kind"] in ("Node", "PriorityClass")], 1)
+    return [event("ADDED", each) for each in objects] + [event("DELETED", each) for each in gone]
+
+
 def decided(objects: list[Json]) -> dict[str, tuple[str, str | None]]:
     """Return the last decision about each pod of a worker that reads all objects at once.
 
     Usage is measured with the pods that run, and before those that wait come.
     """
     site, ends, records = Site(), Counter[tuple[str, int]](), []
-    for thing in sorted(objects, key=stage):
+    for written in sorted(objects, key=stage):
+        thing = written.get("object", written)
         topic, key = event_topic_and_key(thing)
         partition = partition_for(key, None, SHARDS) if topic in (NODES_TOPIC, PODS_TOPIC) else 0
-        value = orjson.dumps({"type": "ADDED", "object": thing})
+        value = orjson.dumps({"type": written.get("type", "ADDED"), "object": thing})
         records.append(Record(topic, partition, ends[topic, partition], key, value, 0))
         ends[topic, partition] += 1
     site.take(records)
@@ -112,25 +139,30 @@ def decided(objects: list[Json]) -> dict[str, tuple[str, str | None]]:
     return outcomes(site.database)
 
 
-def stage(thing: Json) -> int:
+def stage(written: Json) -> int:
+    thing = written.get("object", written)
     kinds = ("PriorityClass", "SchedulingProfile", "Node", "Pod", "NodeUsage", "waiting Pod")
     waits = thing["kind"] == "Pod" and "nodeName" not in thing["spec"]
     return kinds.index("waiting Pod" if waits else thing["kind"])
 
 
 def outcomes(database: MemoryDatabase) -> dict[str, tuple[str, str | None]]:
-    """Return what became of each pod."""
+    """Return what became of each pod that came to be placed, and is not gone."""
     found = {
         f"{decision.namespace}/{decision.name}": (decision.outcome.value, decision.node)
         for rows in database.decisions.values()
         for decision, _ in rows
     }
-    return {key: each for key, each in found.items() if each[0] != "adopted"}
+    for row in database.open_placements.values():
+        key = f"{row.opened.namespace}/{row.opened.name}"
+        if found[key][0] == "resized":
+            found[key] = ("adopted" if row.opened.adopted else "bound", row.opened.node)
+    return {key: each for key, each in found.items() if each[0] not in ("adopted", "released")}
 
 
 def planned(objects: list[Json], folder: Path) -> dict[str, tuple[str, str | None]]:
-    file = folder / "all.json"
-    file.write_text(json.dumps(sorted(objects, key=stage)))
+    file = folder / "all.yaml"
+    file.write_text("\n---\n".join(json.dumps(each) for each in sorted(objects, key=stage)))
     done = CliRunner().invoke(app, ["plan", "-f", str(file), "-o", "json", "--seed", SITE_SEED])
     if "there is no pod to place" in done.output:
         return {}
@@ -143,6 +175,12 @@ def planned(objects: list[Json], folder: Path) -> dict[str, tuple[str, str | Non
 def test_the_plan_is_what_the_worker_decides(seed: int, priorities: bool, tmp_path: Path) -> None:
     objects = World(seed, priorities=priorities).objects()
     assert planned(objects, tmp_path) == decided(objects)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_plan_is_what_the_worker_decides_of_events_too(seed: int, tmp_path: Path) -> None:
+    events = untidy(seed)
+    assert planned(events, tmp_path) == decided(events)
 
 
 def test_the_high_priority_gets_the_room_though_it_came_last(tmp_path: Path) -> None:
