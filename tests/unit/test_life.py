@@ -126,13 +126,13 @@ def test_pods_of_a_deleted_node_are_orphaned_and_return_with_it(site: Site) -> N
 
 
 def test_a_deleted_node_keeps_its_sums_of_resources_that_no_other_object_names(site: Site) -> None:
-    site.tell("ADDED", node_manifest("n", cpu=8, resource_version=1, **{"example.com/fpga": 4}))
-    pods = [pod_manifest(name, cpu=1, **{"example.com/fpga": 1}) for name in "pq"]
+    site.tell("ADDED", node_manifest("n", cpu=8, resource_version=1, fpga=4))
+    pods = [pod_manifest(name, cpu=1, fpga=1) for name in "pq"]
     site.tell("ADDED", *pods)
     site.tell("DELETED", node_manifest("n", resource_version=2))
     site.tell("DELETED", pods[0])
     (row,) = site.database.nodes.values()
-    assert row.requested == {"cpu": 1_000, "pods": 1, "example.com/fpga": 1}
+    assert row.requested == {"cpu": 1_000, "pods": 1, "fpga": 1}
     audit(site)
 
 
