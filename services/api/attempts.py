@@ -18,12 +18,17 @@ _REFUSALS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
 
 
 class _Wait(NamedTuple):
-    """A time span in which a pod waited; ``until_ms`` is None while it still does."""
+    """A time span in which a pod waited; ``until_ms`` is None while it still does.
+
+    ``signature`` is that of the pod when it began to wait, ``then`` at the end: another one if its priority
+    class came.
+    """
 
     shard: int
     signature: bytes
     since_ms: int
     until_ms: int | None
+    then: bytes
 
 
 async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | None) -> PodAttempts | None:
@@ -35,12 +40,14 @@ async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | No
         return None
     decisions = sorted(map(decision_of, rows), key=_decided_ms)
     waits = list(_waits(decisions))
-    if live is not None and live.node is None and (not waits or waits[-1].until_ms is not None):
-        waits.append(_Wait(live.shard, live.signature, live.since_ms, None))  # it was not tried yet
+    if live is not None and live.node is None:
+        if not waits or waits[-1].until_ms is not None:  # it was not tried yet
+            waits.append(_Wait(live.shard, live.signature, live.since_ms, None, live.signature))
+        waits[-1] = waits[-1]._replace(then=live.signature)
     items: list[RefusedAttempts] = []
     for wait in waits:
-        found = await store.group_attempts(wait.shard, wait.signature)
-        items += _while_it_waited(found, wait, at_ms)
+        for part, found in await _parts(store, wait):
+            items += _while_it_waited(found, part, at_ms)
     past = [each for each in decisions if at_ms is None or _decided_ms(each) <= at_ms]
     waiting = any(_holds(wait, at_ms) for wait in waits)
     bound = not waiting and bool(past) and past[-1].outcome not in (*_REFUSALS, Outcome.RELEASED)
@@ -71,10 +78,31 @@ def _waits(decisions: Sequence[Decision]) -> Iterator[_Wait]:
             continue
         if began is not None:
             signature = bytes.fromhex(began.signature)
-            yield _Wait(began.shard, signature, _decided_ms(began), _decided_ms(decision))
+            then = bytes.fromhex(decision.signature)
+            yield _Wait(began.shard, signature, _decided_ms(began), _decided_ms(decision), then)
         began = decision if refused else None
     if began is not None:
-        yield _Wait(began.shard, bytes.fromhex(began.signature), _decided_ms(began), None)
+        signature = bytes.fromhex(began.signature)
+        yield _Wait(began.shard, signature, _decided_ms(began), None, signature)
+
+
+async def _parts(store: Store, wait: _Wait) -> list[tuple[_Wait, Sequence[GroupAttempts]]]:
+    """Split a wait where the pod's priority class came: from then on the pod was one of another group.
+
+    No decision says when that was. It is taken to be the first attempt of the other group after all of those
+    that lacked the class.
+    """
+    found = await store.group_attempts(wait.shard, wait.signature)
+    lacked = any(code.startswith("unknown-priority-class:") for each in found for code in each.reasons)
+    if wait.then == wait.signature or not lacked:
+        return [(wait, found)]
+    later = await store.group_attempts(wait.shard, wait.then)
+    moments = [at_ms for each in later for at_ms in (each.at_ms, each.last_at_ms)]
+    came_ms = min((at_ms for at_ms in moments if at_ms >= found[-1].last_at_ms), default=None)
+    if came_ms is None or (wait.until_ms is not None and came_ms >= wait.until_ms):
+        return [(wait, found)]
+    before = wait._replace(until_ms=came_ms)
+    return [(before, found), (wait._replace(signature=wait.then, since_ms=came_ms), later)]
 
 
 def _holds(wait: _Wait, at_ms: int | None) -> bool:

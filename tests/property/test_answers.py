@@ -14,6 +14,7 @@ from services.api.answers_decisions import Explanation
 from services.api.attempts import show_attempts
 from services.api.explanation import explain
 from services.ports.store import PodFilter
+from tests.builders import node_manifest, pod_manifest, priority_class_manifest
 from tests.property.site import Producer, Site
 
 WAITS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
@@ -63,3 +64,27 @@ async def look(store: MemoryStore, site: Site) -> None:
         assert attempts.state == "waiting"
         if group.reasons:
             assert attempts.items[-1].reasons == group.reasons
+
+
+@pytest.mark.parametrize("others", [0, 8], ids=["alone", "beside its like"])
+def test_a_pod_whose_class_came_is_refused_for_what_holds_from_then_on(others: int) -> None:
+    site, at_ms = Site(), 1_700_000_000_000
+    store = MemoryStore(site.database)
+    like = [pod_manifest(f"like-{i}", cpu=4, priority=1000) for i in range(others)]
+    site.tell("ADDED", node_manifest("n", cpu=1), *like, at_ms=at_ms)
+    pod = pod_manifest("p", cpu=4, spec={"priorityClassName": "urgent"})
+    site.tell("ADDED", pod, at_ms=at_ms + 10)
+    site.tell("ADDED", priority_class_manifest("urgent", 1000), at_ms=at_ms + 20)
+
+    def refused(at_ms: int | None) -> tuple[str, dict[str, int]]:
+        found = asyncio.run(show_attempts(store, "default", "p", at_ms))
+        assert found is not None
+        return found.state, found.items[-1].reasons
+
+    lacking, short = {"unknown-priority-class:urgent": 1}, {"insufficient:cpu": 1}
+    assert refused(None) == ("waiting", short)
+    assert refused(at_ms + 15) == ("waiting", lacking)
+    assert refused(at_ms + 25) == ("waiting", short)
+    site.tell("ADDED", node_manifest("big", cpu=64), at_ms=at_ms + 30)
+    assert refused(None) == ("bound", short)
+    assert refused(at_ms + 25) == ("waiting", short)
