@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -82,13 +84,45 @@ async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgo
     return fresh, bad
 
 
-async def ingest(deps: Deps, events: list[Any], *, partial: bool) -> Appended:
+class Taken:
+    """The ids of the events that some request of this process is about to append.
+
+    An id is looked up before its event is appended and recorded after; between the two no other request may
+    do the same.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[str, asyncio.Event] = {}
+
+    @contextlib.asynccontextmanager
+    async def alone(self, ids: Collection[str]) -> AsyncIterator[None]:
+        """Wait until no other request has one of these ids, and have all of them at once."""
+        while others := [self._until[each] for each in ids if each in self._until]:
+            await others[0].wait()
+        done = asyncio.Event()
+        self._until.update(dict.fromkeys(ids, done))
+        try:
+            yield
+        finally:
+            for each in ids:
+                del self._until[each]
+            done.set()
+
+
+async def ingest(deps: Deps, taken: Taken, events: list[Any], *, partial: bool) -> Appended:
     """Append events; return the counts, and where the events are.
 
     An id is recorded only after its event is durable in the log. A request that is repeated because its
     outcome was unknown may append an event twice; folding an event twice changes nothing.
     """
     good, bad = check(deps.gateway, events)
+    async with taken.alone({each.id for each in good.values() if each.id}):
+        return await _append(deps, good, bad, partial=partial)
+
+
+async def _append(
+    deps: Deps, good: Mapping[int, Outgoing], bad: list[ErrorDetail], *, partial: bool
+) -> Appended:
     fresh, reused = await _fresh(deps.store, good)
     bad = sorted(bad + reused, key=lambda each: (each.index, each.path))
     _count(deps.metrics, "invalid", len(bad))
@@ -125,7 +159,7 @@ def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
 
 def ingest_routes(deps: Deps) -> APIRouter:
     """Return the route that takes events."""
-    router, folding = APIRouter(), Folding(deps.store)
+    router, folding, taken = APIRouter(), Folding(deps.store), Taken()
     one = {"$ref": "#/components/schemas/Event"}
     several = {"type": "array", "items": one, "title": "The events, in order"}
     schema = {"anyOf": [{"$ref": "#/components/schemas/EventList"}, several, one]}
@@ -150,7 +184,7 @@ def ingest_routes(deps: Deps) -> APIRouter:
         ] = "folded",
     ) -> Response:
         seconds = seconds_of(wait)
-        sent = await ingest(deps, _events(await _body(request)), partial=partial)
+        sent = await ingest(deps, taken, _events(await _body(request)), partial=partial)
         if not seconds:
             return json_answer(sent.answer, 202)
         answer = await wait_for(sent, folding, deps.store, deps.log, until=until, seconds=seconds)

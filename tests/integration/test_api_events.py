@@ -114,6 +114,22 @@ async def test_an_id_that_comes_again_with_other_content_is_an_error(empty: tupl
     assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 2
 
 
+async def test_of_requests_at_the_same_moment_one_has_an_id_first(empty: tuple[Place, Client]) -> None:
+    place, client = empty
+    bodies = [[event("ADDED", pod_manifest(f"p{i % 2}"), id="e1")] for i in range(8)]
+    bodies = [
+        [event("ADDED", pod_manifest("x"), id=f"own-{i}"), *body][:: 1 if i % 3 else -1]
+        for i, body in enumerate(bodies)
+    ]
+    answers_found = await asyncio.gather(*(client.post("/v1/events", json=body) for body in bodies))
+    codes = [answer.status_code for answer in answers_found]
+    assert sorted(codes) == [202] * 4 + [422] * 4
+    assert codes[::2] in ([202] * 4, [422] * 4), "those of one content are all right, the others all wrong"
+    right = [answer.json() for answer in answers_found if answer.status_code == 202]
+    assert sum(each["duplicates"] for each in right) == 3
+    assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 5
+
+
 async def test_a_single_event_a_list_and_a_list_under_its_name_are_the_same(
     empty: tuple[Place, Client],
 ) -> None:
