@@ -56,7 +56,7 @@ def _runs(pid: int) -> bool:
 
 
 def serve_from_command_line(setting: str, port: int, server: Callable[[Path, int], Server]) -> None:
-    """Serve as the options ``--port`` and ``--dir`` say."""
+    """Serve on the port and in the directory that the options name."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=port, help="on 127.0.0.1 (default: %(default)s)")
     parser.add_argument("--dir", type=Path, required=True, help="keeps the data; made when missing")

@@ -1,4 +1,4 @@
-"""Ends a server when the process that started it is gone, however it went.
+"""Ends a server when the process that started it is gone, even after ``kill -9``.
 
 A parent that is killed by ``kill -9`` cannot clean up. So it starts this little process first and holds the
 writing end of a pipe: when the pipe closes, nobody is left who wants the server.
@@ -27,9 +27,9 @@ class Reaper:
     Parameters
     ----------
     process : psutil.Process
-        Whom to end.
+        The process to end.
     signals : sequence of int
-        How: each signal in turn, with time to work, until the process is gone.
+        Sent one after another, each with time to work, until the process is gone.
     keep_open : sequence of int
         File descriptors, such as locks, that have to stay open until the process is gone.
     """
@@ -61,7 +61,7 @@ class Reaper:
             os.close(read_end)
 
     def close(self) -> None:
-        """End the process, if it still runs, and the watching."""
+        """End the process, if it still runs, and stop watching it."""
         os.close(self._write_end)
         self._child.wait()
 

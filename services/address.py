@@ -1,4 +1,4 @@
-"""What a running instance keeps for commands on the same directory: where its API is, and the first key."""
+"""The files that a running instance leaves for commands on the same directory: its address, a first key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def remove_address(directory: Path) -> None:
 
 
 def read_address(directory: Path) -> str | None:
-    """Return where this directory's API was last said to be; a kill may have left the file behind."""
+    """Return the last known address of this directory's API. After a kill the file may be out of date."""
     try:
         return str(orjson.loads((directory / _FILE).read_bytes())["url"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
@@ -30,7 +30,7 @@ def read_address(directory: Path) -> str | None:
 
 
 def write_key(directory: Path, key: str) -> None:
-    """Keep a key for the commands of whoever may read this directory."""
+    """Keep a key for the commands of everybody who may read this directory."""
     path = directory / KEY_FILE
     path.touch(mode=0o600)
     path.write_text(key + "\n")

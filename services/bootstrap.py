@@ -1,4 +1,4 @@
-"""The composition root: the only file that names adapters, and so the place that shows what runs on what."""
+"""The composition root: the only file that names adapters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def data_dir(settings: Settings) -> Path:
 
 @contextlib.asynccontextmanager
 async def place(settings: Settings) -> AsyncIterator[Place]:
-    """Return where the ledger and the log are; run the embedded server if the settings name no other."""
+    """Return where the ledger and the log are. Run the embedded server if the settings name no database."""
     if settings.postgres_dsn is not None:
         yield Place(settings.postgres_dsn, settings.kafka_bootstrap)
         return
@@ -92,9 +92,9 @@ def open_store(at: Place) -> Store:
 
 
 async def initialise(at: Place, shards: int | None) -> list[str]:
-    """Bring the database and the log to what this version needs; return what was done, in words.
+    """Migrate the database and create the topics; return a sentence that says what was done.
 
-    Doing it again changes nothing. Without ``shards``, those that are there stay; a new database gets one.
+    Doing it again changes nothing. Without ``shards``, their number stays; a new database gets one shard.
     """
     from services.adapters.postgres import migrate
 
@@ -155,7 +155,7 @@ async def open_app(
 async def run_worker(
     at: Place, settings: Settings, registry: CollectorRegistry, compiled: asyncio.Event | None = None
 ) -> None:
-    """Run a worker until it is cancelled; ``compiled`` is set when nothing has to be compiled any more."""
+    """Run a worker until it is cancelled. ``compiled`` is set once all kernels are compiled."""
     from services.worker.compiling import compile_kernels
     from services.worker.metrics import WorkerMetrics
     from services.worker.run import Worker, WorkerSettings
@@ -172,7 +172,7 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     try:
-        with contextlib.suppress(BerthError):  # it will say so itself, again and again
+        with contextlib.suppress(BerthError):  # the worker itself reports it
             await ledger.announce()
         await compile_kernels()
         if compiled is not None:

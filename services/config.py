@@ -18,7 +18,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class SettingError(BerthError):
-    """A setting has a value that is not allowed; the message names it and what is."""
+    """A setting has a value that is not allowed. The message names the setting and the allowed values."""
 
     code = "invalid-setting"
 
@@ -79,7 +79,7 @@ def _path(text: str) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How one field of ``Settings`` is read, and what it means; its variable and its flag bear its name."""
+    """How one field of ``Settings`` is read, and what it means. Its variable and its flag have its name."""
 
     field: str
     parse: Callable[[str], Any]
@@ -109,7 +109,7 @@ def _setting(
     shown: str | None = None,
     short_flag: str | None = None,
 ) -> Any:
-    """Describe a field of ``Settings``; ``shown`` is the default in words."""
+    """Describe a field of ``Settings``; ``shown`` is the text for its default."""
     shown = shown or ("" if default is None else str(default))
     metadata = {"setting": (parse, metavar, help, shown, short_flag)}
     if callable(default):

@@ -1,4 +1,4 @@
-"""Prometheus metrics: what this process did, and what the ledger says of the whole."""
+"""Prometheus metrics of this process, and of the whole deployment as the ledger shows it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from services.lag import Lag
 from services.ports.store import Counts, ShardState
 
 SILENT_SECONDS_MAX = 30.0
-"""After so long without a beat a process counts as stuck: more than a batch, and than a start under load."""
+"""A process without a beat for so long is stuck. A batch, or a start under load, takes less."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def process_registry() -> CollectorRegistry:
-    """Return a registry with what is worth knowing of any Python process."""
+    """Return a registry with the usual metrics of a Python process."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -32,7 +32,7 @@ def process_registry() -> CollectorRegistry:
 
 
 class Heartbeat:
-    """Whether this process's event loop still turns: what does not is to be started again."""
+    """Tells whether this process's event loop still turns. A process that is stuck has to be restarted."""
 
     def __init__(self) -> None:
         self._beat_at = time.monotonic()
@@ -49,7 +49,7 @@ class Heartbeat:
 
 
 def serve(registry: CollectorRegistry, host: str, port: int, heartbeat: Heartbeat) -> Callable[[], None]:
-    """Serve a registry over HTTP from a thread, and the heartbeat at ``/healthz``; return what ends it."""
+    """Serve metrics and the heartbeat (``/healthz``) over HTTP from a thread; return what ends it."""
     server, thread = start_http_server(port, host, registry)
     metrics: Any = server.get_app()
 
@@ -97,7 +97,7 @@ class ApiMetrics:
 
 
 def render_ledger(counts: Counts, shards: Sequence[ShardState], lags: Mapping[int, Lag]) -> bytes:
-    """Return what the ledger says: sizes, and per shard how far the worker and the relay have come."""
+    """Return the ledger's sizes, and how far the worker and the relay have come with each shard."""
     registry = CollectorRegistry()
 
     def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:

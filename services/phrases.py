@@ -23,7 +23,7 @@ _SINGULAR = {"are": "is", "were": "was", "have": "has", "hold": "holds", "do": "
 
 @cache
 def _phrases() -> Mapping[str, str]:
-    """Return what the plugins say of their reasons; they are imported only where somebody asks."""
+    """Return the phrase per kind of reason. Plugins are imported at the first call."""
     from domain.plugins.registry import FILTERS
 
     found = dict(_OF_NO_PLUGIN)
@@ -38,7 +38,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def reason_in_words(code: str, count: int = 2) -> str:
-    """Return what so many nodes with this reason code do: ``lack cpu and memory``, ``is cordoned``."""
+    """Return the phrase for so many nodes with this reason code: ``lack cpu and memory``, ``is cordoned``."""
     details: dict[str, list[str]] = {}
     for part in code.split(","):
         kind, _, detail = part.partition(":")

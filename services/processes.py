@@ -37,7 +37,7 @@ class ServeError(BerthError):
 
 
 class Running(NamedTuple):
-    """What ``berth up`` runs: where, and under which address."""
+    """What ``berth up`` runs: its servers and its address."""
 
     place: Place
     directory: Path
@@ -45,7 +45,7 @@ class Running(NamedTuple):
 
 
 async def supervise(*works: Coroutine[Any, Any, None]) -> None:
-    """Run until one of the works ends or a signal comes, then stop the others."""
+    """Run until one of the processes ends or a signal comes, then stop the others."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -88,7 +88,7 @@ def bind(host: str, port: int, *, move: bool) -> socket.socket:
 
 
 def _why(error: OSError) -> str:
-    """Return the fault without the address, which Python adds to it."""
+    """Return the fault's message without the address that Python adds."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 
@@ -124,7 +124,7 @@ async def serve_http(app: FastAPI, listening: socket.socket) -> None:
 async def _observed(
     what: str, settings: Settings, run: Callable[[Place, Settings, Any], Coroutine[Any, Any, None]]
 ) -> None:
-    """Run one process on its place, with its metrics on their port."""
+    """Run one process on its ledger and log, and serve its metrics."""
     registry, heartbeat = process_registry(), Heartbeat()
     stop: Callable[[], None] | None = None
     if settings.metrics_port:
@@ -146,7 +146,7 @@ async def _observed(
 
 
 async def _check_laid_down(at: Place) -> None:
-    """Refuse an empty database at once; one that does not answer yet is worth waiting for."""
+    """Refuse an empty database at once, but wait for one that does not answer yet."""
     store = bootstrap.open_store(at)
     try:
         if not await store.shards():
@@ -179,7 +179,7 @@ async def serve_api(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.socket]]:
-    """Lay all down for ``up`` and ``demo``: database, topics, the API's socket and its address file."""
+    """Prepare ``up`` and ``demo``: database, topics, the API's socket and its address file."""
     directory = bootstrap.data_dir(settings)
     async with bootstrap.place(settings) as at:
         await bootstrap.initialise(at, settings.shards)
@@ -195,7 +195,7 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
 
 
 async def _make_first_key(at: Place, directory: Path) -> None:
-    """Make a key where none was ever made, or nobody could use what others can reach; say it, and keep it."""
+    """Make, print and keep a first key where others can reach the API and no key was ever made."""
     async with contextlib.aclosing(bootstrap.open_store(at)) as store:
         if await store.keys():
             return
@@ -206,7 +206,7 @@ async def _make_first_key(at: Place, directory: Path) -> None:
 
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:
-    """Run worker, relay and API in one process, beside what ``then`` does; its end is the end of all."""
+    """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end."""
     async with prepared(settings) as (running, listening):
         registry = process_registry()
         keys_required = not is_loopback(settings.api_host)

@@ -1,4 +1,4 @@
-"""Whom the embedded Postgres runs as, and its binaries where that account can reach them.
+"""The operating-system account of the embedded Postgres, and binaries that this account can reach.
 
 Postgres refuses to run as root. Started by root, it runs under an account of its own, and the binaries are
 copied when the virtual environment is inside a private directory.
@@ -30,7 +30,7 @@ class AccountError(BerthError):
 
 
 class Account(NamedTuple):
-    """An account of the operating system; ``switch`` when it is not our own."""
+    """An account of the operating system; ``switch`` is true when it is not our own."""
 
     name: str
     uid: int
@@ -97,7 +97,7 @@ def server_account() -> Account:
 
 
 def reachable(path: Path, account: Account) -> bool:
-    """Say whether the account may pass through ``path`` and all that exists above it."""
+    """Return whether the account may enter ``path`` and every directory above it."""
     if not account.switch:
         return True
     for directory in (path, *path.parents):

@@ -187,7 +187,7 @@ class EmbeddedServer:
 
 
 def default_dir() -> Path:
-    """Return where the embedded server keeps its data unless told otherwise."""
+    """Return the default data directory of the embedded server."""
     path = platformdirs.user_data_path("berth") / "embedded"
     if os.geteuid() == 0 and not reachable(path, server_account()):
         return Path("/var/lib/berth/embedded")

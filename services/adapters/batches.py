@@ -1,4 +1,4 @@
-"""What every ledger checks of a batch before it writes: the rules that only a bug can break."""
+"""Checks that every ledger makes before it writes a batch. Only a bug can break these rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LedgerMismatch(BerthError):
 
 
 class ShardAdvance(NamedTuple):
-    """How a batch moves the counters of a shard; None where it leaves them alone."""
+    """How a batch moves the counters of a shard. None leaves a counter alone."""
 
     shard: int
     epoch: int
@@ -38,8 +38,8 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
     Raises
     ------
     ValueError
-        The batch is malformed, or moves neither an offset nor a counter: whether such a batch is in the
-        ledger could never be told, so an unknown outcome could not be resolved.
+        The batch is malformed, or it moves neither an offset nor a counter. Nobody could tell whether such a
+        batch is in the ledger, so an unknown outcome could not be resolved.
     """
     epochs = _epochs(batch)
     _check_nodes(batch)

@@ -57,7 +57,7 @@ def create_app(deps: Deps) -> FastAPI:
 
 
 def _check_parameters(request: Request) -> None:
-    """Refuse a parameter that the route does not have: a misspelled filter would answer everything."""
+    """Refuse a parameter that the route does not have. A misspelt filter would otherwise list everything."""
     known = {str(parameter.alias) for parameter in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
@@ -122,7 +122,7 @@ def _metrics_route(deps: Deps) -> APIRouter:
             lags = (await deps.lookout.look()).lags
             ledger = render_ledger(await deps.store.counts(), await deps.store.shards(), lags)
         except Unavailable:
-            ledger = b""  # the process has things to tell when its database is away, too
+            ledger = b""  # the process has metrics of its own even while its database is away
         return Response(deps.metrics.render() + ledger, media_type=CONTENT_TYPE)
 
     return router

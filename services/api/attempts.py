@@ -1,4 +1,4 @@
-"""Why a pod was refused while it waited: the attempts of its group, over time or at one moment."""
+"""Tells why a pod was refused while it waited: the attempts of its group, over time or at one moment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Wait(NamedTuple):
 
 
 async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | None) -> PodAttempts | None:
-    """Return what is kept of the attempts that refused a pod; with ``at_ms`` the one that held then."""
+    """Return the recorded attempts that refused a pod; with ``at_ms`` the one that held at that moment."""
     which = DecisionFilter(namespace=namespace, name=name)
     rows = await store.decisions(which, DECISIONS_MAX, None, True)
     live = await store.pod(namespace, name)
@@ -70,7 +70,7 @@ def _decided_ms(decision: Decision) -> int:
 
 
 def _waits(decisions: Sequence[Decision]) -> Iterator[_Wait]:
-    """Yield the spans between a refusal and the next decision about the pod that is none."""
+    """Yield the spans from a refusal to the next decision about the pod that is no refusal."""
     began: Decision | None = None
     for decision in decisions:
         refused = decision.outcome in _REFUSALS
@@ -114,7 +114,7 @@ def _holds(wait: _Wait, at_ms: int | None) -> bool:
 def _while_it_waited(
     found: Sequence[GroupAttempts], wait: _Wait, at_ms: int | None
 ) -> Iterator[RefusedAttempts]:
-    """Yield the attempts that held while the pod waited: the one before it came says why it joined them."""
+    """Yield the attempts that held while the pod waited, and the one that held when it came."""
     if at_ms is not None and not _holds(wait, at_ms):
         return
     for i, each in enumerate(found):
@@ -148,7 +148,7 @@ def _refused(each: GroupAttempts, until_ms: int | None) -> RefusedAttempts:
 def _summary(
     name: str, at: str | None, state: str, node: str | None, items: Sequence[RefusedAttempts]
 ) -> str:
-    """Say what held at the moment, with the counts of the last item."""
+    """Describe the pod at the moment, with the counts of the last item."""
     who, was = (f"At {at}, {name}", "was") if at else (name, "is")
     if state == "bound":
         return f"{who} {was} placed on {node}."

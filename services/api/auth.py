@@ -1,4 +1,4 @@
-"""Who may use the API: everybody on loopback, else those with a key of the right role."""
+"""Decides who may use the API: on loopback everybody, else those with a key of the right role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CACHE_SECONDS = 2.0
 
 
 class Gate:
-    """Lets requests pass: all of them on loopback without any key, else those with a key of the right role.
+    """Lets requests pass: on loopback without keys all of them, else those with a key of the right role.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Gate:
         return self._any_key
 
     async def check(self, request: Request, action: str) -> None:
-        """Return when the request may do this (``read`` or ``write``); raise ``ApiError`` otherwise."""
+        """Return if the request may do this (``read`` or ``write``); else raise ``ApiError``."""
         if not await self._needs_key():
             return
         scheme, _, key = request.headers.get("authorization", "").partition(" ")

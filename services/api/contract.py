@@ -16,13 +16,13 @@ _REF = "#/components/schemas/{name}"
 def answering(
     answer: type[msgspec.Struct], status: int | str = 200, description: str = "The answer"
 ) -> dict[int | str, dict[str, Any]]:
-    """Return what a route's ``responses`` says of a struct that it answers with."""
+    """Return the ``responses`` of a route that answers with a struct."""
     schema = {"$ref": _REF.format(name=answer.__name__)}
     return {status: {"description": description, "content": {"application/json": {"schema": schema}}}}
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the contract, with the schemas of all structs that routes name, and of those in them."""
+    """Return the contract, with the schemas of all structs that routes name, and of the structs in them."""
     if app.openapi_schema is None:
         found = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes

@@ -1,4 +1,4 @@
-"""What the API is made of, put together by the composition root."""
+"""The parts of the API. The composition root puts them together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions and their explanations: what was decided for a pod, from what, and the same in words."""
+"""Decisions and their explanations: the outcome for a pod, its inputs, and a summary in sentences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Requests(msgspec.Struct):
 
 
 class _Record(msgspec.Struct):
-    """Of a record of ``berth.decisions``, what its answer says in other words."""
+    """The fields of a record of ``berth.decisions`` that the answer shows in another form."""
 
     template: _Requests = msgspec.field(default_factory=_Requests)
 
@@ -43,7 +43,7 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 
 
 def decision_of(row: DecisionRow) -> Decision:
-    """Return a decision: its published record, and what only the ledger knows of it."""
+    """Return a decision: its published record, and the fields that only the ledger has."""
     decision = _decode_decision(row.payload)
     decision.requests = quantities(_decode_record(row.payload).template.requests)
     decision.signature = row.signature.hex()
@@ -88,7 +88,7 @@ def explained_attempt(attempt: Attempt, weights: Mapping[str, float]) -> Explain
 
 
 def _inputs(basis: Basis, i: int) -> CandidateInputs | None:
-    """Return what candidate ``i`` of a cycle was scored from, None where that is not kept."""
+    """Return the inputs of the score of candidate ``i``, or None where they are not kept."""
     width = len(basis.resources)
     of_each = slice(i * width, (i + 1) * width)
     offers, holds = basis.allocatable[of_each], basis.requested[of_each]
@@ -139,7 +139,7 @@ async def _weights(store: Store, name: str, revision: int) -> dict[str, float]:
 
 
 async def explain(store: Store, shard: int, seq: int) -> Explanation | None:
-    """Return a decision with the cycle that explains it and a summary in words."""
+    """Return a decision with the attempt that explains it and a summary in sentences."""
     row = await store.decision(shard, seq)
     if row is None:
         return None
@@ -167,7 +167,7 @@ def _not_empty(template: msgspec.Struct) -> dict[str, Any]:
 
 
 def summary(explanation: Explanation) -> str:
-    """Say in a few sentences what was decided for a pod and why, with the counts of the explanation."""
+    """Return a few sentences: what was decided for a pod and why, with the counts of the explanation."""
     return " ".join(_sentences(explanation))
 
 

@@ -33,7 +33,7 @@ STATUS = {
 
 
 class ApiError(BerthError):
-    """An error that is answered as it is."""
+    """An error whose message the client gets as it is."""
 
     def __init__(self, code: str, message: str, details: Sequence[ErrorDetail] | None = None) -> None:
         super().__init__(message)

@@ -13,11 +13,11 @@ from services.ports.log import Log, TopicPartition
 from services.ports.store import ShardState, Store
 
 LOOK_SECONDS = 1.0
-"""However many ask, the ledger and the log are looked at once in this time."""
+"""The ledger and the log are looked at once in this time, however many clients ask."""
 
 
 class Condition(NamedTuple):
-    """Per part "ok" or what is wrong, and the lag per shard where the log answers."""
+    """ "ok" or what is wrong, per part, and the lag per shard if the log answers."""
 
     checks: Mapping[str, str]
     lags: Mapping[int, Lag]
@@ -29,7 +29,7 @@ class Lookout:
     Parameters
     ----------
     revision : str
-        Of the newest migration, which the database is to be at.
+        The newest migration; the database has to be at it.
     """
 
     def __init__(self, store: Store, log: Log, revision: str) -> None:
@@ -41,7 +41,7 @@ class Lookout:
         self._seen_at = 0.0
 
     async def look(self) -> Condition:
-        """Return the condition of at most a second ago."""
+        """Return the deployment's condition, which is at most a second old."""
         async with self._turn:
             now = time.monotonic()
             if self._seen is None or now - self._seen_at >= LOOK_SECONDS:
@@ -75,7 +75,7 @@ class Lookout:
 
 
 def _workers(shards: Sequence[ShardState], workers_count: int) -> str:
-    """Say who is missing: a worker that compiles or stands by is there, and holds nothing yet."""
+    """Return a text that says which workers are missing. One that compiles or stands by is not missing."""
     if not shards:
         return "there are no shards; run `berth init`"
     orphans = [str(shard.shard) for shard in shards if shard.owner is None]

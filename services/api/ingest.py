@@ -1,4 +1,4 @@
-"""The write side: a batch of events is checked, freed of what came before, and appended to the log."""
+"""The write side: checks a batch of events, drops repeated ones, and appends the rest to the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events
 
 
 async def _body(request: Request) -> bytes:
-    """Read the body, refusing it as soon as it is too large."""
+    """Read the body; refuse it as soon as it is too large."""
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -59,7 +59,7 @@ def _events(body: bytes) -> list[Any]:
 
 
 def check(gateway: Gateway, events: list[Any]) -> tuple[dict[int, Outgoing], list[ErrorDetail]]:
-    """Split events into what can be appended, by position, and what is wrong with the others."""
+    """Return the valid events by position, and the errors of the others."""
     good, bad = {}, []
     for index, event in enumerate(events):
         try:
@@ -70,7 +70,7 @@ def check(gateway: Gateway, events: list[Any]) -> tuple[dict[int, Outgoing], lis
 
 
 async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], list[ErrorDetail]]:
-    """Leave out what was accepted before; refuse an id that comes again with other content."""
+    """Drop events that were accepted before; refuse a known id with other content."""
     seen = dict(await store.known_events([each.id for each in good.values() if each.id]))
     fresh, bad = [], []
     for index, each in good.items():

@@ -1,4 +1,4 @@
-"""API keys as text and as what the ledger keeps of them."""
+"""API keys: their text, and the hash that the ledger keeps."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def new_key() -> str:
 
 
 def key_hash(key: str) -> bytes:
-    """Return what the ledger keeps of a key."""
+    """Return the hash of a key, which is all that the ledger keeps."""
     return hashlib.sha256(key.encode()).digest()

@@ -26,7 +26,7 @@ KEY = Security(
         auto_error=False,
     )
 )
-"""Tells the contract, and its Authorize button, how a key is shown; ``auth.Gate`` checks it."""
+"""Describes in the contract how a client shows its key; ``auth.Gate`` checks the key."""
 
 _TRY = {
     "/v1/pods": "?phase=bound&limit=20",
@@ -56,7 +56,7 @@ td {{ padding: .1rem 1.5rem .1rem 0; vertical-align: top }}
 
 
 def install(app: FastAPI) -> None:
-    """Add the pages; call it after all other routes, of which the first page tells."""
+    """Add the pages. Call it after all other routes, since the first page lists them."""
     app.mount(ASSETS, StaticFiles(packages=[("fastapi_offline", "static")]), name="assets")
 
     @app.get("/docs", include_in_schema=False)
@@ -84,7 +84,7 @@ def install(app: FastAPI) -> None:
 
 
 def _offered(contract: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what can be asked for without knowing a name: path and summary."""
+    """Yield path and summary of each route that needs no name."""
     for path, operations in contract["paths"].items():
         if "get" in operations and "{" not in path:
             yield path + _TRY.get(path, ""), operations["get"]["summary"]

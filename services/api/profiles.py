@@ -1,4 +1,4 @@
-"""Profiles: those in force, the built-in ones among them, and every revision that there was."""
+"""Profiles: those in force, the built-in ones included, and all their revisions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def list_profiles(store: Store, *, limit: int, at: str | None) -> ProfileP
 
 
 async def show_profile(store: Store, name: str, revision: int | None) -> ProfileDetail | None:
-    """Return a profile as it is in force, or as one revision had it, with its latest revisions."""
+    """Return a profile as it is in force, or one revision of it, with its latest revisions."""
     known = [_profile(row) for row in await store.profile_revisions(name, REVISIONS_SHOWN_MAX, None)]
     if name in BUILT_IN_PROFILES and len(known) < REVISIONS_SHOWN_MAX:
         built_in = _built_in(name)

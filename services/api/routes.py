@@ -33,7 +33,7 @@ def _found(answer: object | None, what: str) -> Response:
 
 
 def _no_nul(*texts: str | None) -> None:
-    """Refuse what Postgres cannot hold in a text."""
+    """Refuse a NUL, which Postgres cannot hold in a text."""
     if any("\0" in text for text in texts if text):
         raise ApiError("not-found", "no name holds a NUL byte")
 

@@ -170,7 +170,7 @@ async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
 
 
 def _gone(last: Decision) -> Pod:
-    """Return what is still known of a pod that neither waits nor counts on a node."""
+    """Return the record of a pod that is gone."""
     return Pod(
         namespace=last.pod.namespace,
         name=last.pod.name,

@@ -1,4 +1,4 @@
-"""Waiting until events are folded: one look at the ledger every 20 ms serves everybody who waits."""
+"""Waits until events are folded. One look at the ledger every 20 ms serves all requests that wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Until = Literal["folded", "decided"]
 
 
 class Appended(NamedTuple):
-    """What a request sent: its answer so far, all its events, and where the log has those that are new."""
+    """What a request sent: its answer so far, its events, and the log's positions of the new ones."""
 
     answer: Ingested
     events: Sequence[Outgoing]
@@ -46,7 +46,7 @@ def seconds_of(text: str) -> float:
 
 
 class Folding:
-    """Tells when the ledger has come as far as somebody waits for."""
+    """Wakes requests when the ledger has reached the offsets that they wait for."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -82,11 +82,10 @@ class Folding:
 async def wait_for(
     sent: Appended, folding: Folding, store: Store, log: Log, *, until: Until, seconds: float
 ) -> Ingested:
-    """Wait until what a request sent is folded; return its answer with what became of it.
+    """Wait until the events of a request are folded; return the answer with what became of them.
 
-    Where an event is not new, nobody knows where the log has it: the request then waits for all that its
-    partitions hold by now. A pod is decided in the transaction that folds it, so to wait for its decision is
-    to wait for that.
+    Nobody knows where the log has an event that is not new. The request then waits for everything that its
+    partitions hold by now. A pod is decided in the transaction that folds it, so the same wait serves both.
     """
     answer = sent.answer
     letters_before = {row.shard: row.dead_seq_next for row in await store.shards()}
@@ -100,7 +99,7 @@ async def wait_for(
 
 
 async def _ends(sent: Appended, log: Log) -> dict[TopicPartition, int]:
-    """Return the offsets behind the last event of each partition."""
+    """Return the offset after the last event of each partition."""
     if sum(span.end - span.first for span in sent.spans) < len(sent.events):
         counts = {topic: await log.partitions(topic) for topic in {each.topic for each in sent.events}}
         places = {
@@ -115,7 +114,7 @@ async def _ends(sent: Appended, log: Log) -> dict[TopicPartition, int]:
 
 
 async def _dead_letters(sent: Appended, store: Store, before: Mapping[int, int]) -> list[DeadLetter]:
-    """Return which of the new records were refused; of shards without new dead letters nothing is read."""
+    """Return the new records that were refused. Shards without new dead letters are not read."""
     nexts = {row.shard: row.dead_seq_next for row in await store.shards()}
     since = {shard: seq for shard, seq in before.items() if nexts[shard] > seq}
     return [

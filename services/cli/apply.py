@@ -44,10 +44,10 @@ class Wait(enum.StrEnum):
 
 
 class WaitCommand(TyperCommand):
-    """Takes ``--wait`` without a value as ``--wait=folded``."""
+    """Reads ``--wait`` without a value as ``--wait=folded``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Fill in the value; one that stands by itself, as in ``--wait decided``, is taken as well."""
+        """Fill in the value. A value that stands by itself, as in ``--wait decided``, counts as well."""
         full = [
             f"{arg}={Wait.FOLDED}" if arg == "--wait" and after not in list(Wait) else arg
             for arg, after in itertools.zip_longest(args, args[1:])
@@ -164,7 +164,7 @@ def _fate(sent: int) -> str:
 def _checked(
     gateway: Gateway, found: Iterable[Document], skipped: Skipped, notices: Notices, sent: int
 ) -> list[Any]:
-    """Return the events of documents, without those of no use; one error names everything that is wrong."""
+    """Return the events of the documents that are of use. One error names everything that is wrong."""
     from domain.model.errors import FieldError
     from services.cli import documents
     from services.plan.spelling import ignored, unknown_fields
@@ -195,7 +195,7 @@ def _checked(
 
 
 async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str]) -> None:
-    """Send the deletion of one object; it may be unknown only because its event is still on the way."""
+    """Send the deletion of one object. An unknown object may be one whose event is still on its way."""
     from services.cli.source import open_source, send_events, target
 
     async with open_source(settings) as source:
@@ -233,7 +233,7 @@ async def _send(
 
 
 def _show_fate(sums: dict[str, Any], timeout: str) -> None:
-    """Say what became of events; raise an error where they are not folded yet, or one was refused."""
+    """Print what became of events; raise an error where they are not folded yet, or one was refused."""
     for decision in sums["decisions"]:
         pod = decision["pod"]
         where = f" on {decision['node']}" if decision["node"] else ""
@@ -250,7 +250,7 @@ def _show_fate(sums: dict[str, Any], timeout: str) -> None:
 
 
 async def _warn_without_worker(source: Any) -> None:
-    """Say that what is in the log stays there for now, where no worker holds the shards."""
+    """Warn that the events stay in the log for now if no worker holds the shards."""
     import orjson
 
     _, body = await source.request("GET", "/readyz")

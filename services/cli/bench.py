@@ -1,4 +1,4 @@
-"""`berth bench`: measures berth on this machine, and says on what and how."""
+"""`berth bench`: measures berth on this machine, and reports the machine and the method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = typer.Typer(
 
 
 class BenchFormat(enum.StrEnum):
-    """What `-o` takes here."""
+    """The formats of `-o` here."""
 
     TABLE = "table"
     JSON = "json"
@@ -86,7 +86,7 @@ def e2e(
     if kafka is not None and len(names) * runs > 1:
         raise CommandError("with --kafka and --dsn one measurement is possible: it needs an empty database")
     wanted = [resized(WORKLOADS[name], nodes=nodes, pods=pods, groups=groups) for name in names]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is to be stopped then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
     for each in wanted:
         options = Options(
             workload=each,

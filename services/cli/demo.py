@@ -1,4 +1,4 @@
-"""`berth demo`: a real cluster's trace through the whole of berth, and a summary to go on from."""
+"""`berth demo`: runs a real cluster's trace through the whole of berth, and prints a summary."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Bar:
         self._progress, self._task = progress, task
 
     def show(self, done: int, total: int, text: str) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if self._progress is not None:
             self._progress.update(self._task, completed=done, total=total, description=text)
 
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Bar]:
-    """Show a progress bar where there is a terminal for it."""
+    """Show a progress bar if there is a terminal."""
     if not sys.stderr.isatty():
         yield Bar(None, None)
         return
@@ -64,7 +64,7 @@ def progress_bar() -> Iterator[Bar]:
 
 
 async def serve_demo(settings: Settings, *, leave: bool) -> None:
-    """Run everything, publish the trace, say what came of it; serve on unless ``leave``."""
+    """Run everything, publish the trace, print the summary; serve on unless ``leave``."""
 
     async def show(running: Running) -> None:
         store, log = bootstrap.open_store(running.place), bootstrap.open_log(running.place)
@@ -210,7 +210,7 @@ def _table(rows: list[tuple[str, str]]) -> None:
 
 
 def _program() -> str:
-    """Return how the user calls berth from here."""
+    """Return the command by which the user calls berth."""
     if shutil.which("berth"):
         return "berth"
     program = Path(sys.argv[0]).absolute()

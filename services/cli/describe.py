@@ -61,7 +61,7 @@ class Described(enum.StrEnum):
 
 
 def _described(text: str) -> Described:
-    """Return what is described, by any of its names."""
+    """Return the kind by any of its names."""
     known = {Kind.NODES: Described.NODE, Kind.PODS: Described.POD}
     if (kind := kind_of(text)) not in known:
         raise typer.BadParameter(f"{text!r} cannot be described; node and pod can; try `berth get {kind}`")
@@ -165,7 +165,7 @@ def _facts(*facts: tuple[str, Iterable[Any]]) -> None:
 
 
 def _lines(lines: list[str], indent: int, first: str = "") -> None:
-    """Print lines that fit the terminal, the first one after a word."""
+    """Print lines that fit the terminal; the first one follows a title."""
     from rich.console import Console
 
     console = Console(highlight=False)

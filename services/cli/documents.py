@@ -26,11 +26,11 @@ _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
 
 
 class Document(NamedTuple):
-    """An object as read: where it was, and the event that it stands for."""
+    """An object as read: its place in the input, and the event that it stands for."""
 
     place: str
     event: Any
-    wrapped: bool  # a manifest that was made an event: paths are shown without ``object.``
+    wrapped: bool  # it was a manifest, so users see paths without ``object.``
 
 
 def read_file(name: str, event_type: str) -> list[Document]:
@@ -50,7 +50,7 @@ def read_file(name: str, event_type: str) -> list[Document]:
 
 
 def read_values(name: str) -> list[Any]:
-    """Read what a file holds, document by document, whatever it means; - is standard input.
+    """Read a file document by document, without interpreting it; - is standard input.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def read_values(name: str) -> list[Any]:
 
 
 def read_stream(stream: BinaryIO, event_type: str) -> Iterator[list[Document]]:
-    """Read documents from a stream in chunks: JSON lines as they come, anything else when it ends."""
+    """Read documents from a stream in chunks: JSON lines as they come, anything else at the end."""
     first = _first_line(stream)
     if not first:
         return
@@ -95,7 +95,7 @@ def _first_line(stream: BinaryIO) -> bytes:
 
 
 def _lines(first: bytes, stream: BinaryIO) -> Iterator[bytes | None]:
-    """Return the lines of a stream, with None where it fell silent for a moment."""
+    """Yield the lines of a stream, and None whenever it falls silent for a moment."""
     lines: queue.Queue[bytes] = queue.Queue(maxsize=4 * CHUNK)
 
     def read() -> None:
@@ -213,7 +213,7 @@ def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
             document = {**document, "type": "DELETED"}
         yield Document(place, document, False)
     elif isinstance(document, dict) and document.get("type") == "BOOKMARK":
-        return  # a watch says how far it is; nothing happened to any object
+        return  # a bookmark of a watch: nothing happened to any object
     elif isinstance(document, dict) and document.get("type") == "ERROR":
         said = document.get("object")
         raise CommandError(f"{place}: the watch ended with an error: {said}; start it again")
@@ -235,7 +235,7 @@ def usable(
     skipped : Skipped
         Counts the others.
     warnings : list of str
-        Takes what a KubeSchedulerConfiguration names and berth does not have; its profiles are yielded.
+        Collects what a KubeSchedulerConfiguration names and berth does not have; its profiles are yielded.
     workloads : bool
         Whether what a controller turns into pods is of use.
     """
@@ -247,7 +247,7 @@ def usable(
         if use is Use.CONFIGURATION:
             yield from _profiles(document, warnings)
         elif use is Use.EVENT or (use is Use.WORKLOAD and workloads) or not _has_kind(thing):
-            yield document  # without a kind: whoever reads it says what is wrong
+            yield document  # it has no kind: the reader will say what is wrong
         else:
             skipped.add(thing)
 
@@ -270,12 +270,12 @@ def _profiles(document: Document, warnings: list[str]) -> Iterator[Document]:
 
 
 def _plain(value: Any, path: str) -> Any:
-    """Return what JSON can hold, with the times that YAML parsed as text again.
+    """Return the value as JSON can hold it: times that YAML parsed are text again.
 
     Raises
     ------
     FieldError
-        A number is not finite (JSON would make it null, so a default), or YAML gave what JSON cannot hold.
+        A number is not finite (JSON would turn it into null), or JSON has no such value.
     """
     if isinstance(value, dict):
         for key in value:
@@ -306,7 +306,7 @@ def stdin() -> BinaryIO:
 
 
 def named(event: Any) -> str:
-    """Return `` (Pod default/web)`` where the document says that much."""
+    """Return `` (Pod default/web)`` if the document names kind and object."""
     thing = event.get("object") if isinstance(event, dict) else None
     meta = thing.get("metadata") if isinstance(thing, dict) else None
     if not isinstance(meta, dict) or not isinstance(thing, dict) or not meta.get("name"):

@@ -103,7 +103,7 @@ async def explain(
 
 
 def at_moment(text: str, now: datetime.datetime) -> str:
-    """Return ``14:00`` as the last moment at which it was that late (UTC); anything else as it is."""
+    """Return the latest moment at which it was ``14:00`` (UTC); return any other text as it is."""
     if not re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
         return text
     hour, minute, second = map(int, (text + ":0").split(":")[:3])
@@ -129,7 +129,7 @@ async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
 
 
 def print_pod(answer: dict[str, Any]) -> None:
-    """Print what ``explained`` returned for a person."""
+    """Print the answer of ``explained`` for a person."""
     pod, explanation, attempts = answer["pod"], answer["explanation"], answer["attempts"]
     typer.echo(f"pod\t{pod['namespace']}/{pod['name']}")
     where = f" on {pod['node']}" if pod["node"] else ""
@@ -190,7 +190,7 @@ def print_explanation(explanation: dict[str, Any]) -> None:
 
 
 def _print_inputs(decision: dict[str, Any]) -> None:
-    """Say which versions of pod and node the decision is about."""
+    """Print the decision's id and time, and the versions of pod and node that it saw."""
     version, node_version = decision["pod"]["resource_version"], decision["node_version"]
     node = f", node version {node_version}" if node_version is not None else ""
     typer.echo(
@@ -205,13 +205,13 @@ def _print_reasons(reasons: dict[str, int]) -> None:
 
 
 def _sums(sums: dict[str, Any]) -> str:
-    """Return what is requested of what is offered, of real resources alone."""
+    """Return requested and offered amounts of the real resources."""
     shown = {name: each for name, each in sums.items() if not name.startswith("~")}
     return " ".join(f"{name}={each['requested']}/{each['allocatable']}" for name, each in shown.items())
 
 
 def _measured(usage: dict[str, Any] | None) -> str:
-    """Return what was measured, in percent, and when last."""
+    """Return the measured percentages, and the time of the last measurement."""
     if usage is None or not usage["resources"]:
         return "-"
     said = []

@@ -69,11 +69,11 @@ SORTED_BY: dict[Kind, Callable[[Json], Any]] = {
     Kind.PODS: lambda item: (item["namespace"], item["name"]),
     Kind.PROFILES: lambda item: item["name"],
 }
-"""The others come in the API's order: decisions as committed, pending groups by size, dead letters by age."""
+"""The other lists have the API's order: decisions as committed, groups by size, dead letters by age."""
 
 
 def kind_of(text: str) -> Kind:
-    """Return what a plural, singular or short name lists."""
+    """Return the kind by its plural, singular or short name."""
     known = {name: kind for kind, others in OTHER_NAMES.items() for name in (kind.value, *others)}
     if text.lower() in known:
         return known[text.lower()]

@@ -12,7 +12,7 @@ _TERM = re.compile(r"(?P<no>!?)(?P<key>[\w./-]+)(?:\s*(?P<sign>==|!=|=)\s*(?P<va
 
 
 def labels_filter(text: str | None) -> Callable[[Mapping[str, Any]], bool] | None:
-    """Return whether an item has the labels that a selector asks for; None where it asks for none.
+    """Return a check for the labels of a selector; None if the selector is empty.
 
     As in Kubernetes, ``key!=value`` is also true where there is no such label.
     """

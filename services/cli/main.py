@@ -28,7 +28,7 @@ Postgres.
 
 
 class BerthGroup(TyperGroup):
-    """Says in one clear line what went wrong; a traceback only with --debug."""
+    """Prints errors in one clear line; shows a traceback only with --debug."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -39,7 +39,7 @@ class BerthGroup(TyperGroup):
                 raise
             typer.echo(f"error: {error}", err=True)
         except BrokenPipeError:
-            # Whoever read our output has seen enough; keep Python from complaining at exit.
+            # The reader of our output has gone; keep Python from complaining at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)

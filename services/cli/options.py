@@ -16,13 +16,13 @@ from services.config import SETTINGS, Settings
 
 WARNINGS_SHOWN_MAX = 20
 CLIENT = ("dir", "api_url", "api_key", "postgres_dsn", "kafka_bootstrap")
-"""The settings of a command that asks or tells berth something."""
+"""The settings of a command that talks to the API."""
 
 T = TypeVar("T")
 
 
 class CommandError(BerthError):
-    """A command cannot do what it was asked; the message says what was wrong and what to do."""
+    """A command cannot do its work; the message says what is wrong and what to do."""
 
     code = "command"
 
@@ -37,7 +37,7 @@ def settings(**flags: str | None) -> Settings:
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Give a command an option for each named setting; it gets all settings as its first argument.
+    """Give a command an option per named setting. The command gets all settings as its first argument.
 
     A command that is a coroutine function is run.
     """
@@ -78,7 +78,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., N
 
 
 def warn(texts: Iterable[str]) -> None:
-    """Say on standard error what is probably not as it was meant; the first few of it."""
+    """Print the first few warnings on standard error."""
     found = list(texts)
     for text in found[:WARNINGS_SHOWN_MAX]:
         typer.echo(f"warning: {text}", err=True)

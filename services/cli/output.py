@@ -57,7 +57,7 @@ class Column(NamedTuple):
     wide: bool = False  # only `-o wide` shows it
     right: bool = False
     lines: Callable[[Json], list[str]] | None = None  # instead of ``read``, for a person with little room
-    keep: bool = False  # never shortened: an id, a time, a word that is looked for; numbers never are
+    keep: bool = False  # never shortened, as ids, times and search words; numbers never are either
     coloured: bool = False  # by ``STYLES``
 
 
@@ -67,7 +67,7 @@ def on_terminal() -> bool:
 
 
 def short_time(text: str | None) -> str:
-    """Return a time (RFC 3339, UTC) as short as it can be understood today."""
+    """Return the time of day if it is today, the day and the time if it is this year, else the date."""
     if text is None:
         return "-"
     now = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -97,7 +97,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return lines that break no word; a word that is too long is shortened in its middle."""
+    """Return lines that break no word. A word that is too long is shortened in its middle."""
     words = " ".join(shortened(word, width) for word in text.split(" "))
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -105,8 +105,8 @@ def wrapped(text: str, width: int) -> list[str]:
 class Table:
     """A table that is printed piece by piece under one header, tab-separated where it is not ``aligned``.
 
-    It fits the terminal if it can: texts wrap between words, and what is still too wide is shortened in its
-    middle. With ``wide`` nothing is shortened.
+    It fits the terminal if it can: texts wrap between words, and texts that are still too wide are shortened
+    in their middle. With ``wide`` nothing is shortened.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Table:
         return [cell(line) for line in column.lines(item)] or ["-"]
 
     def _widths(self, room: int) -> list[int]:
-        """Return widths that fit: texts give way down to their longest word, then names; the widest first."""
+        """Return widths that fit. Texts shrink first, down to their longest word, then names."""
         widths = list(self._needed)
         excess = sum(widths) + GAP * (len(widths) - 1) - room
         loose = [at for at, column in enumerate(self._columns) if not (column.right or column.keep)]

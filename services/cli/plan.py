@@ -35,7 +35,7 @@ _SILENT_SECONDS_MAX = 3.0
 
 
 class Form(enum.StrEnum):
-    """What `-o` takes here."""
+    """The formats of `-o` here."""
 
     TABLE = "table"
     JSON = "json"
@@ -88,7 +88,7 @@ Output = Annotated[Form, typer.Option("-o", "--output", help="How to show the an
 
 
 class Answer(NamedTuple):
-    """What was planned of one scenario, or of all manifests together."""
+    """The plan of one scenario, or of all manifests together."""
 
     name: str
     plan: Plan
@@ -165,7 +165,7 @@ def _print_json(answers: Sequence[Answer], *, details: bool) -> None:
 
 
 def _of_unknown_profiles(answers: Sequence[Answer]) -> str:
-    """Name the profiles that pods name and that do not exist, or return nothing."""
+    """Return a text that names the profiles of pods that do not exist; empty if all exist."""
     found = Counter(
         code.partition(":")[2]
         for answer in answers
@@ -189,7 +189,7 @@ def _of_unknown_profiles(answers: Sequence[Answer]) -> str:
 
 
 class Objects(NamedTuple):
-    """The objects of all manifests, the files that they are from, and what was probably meant otherwise."""
+    """The objects of all manifests, their files, and the warnings about them."""
 
     files: dict[str, None]
     given: list[Given]
@@ -198,7 +198,7 @@ class Objects(NamedTuple):
 
 
 def _read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
-    """Return the scenarios by place, and what all manifests together hold that is of use."""
+    """Return the scenarios by their place, and the useful objects of all manifests together."""
     from services.plan.kinds import Skipped
     from services.plan.scenario import is_scenario
 
@@ -251,7 +251,7 @@ def _scenarios(scenarios: Sequence[tuple[str, Any]], profile: Profile | None, se
 def _manifests(
     objects: Objects, profile: Profile | None, seed: int, replicas: int | None, *, told: bool = False
 ) -> Answer:
-    """Plan all manifests together; ``told``: they were planned before, and the warnings are known."""
+    """Plan all manifests together. ``told`` means that the warnings were printed by an earlier plan."""
     from services.plan.capacity import copies_of
     from services.plan.workloads import expand
 
@@ -268,7 +268,7 @@ def _manifests(
 
 
 def _capacities(objects: Objects, profile: Profile | None, seed: int) -> list[tuple[Plan, Capacity]]:
-    """Say of each different waiting pod how many fit into the cluster as it is, without the other ones."""
+    """Count for each different waiting pod how many fit into the cluster alone."""
     from services.plan.capacity import how_many
     from services.plan.workloads import expand
 
@@ -333,7 +333,7 @@ def _profile(name: str) -> Profile:
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Say in which file a field is wrong."""
+    """Name the file in errors about a field."""
     from domain.model.errors import FieldError
 
     try:
@@ -344,7 +344,7 @@ def _at(place: str) -> Iterator[None]:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Say what takes so long, where kernels have to be compiled first."""
+    """Print a note if kernels have to be compiled first."""
     from domain.kernels.compiling import Compilations
 
     def tell() -> None:

@@ -26,7 +26,7 @@ REASONS_SHOWN_MAX = 5
 
 
 def write_json(stream: TextIO, answers: Sequence[Answer], every_node: Sequence[bool]) -> None:
-    """Write a list of pods, or of files with their pods, pod by pod; nothing of it is kept."""
+    """Write a list of pods, or of files with their pods, pod by pod, without keeping it in memory."""
     if len(answers) == 1:
         _write_list(stream, _pods(answers[0], every_node[0]))
         stream.write("\n")
@@ -65,7 +65,7 @@ def _dumps(value: object) -> str:
 
 
 def print_tables(answers: Sequence[Answer], *, details: bool, detailed_max: int) -> None:
-    """Print what each plan comes to, and up to so many pods, or all, one by one."""
+    """Print the summary of each plan, and then some pods, or all of them, one by one."""
     for answer in answers:
         if len(answers) > 1:
             typer.echo(f"{answer.name}:\n")
@@ -102,7 +102,7 @@ def _show_summary(answer: Answer) -> None:
 
 
 def _why(reasons: Mapping[str, int], nodes_count: int) -> str:
-    """Say why a pod waits; where all nodes say the same, without counting them."""
+    """Return why a pod waits. Nodes are not counted if all have the same reason."""
     if not reasons or "no-nodes" in reasons:
         return "there is no node"
     if list(reasons.values()) == [nodes_count] and nodes_count > 1:
@@ -189,7 +189,7 @@ def _show_capacity(answer: Json, why: str) -> None:
 
 
 def print_diff(before: Answer, after: Answer, before_name: str, after_name: str, as_json: bool) -> None:
-    """Print which pods another profile places elsewhere, pods per node pool, and the imbalance of cpu."""
+    """Print the pods that another profile places elsewhere, pods per node pool, and the imbalance of cpu."""
     from services.plan.summary import imbalance, pool_names
 
     label, names = pool_names(before.plan.state.table.specs)
@@ -248,7 +248,7 @@ def _show_diff(found: Json, grouped_by: str) -> None:
 
 
 def _show(verdict: Verdict) -> None:
-    """Print one verdict: where to, the best nodes, what was refused."""
+    """Print one verdict: the node, the best nodes, the refused nodes."""
     nodes_count = len(verdict.feasible) + len(verdict.infeasible)
     found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
     if verdict.node is None:
@@ -269,7 +269,7 @@ def _show(verdict: Verdict) -> None:
 
 
 def _evicting_helps(count: int, hopeless: int) -> str:
-    """Say of how many nodes with the same reason evicting pods could make room."""
+    """Return whether evicting pods could make room: on no node, on all, or on so many of them."""
     if hopeless in (0, count):
         return "no" if hopeless else "yes"
     return f"on {count - hopeless:,}"

@@ -1,4 +1,4 @@
-"""`berth init`, `berth trace` and `berth serve-dev`: what comes before running berth."""
+"""`berth init`, `berth trace`, `berth compile` and `berth serve-dev`: commands that prepare a run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def trace(
 
 
 def _write_paced(events: Iterable[dict[str, Any]], speed: float) -> None:
-    """Write each event when it is due; whoever reads has all that was due before any pause."""
+    """Write each event when it is due, and flush before each pause."""
     import sys
     import time
 

@@ -1,4 +1,4 @@
-"""Where a command reads from and writes to: an API over HTTP, or the same one in this process."""
+"""The API that a command talks to: over HTTP, or in this process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ANSWER_SECONDS_MAX = 120.0
 class Source:
     """The API at an address, or (``app``) the application in this process.
 
-    A proxy that the environment names is only for an address that the user named: an instance that berth
-    found by itself is on this machine.
+    A proxy of the environment is used only for an address that the user named. An instance that berth found
+    by itself is on this machine.
     """
 
     def __init__(self, url: str, key: str | None = None, *, app: Any = None, proxied: bool = False) -> None:
@@ -79,7 +79,7 @@ def target(path: str, *names: str, **params: object) -> str:
 
 
 async def fetch(source: Source, where: str) -> Any:
-    """Return what the API answers; raise ``CommandError`` with its message otherwise."""
+    """Return the API's answer; raise ``CommandError`` with its message if it is an error."""
     return _answer(*await source.request("GET", where))
 
 
@@ -90,7 +90,7 @@ async def fetch_all(
     keep: Callable[[dict[str, Any]], bool] | None = None,
     **params: object,
 ) -> list[dict[str, Any]]:
-    """Return all items of a list that are to be kept, page by page, or the first ``limit`` of them."""
+    """Return the items of a list that ``keep`` accepts, page by page, or the first ``limit`` of them."""
     items: list[dict[str, Any]] = []
     page_max = 100 if path == "/v1/deadletters" else PAGE
     paged = path not in ("/v1/pending", "/v1/shards")
@@ -151,7 +151,7 @@ async def running_api(directory: Path) -> str | None:
 
 @contextlib.asynccontextmanager
 async def open_source(settings: Settings) -> AsyncIterator[Source]:
-    """Open the API that the settings name, that of the running instance, or one on the ledger itself."""
+    """Open the API that the settings name, else that of the running instance, else one on the ledger."""
     from services import bootstrap
 
     url, key = settings.api_url, settings.api_key

@@ -13,12 +13,12 @@ REASONS_SHOWN_MAX = 3
 
 
 def _field(name: str) -> Callable[[Json], object]:
-    """Return how to read a field; an older API may not have it."""
+    """Return a function that reads a field. An older API may not have the field."""
     return lambda item: item.get(name)
 
 
 def moment(title: str, name: str, *, wide: bool = False) -> Column:
-    """Return a column with a time: short for a person, who has less room, in full for a program."""
+    """Return a column with a time: short for a person, in full for a program."""
     return Column(title, _field(name), wide=wide, keep=True, lines=lambda item: [short_time(item.get(name))])
 
 
@@ -46,14 +46,14 @@ def _of(node: Json, name: str) -> tuple[str, str]:
 
 
 def _short_of(node: Json, name: str) -> str:
-    """Return ``29.8/256Gi``: requested of allocatable, the unit once where it is the same."""
+    """Return ``29.8/256Gi``: requested and allocatable. The unit appears once if both have the same."""
     requested, offered = (short_amount(name, value) for value in _of(node, name))
     unit = offered.lstrip("0123456789.")
     return f"{requested.removesuffix(unit) if unit else requested}/{offered}"
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return resources by what follows their domain, where that tells them apart."""
+    """Return resource names without their domain where that is unambiguous."""
     known = list(names)
     tails = [name.rpartition("/")[2] for name in known]
     return {name: tail if tails.count(tail) == 1 else name for name, tail in zip(known, tails, strict=True)}
@@ -95,7 +95,7 @@ def taints(node: Json) -> list[str]:
 
 
 def node_status(node: Json) -> str:
-    """Return ``Ready``, ``NotReady,cordoned``, ...: all that is true of a node."""
+    """Return the states of a node: ``Ready``, ``NotReady,cordoned``, and so on."""
     if node["deleted"]:
         return "deleted"
     said = ["NotReady" if node["ready"] is False else "Ready"]
@@ -141,7 +141,7 @@ def _some_reasons(group: Json) -> list[str]:
 
 
 def _node_or_why(decision: Json) -> list[str]:
-    """Return the node, or why there is none: what the most nodes lack."""
+    """Return the node, or the most frequent reason why there is none."""
     if decision["node"]:
         return [decision["node"]]
     return reasons_in_lines(decision["reasons"])[:1] or [decision["reason"]]

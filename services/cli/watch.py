@@ -29,18 +29,18 @@ GONE: dict[Kind, Json] = {
     Kind.PODS: {"phase": "released", "node": None},
     Kind.PENDING: {"count": 0},
 }
-"""How an item is shown that is in its list no more; the other lists only grow."""
+"""The mark of an item that has left its list. The other lists only grow."""
 
 Show = Callable[[Sequence[Json]], None]
 
 
 async def watch_list(kind: Kind, items: Callable[[], Awaitable[list[Json]]], form: Format) -> None:
-    """Print what ``items`` returns, then what changed in it since."""
+    """Print what ``items`` returns, then each change."""
     show = _shower(kind, form)
     columns = [column for column in TABLES[kind] if form is Format.WIDE or not column.wide]
 
     def seen_as(item: Json) -> object:
-        """Return what a person sees of an item: a lease that is renewed is no change of its row."""
+        """Return the shown fields of an item. The renewal of a lease is no change."""
         program = form in (Format.JSON, Format.YAML)
         return item if program else [column.read(item) for column in columns]
 
@@ -88,7 +88,7 @@ async def _committed(source: Source) -> dict[int, int]:
 
 
 def _shower(kind: Kind, form: Format) -> Show:
-    """Return how to print items as they come: rows under one header, or a document each."""
+    """Return a function that prints items as they come: rows under one header, or one document each."""
     if form not in (Format.JSON, Format.YAML):
         return Table(TABLES[kind], wide=form is Format.WIDE).add
 

@@ -1,4 +1,4 @@
-"""From records of the log to events: fast where events repeat, and never raising, whatever the bytes are.
+"""Turns records of the log into events. It is fast where events repeat, and never raises.
 
 Equal pods mostly come with a byte-identical ``spec``, so a ``Decoder`` keeps what it made of a spec and of a
 set of labels, within bounds.
@@ -72,7 +72,7 @@ from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPI
 _META_PATH = "object.metadata"
 _SPEC_PATH = "object.spec"
 _CONFIG_KINDS = (PROFILE_KIND, PRIORITY_CLASS_KIND)
-"""Kinds of configuration that are used; of the others the envelope is checked."""
+"""Kinds of configuration that are used. Of the other kinds only the envelope is checked."""
 
 # What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
 _SPECS_MAX = 2048
@@ -91,9 +91,9 @@ class _PriorityClassEvent(msgspec.Struct):
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """What a record says: an event, or why it is rejected, or neither when it changes nothing here.
+    """What a record says: an event, or why it is rejected, or neither if it changes nothing here.
 
-    ``event_at_ms`` is when it happened as the producer claims; None where it claims nothing.
+    ``event_at_ms`` is when it happened, as the producer claims; None if it claims nothing.
     """
 
     event: Event | ProfileEvent | None
@@ -105,8 +105,8 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
 class Decoder:
     """Turns records into events; remembers specs and labels, so use one per worker.
 
-    Whether the profile exists that a pod names is not asked here: the event that brings it may be on its
-    way, and the pod waits for it.
+    It does not ask whether a pod's profile exists. The event that brings the profile may still be on its way,
+    and the pod waits for it.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Decoder:
         self._labels: dict[bytes, dict[str, str]] = {}
 
     def decode(self, record: Record) -> Decoded:
-        """Return what a record of a state topic says; never raises, whatever its bytes are."""
+        """Return what a record of a state topic says. It never raises, whatever the bytes are."""
         value = record.value
         try:
             if value is None:
@@ -226,7 +226,7 @@ class Decoder:
         return _remember(self._specs, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
     def _shape(self, wire: WirePodSpec, qos: str) -> tuple[PodTemplate, bytes]:
-        """Return template and signature; specs that differ only in what placing ignores share them."""
+        """Return template and signature. Specs that differ only in what placing ignores share them."""
         wire.node_name = wire.priority_class_name = None
         if wire.volumes:
             wire.volumes = without_plain(wire.volumes)
@@ -236,14 +236,14 @@ class Decoder:
             return known
         template = template_from_wire(wire, qos, "object.spec", strict=True)
         signature = signature_of(template)
-        # Forgotten here it may still be what pods refer to: a million of them keep each template once.
+        # Pods may still refer to a template that is forgotten here, so a million of them hold each one once.
         found = (self._in_use.setdefault(signature, template), signature)
         return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
     def _labelled(
         self, template: PodTemplate, signature: bytes, labels: dict[str, str]
     ) -> tuple[PodTemplate, bytes]:
-        """Return template and signature as of a pod with these labels."""
+        """Return template and signature for a pod with these labels."""
         cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
         key = (signature, cluster, role, POD_GROUP_LABEL in labels)
         known = self._of_labels.get(key)
@@ -274,7 +274,7 @@ def _decoded(envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:
 
 
 def _remember(memory: dict[K, V], key: K, value: V, count_max: int) -> V:
-    """Return what is remembered under the key, else remember ``value``; full: start anew."""
+    """Return the value remembered under the key, else remember ``value``. When full, forget all."""
     if len(memory) >= count_max:
         memory.clear()
     return memory.setdefault(key, value)
@@ -297,7 +297,7 @@ def _node(record: Record, event: NodeEvent) -> Event | None:
 
 def _usage(record: Record, event: UsageEvent) -> Event | None:
     usage = check_envelope(event.type, event.object, record.topic)
-    if event.type in ("BOOKMARK", "DELETED"):  # what was measured stays so
+    if event.type in ("BOOKMARK", "DELETED"):  # a measurement stays
         return None
     at_ms = clamp_ms(record.timestamp_ms) if event.at is None else to_ms(event.at)
     ahead_ms = at_ms - record.timestamp_ms
@@ -369,7 +369,7 @@ def _config_tombstone(key: str) -> Event | ProfileEvent | None:
 
 
 def _diagnose(value: bytes, topic: str, error: Exception) -> Rejected:
-    """Say why a record could not be read: no JSON, no event, or a field of a wrong type."""
+    """Return why a record could not be read: no JSON, no event, or a field of a wrong type."""
     try:
         content = msgspec.json.decode(value)
         if not isinstance(content, dict):

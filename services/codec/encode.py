@@ -1,4 +1,4 @@
-"""From values to the bytes of records: decisions for ``berth.decisions``, events for the state topics."""
+"""Turns values into bytes of records: decisions for ``berth.decisions``, events for the state topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 
 
 def template_fragment(template: PodTemplate, signature: bytes) -> bytes:
-    """Return the part of a decision record that all decisions of a template share; made once per template."""
+    """Return the part of the record that all decisions of a template share. Make it once per template."""
     requests = dict(sorted(template.requests.items()))
     return orjson.dumps({"signature": signature.hex(), "requests": requests})
 
@@ -84,7 +84,7 @@ def encode_decision(
     reasons : mapping, optional
         Nodes per reason code.
     warnings : sequence, optional
-        What of the pod had no say, as codes; the key is left out when it is not given.
+        Codes of the pod's fields that had no effect. Without it the key is left out.
     """
     version = decision.resource_version
     return _encode_record(

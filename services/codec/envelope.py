@@ -1,4 +1,4 @@
-"""The frame of every event: its type, its kind, the topic it belongs on, and how a wrong one is refused."""
+"""The envelope of every event: its type, its kind and its topic, and how a wrong one is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refusal(Exception):
-    """Carries a ``Rejected`` out of the depth of the decoder."""
+    """Carries a ``Rejected`` out of the decoder."""
 
     def __init__(self, code: str, path: str, message: str) -> None:
         super().__init__(code)

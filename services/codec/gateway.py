@@ -1,4 +1,4 @@
-"""Events on their way into the log: checked exactly as a worker will read them, then appended."""
+"""Checks events exactly as a worker will read them, then appends them to the log."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from services.ports.log import Entry, LogWriter, Record, Span
 
 
 class Outgoing(NamedTuple):
-    """A checked event: its topic, its record, its id if it has one, and then a digest of its content.
+    """A checked event: its topic and its record; if it has an id, the id and a digest of its content.
 
-    ``event`` is what a worker will read of it, None where it reads nothing.
+    ``event`` is what a worker will read; None if it will read nothing.
     """
 
     topic: str
@@ -29,7 +29,7 @@ class Outgoing(NamedTuple):
 
 
 class Gateway:
-    """Turns what users send into records."""
+    """Turns users' events into records."""
 
     def __init__(self) -> None:
         self._decoder = Decoder()
@@ -58,13 +58,13 @@ class Gateway:
 
 
 def _digest(event: Any) -> bytes:
-    """Return the same for the same content, in whatever order its fields are."""
+    """Return a digest of the content. The order of fields does not matter."""
     content = [event.get("type"), event.get("object"), event.get("at")]
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).digest()
 
 
 async def append(writer: LogWriter, events: Sequence[Outgoing]) -> list[Span]:
-    """Append events, those of a topic in order; return where they are.
+    """Append events, those of a topic in order; return their positions.
 
     Topics follow each other in the order in which they first occur; between topics the log has no order.
     """

@@ -1,4 +1,4 @@
-"""Where a record goes: the partition that Kafka's own clients choose for a key, and what fits in a record."""
+"""The partition of a record, as Kafka's own clients choose it, and the largest record."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from domain.model.errors import FieldError
 from services.ports.log import Entry
 
 RECORD_BYTES_MAX = 4 << 20
-"""Key and value together; above what the product accepts, so that its own limit answers first."""
+"""Key and value together. It is above berth's own limit, which therefore answers first."""
 
 _RECORD_OVERHEAD_BYTES = 512
 TOPIC_MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + _RECORD_OVERHEAD_BYTES
-"""What a Kafka topic has to take for one record of ``RECORD_BYTES_MAX`` in a batch of its own."""
+"""The batch size that a Kafka topic has to accept for one record of ``RECORD_BYTES_MAX``."""
 
 _SEED = 0x9747B28C
 _MIX = 0x5BD1E995
@@ -43,8 +43,8 @@ def murmur2(data: bytes) -> int:
 def partition_for(key: bytes | None, value: bytes | None, partitions: int) -> int:
     """Return the partition of a record, in ``[0, partitions)``.
 
-    With a key it is the one of Kafka's default partitioner. Without one, Kafka chooses at random; here the
-    value is hashed instead, so that the same records always go the same way.
+    With a key it is that of Kafka's default partitioner. Without a key Kafka chooses at random, and we hash
+    the value, so that equal records always go to the same partition.
     """
     assert partitions > 0
     if partitions == 1:

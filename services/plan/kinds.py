@@ -1,4 +1,4 @@
-"""Which kinds of objects `berth apply` and `berth plan` have a use for, and how the others are told of."""
+"""Which kinds of objects `berth apply` and `berth plan` use, and how they report the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KNOWN = (*KINDS, *WORKLOADS, CONFIGURATION)
 
 
 class Use(enum.Enum):
-    """What an object is good for."""
+    """The use of an object."""
 
     EVENT = "the log takes it"
     WORKLOAD = "a controller turns it into pods"
@@ -36,7 +36,7 @@ class Use(enum.Enum):
 
 
 def use_of(manifest: Any) -> Use:
-    """Say what an object is good for, by its kind and API group; a missing apiVersion is any group."""
+    """Return the use of an object by its kind and API group. Without apiVersion it may be of any group."""
     kind = manifest.get("kind") if isinstance(manifest, Mapping) else None
     if not isinstance(kind, str):
         return Use.NONE
@@ -70,7 +70,7 @@ class Skipped:
         self._counts[use][kind] += 1
 
     def lines(self) -> list[str]:
-        """Say what was passed over and why, a line per reason."""
+        """Return what was passed over and why, a line per reason."""
         found = []
         if workloads := self._counts[Use.WORKLOAD]:
             found.append(

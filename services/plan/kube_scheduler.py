@@ -36,7 +36,7 @@ _DEFAULTS: tuple[tuple[str, int], ...] = (
 """What kube-scheduler enables at ``multiPoint`` by itself, in its order, with the weights of the scores."""
 
 _BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder"))
-"""Plugins of kube-scheduler whose work every worker does, whatever its profiles."""
+"""Plugins of kube-scheduler whose work every worker does under any profile."""
 
 _POINTS = (
     "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit",
@@ -128,7 +128,7 @@ class _Profile:
         return found + list(own.values())
 
     def _at(self, point: str, known: Mapping[str, Any]) -> Iterator[_Enabled]:
-        """Yield what runs at a point: what is enabled here and everywhere, everywhere, here alone."""
+        """Yield a point's plugins: enabled here and at ``multiPoint``, then there alone, then here alone."""
         disabled, here = self._disabled(point), {each.name: each for each in self._enabled(point)}
         everywhere = [
             each

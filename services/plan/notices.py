@@ -1,4 +1,4 @@
-"""What objects ask for in vain, a line per thing with a count, as `berth apply` and `berth plan` say it."""
+"""Notices of `berth apply` and `berth plan`: what objects ask for in vain, a line per code with a count."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
 
 UNUSED_KINDS = ("PodDisruptionBudget",)
-"""Kinds that the log takes and nobody reads yet."""
+"""Kinds that the log accepts and no worker uses yet."""
 
 _SOFT = "PreferNoSchedule"
 _SOFT_SCORE = "TaintToleration"
 
 
 class Notices:
-    """Counts what is not honoured: per code how many objects there are, and the first of them."""
+    """Counts what is not honoured: per code the number of objects, and the first of them."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], tuple[int, str]] = {}
@@ -32,7 +32,7 @@ class Notices:
         }
 
     def take(self, kind: str, event: Event | ProfileEvent | None) -> None:
-        """Look at an object on its way into the log; profiles are those built in and those seen before."""
+        """Look at an object on its way into the log. It may name built-in profiles and those seen before."""
         match event:
             case PodUpserted(pod=pod) if not pod.node_name:
                 held = [f"unsupported:{what}" for what in pod.template.unsupported]
@@ -48,14 +48,14 @@ class Notices:
                 pass
 
     def take_node(self, node: NodeSpec, plans: Iterable[ProfilePlan]) -> None:
-        """Look at a node that pods of these profiles may come to."""
+        """Look at a node that may get pods of these profiles."""
         if any(taint.effect == _SOFT for taint in node.taints) and not any(
             use.plugin.name == _SOFT_SCORE for plan in plans for use in plan.scores
         ):
             self.add("node", node.name, [_SOFT])
 
     def take_attempt(self, pod: str, attempt: Attempt) -> None:
-        """Look at a pod that was planned; what holds it is among its reasons."""
+        """Look at a planned pod. Whatever holds it is among its reasons."""
         self.add("pod", pod, _set(attempt.warnings))
 
     def add(self, noun: str, example: str, codes: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class Notices:
             self._found[noun, code] = (count + 1, first)
 
     def lines(self) -> list[str]:
-        """Return a line per code that was not told before."""
+        """Return a line per code that was not reported before."""
         fresh = {key: each for key, each in self._found.items() if key not in self._told}
         self._told.update(fresh)
         return [_line(noun, code, *each) for (noun, code), each in fresh.items()]

@@ -1,4 +1,4 @@
-"""Turns objects of manifests, as they are written, into the events that a scheduler folds."""
+"""Turns objects of manifests into the events that a scheduler folds."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Given(NamedTuple):
 
 
 def event_of(given: Given, *, lenient: bool) -> Event | ProfileEvent | None:
-    """Return the event that an object stands for, None where it changes nothing for a plan.
+    """Return the event that an object stands for, or None if it changes nothing for a plan.
 
     Parameters
     ----------
     given : Given
         An object of a kind that the log takes.
     lenient : bool
-        Take nodes and pods exactly as they are written; without it a node that does not say how many pods it
-        takes takes as many as kubelet's default, and a node affinity with a mistake is an error.
+        Take nodes and pods exactly as they are written. Otherwise a node without a number of pods gets
+        kubelet's default, and a node affinity with a mistake is an error.
 
     Raises
     ------

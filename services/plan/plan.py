@@ -41,7 +41,7 @@ _DAY_MS = 86_400_000
 
 
 class Planned(NamedTuple):
-    """What became of one pod; ``attempt`` is that of its group, and says why."""
+    """The outcome for one pod; the attempt of its group says why."""
 
     pod: PodSpec
     outcome: Outcome
@@ -68,7 +68,7 @@ class Plan:
     seed : int
         Decides between nodes of equal score.
     profile : Profile, optional
-        What all pods are placed with; without it each pod names a built-in profile or one of the objects.
+        The profile of all pods. Without it each pod names a built-in profile or one of the objects.
         A pod that names a profile which does not exist waits, as with a worker.
     lenient : bool
         Take objects exactly as they are written (see ``event_of``).
@@ -206,7 +206,7 @@ class Plan:
                     _count(scheduler.state, decided.pod.key, verdict.node)
 
     def notices(self, planned: Sequence[Planned]) -> list[str]:
-        """Say what of the objects is not looked at, a line per thing."""
+        """Return what the plan does not look at in the objects, a line per code."""
         for each in planned:
             self._notices.take_attempt(each.pod.key, each.attempt)
         named = {each.pod.template.profile for each in planned}
@@ -269,14 +269,14 @@ class Plan:
         return scheduler.fold(step)
 
     def _put_profile(self, scheduler: Scheduler, name: str) -> None:
-        """Let the profile for all pods be in force under the name that a pod gives."""
+        """Put the profile for all pods in force under the name that a pod gives."""
         assert self._profile is not None
         if name not in scheduler.profiles.plans:
             revision = self._profile.revision
             scheduler.profiles.restore(ProfileRevision(name=name, revision=revision, profile=self._profile))
 
     def _settle(self) -> None:
-        """Place what waits, until no further pod is worth an attempt; usage knows of the pods before it."""
+        """Place waiting pods until none is worth an attempt; usage knows the pods placed before it."""
         for each in self._usage:
             if isinstance(each, UsageRecord):
                 self._apply(self._scheduler, each)

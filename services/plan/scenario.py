@@ -18,7 +18,7 @@ from services.plan.plan import Plan, Planned
 from services.plan.spelling import ignored, meant, unknown_fields
 
 KINDS_IGNORED = ("Namespace", "ReplicaSet", "ReplicationController", "Service", "StatefulSet")
-"""Kinds that may stand beside nodes and pods in a scenario, and change nothing: its pods are all written."""
+"""Kinds that a scenario may hold without effect: all its pods are written out."""
 
 SCENARIO_KEYS = ("objects", "schedule", "profile", "usage")
 SCENARIO_NOTES = frozenset(
@@ -29,18 +29,18 @@ SCENARIO_NOTES = frozenset(
         "schema", "source", "stage", "title", "tolerance", "topic",
     )
 )  # fmt: skip
-"""What may stand in a scenario for its readers: names, sources, and what a test expects of the answer."""
+"""Keys of a scenario for its readers: names, sources, and the answer that a test expects."""
 
 
 def is_scenario(document: Any) -> bool:
-    """Say whether a document is a scenario, even one with a misspelt key, and not a manifest or an event."""
+    """Return whether a document is a scenario, even one with a misspelt key, and no manifest or event."""
     if not isinstance(document, dict) or "kind" in document or {"type", "object"} <= document.keys():
         return False
     return any(key in SCENARIO_KEYS or _meant(key) for key in document)
 
 
 def unread(document: Mapping[str, Any]) -> list[str]:
-    """Say what a scenario holds in vain: keys, fields and measured nodes that the plan takes no notice of."""
+    """Return a line for each key, field and measured node of a scenario that the plan does not use."""
     known = ", ".join(SCENARIO_KEYS)
     found = [
         f"{_at(key)}: is no key of a scenario, so it is ignored; a scenario has {known}"

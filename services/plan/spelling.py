@@ -10,19 +10,19 @@ from typing import Any
 from domain.model.validation import key_path
 
 NEAR = 0.8
-"""How much of two names must be the same for one to be taken for a misspelling of the other."""
+"""Names that are at least this similar count as misspellings of each other."""
 
 OF_KUBERNETES = frozenset(("creationTimestamp",))
-"""Fields that are in no table, that berth does not read, and whose names are near to one that it reads."""
+"""Real fields that berth does not read, and whose names are similar to one that it reads."""
 
 
 def unknown_fields(manifest: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield unknown fields of an object, each with the known one that is near to it, or "".
+    """Yield unknown fields of an object, each with a known field of a similar name, or "".
 
-    Fields that are near to no other are told of where all that Kubernetes has are known
+    A field that is similar to no other is reported only where all fields of Kubernetes are known
     (``domain.manifests.fields``).
 
-    Cost: one pass over the manifest; what is compared once is remembered.
+    Cost: one pass over the manifest; comparisons are remembered.
     """
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     if isinstance(kind, str) and (shape := _shapes().get(kind)) is not None:
@@ -62,7 +62,7 @@ def _shapes() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _tables() -> dict[type, tuple[str, ...]]:
-    """Return all fields of the objects inside a manifest of which every field is known."""
+    """Return the fields of those objects inside a manifest of which every field is known."""
     from domain.manifests.fields import SHAPES
 
     return {shape.wire: shape.names() for shape in SHAPES}

@@ -1,4 +1,4 @@
-"""What a plan comes to: pods placed by node pool, pods that wait by reason, and what they are short of."""
+"""The summary of a plan: placed pods by node pool, waiting pods by reason, and the missing resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POOL_LABELS = (
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
 )
-"""Labels by which clusters name their node pools, the most telling first."""
+"""Labels by which clusters name their node pools, the most specific first."""
 
 POOLS_MAX = 12
 WAITING_MAX = 8
@@ -61,7 +61,7 @@ class Summary(NamedTuple):
     """A plan in a few lines.
 
     ``grouped_by`` is the label that names the pools, or empty where nodes that offer the same are one pool.
-    ``short_of`` sums what the waiting pods ask for of the resources that nodes lacked, and ``free`` what all
+    ``short_of`` sums the requests of the waiting pods for resources that nodes lacked. ``free`` is what all
     nodes together have left of them.
     """
 
@@ -77,7 +77,7 @@ class Summary(NamedTuple):
 
 
 def summarise(state: ClusterState, planned: Sequence[Planned]) -> Summary:
-    """Return what a plan comes to."""
+    """Return the summary of a plan."""
     label, names = pool_names(state.table.specs)
     nodes = [each.node for each in planned if each.node is not None]
     waiting = [each for each in planned if each.node is None]
@@ -225,7 +225,7 @@ def _waiting(planned: Sequence[Planned]) -> list[Waiting]:
 
 
 def apart(reasons: Mapping[str, int]) -> dict[str, int]:
-    """Return nodes per single reason: what lacks cpu and memory counts for both."""
+    """Return nodes per single reason. A node that lacks cpu and memory counts for both."""
     found: dict[str, int] = {}
     for code, count in reasons.items():
         for part in code.split(","):

@@ -45,7 +45,7 @@ _RUNS_DAEMONS = Profile(
 
 
 class _Pod(NamedTuple):
-    """A pod among the objects, as far as a controller looks at it."""
+    """The parts of a pod that a controller looks at."""
 
     namespace: str
     name: str
@@ -60,9 +60,9 @@ def expand(objects: Sequence[Given], replicas: int | None = None) -> list[Given]
     Parameters
     ----------
     objects : sequence of Given
-        All objects; of those that come again the last one counts.
+        All objects. Of repeated ones the last one counts.
     replicas : int, optional
-        How many new pods each workload gets, instead of those that it lacks; a DaemonSet still gets one per
+        Number of new pods of each workload, instead of those that it lacks. A DaemonSet still gets one per
         node.
 
     Raises
@@ -128,7 +128,7 @@ class _Controllers:
         kind, namespace, _ = key = _identity(given)
         owner_kind, owner = self._owners[key]
         if (owner_kind, namespace, owner) in self._owners:
-            return []  # whoever made it says how many
+            return []  # its owner decides how many
         existing = [pod for pod in self._pods if self._has(given.manifest, pod)]
         maker = _Maker(given)
         if kind == "DaemonSet":
@@ -143,7 +143,7 @@ class _Controllers:
         return pods
 
     def _has(self, workload: Json, pod: _Pod) -> bool:
-        """Say whether a pod is one of a workload's: by its owners, or else by the selector."""
+        """Return whether a pod belongs to a workload: by its owners, or else by the selector."""
         kind, namespace, name = _identity_of(workload)
         if pod.namespace != namespace:
             return False
@@ -304,7 +304,7 @@ def _references(manifest: Json) -> Iterator[Json]:
 
 
 def _get(value: Any, *fields: str) -> Any:
-    """Return a field within objects, None where it or one on the way is missing."""
+    """Return a nested field, or None if it or a field on the way is missing."""
     for field in fields:
         value = value.get(field) if isinstance(value, dict) else None
     return value

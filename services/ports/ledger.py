@@ -16,7 +16,7 @@ from services.ports.log import TopicPartition
 
 
 class Lease(NamedTuple):
-    """Ownership of a shard; whatever carries a lower epoch than the shard's is refused."""
+    """Ownership of a shard. Writes with a lower epoch than the shard's are refused."""
 
     shard: int
     epoch: int
@@ -36,7 +36,7 @@ class OffsetAdvance(NamedTuple):
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     """A node in the ledger: ``id`` is its order of arrival, kept for ever.
 
-    A deleted node keeps its row: ``spec`` is then the last one, with the resource version of the deletion.
+    A deleted node keeps its row. ``spec`` is then its last spec, with the resource version of the deletion.
     """
 
     id: int
@@ -48,14 +48,14 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a node: compare ``version_expected`` (0: the row is new), then set all, also ``version``.
+    """A change of a node: compare ``version_expected`` (0: a new row), then set all fields and ``version``.
 
     The version counts changes (of the spec, and pods that come and go), so that each decision of a batch can
     name the version that it led to.
 
-    ``spec`` is None when only ``requested`` changes; ``deleted`` says whether the node is gone after this
-    write (its row keeps the version chain, and a spec that comes with the deletion is kept for its resource
-    version). ``requested`` is the absolute new sum per resource, ``pods`` included.
+    ``spec`` is None when only ``requested`` changes. ``deleted``: the node is gone after this write.
+    Its row stays for its version, and a spec that comes with the deletion for its resource version.
+    ``requested`` is the new sum per resource, ``pods`` included.
     """
 
     id: int
@@ -96,7 +96,7 @@ class PlacementClosed(NamedTuple):
 
 
 class PlacementRefreshed(NamedTuple):
-    """What does not matter for placing changed of a placed pod."""
+    """A change of a placed pod that does not matter for placing."""
 
     pod_uid: str
     resource_version: int | None
@@ -113,8 +113,8 @@ class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Why the pending pods of one signature wait: of ``nodes_count`` nodes, how many per reason code.
 
-    The last one says why they wait now. All of them, as far as ``attempts_first_max`` and
-    ``attempts_latest_max`` reach, stay as the group's history: equal ones in a row as one that counts.
+    The last one says why they wait now. The first ``attempts_first_max`` and the latest
+    ``attempts_latest_max`` stay as the group's history. Equal ones in a row are one entry with a count.
     """
 
     shard: int
@@ -129,10 +129,10 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts of a group in a row that failed for the same reasons: ``times`` of them, from 1 numbered.
+    """``times`` failed attempts of a group in a row with the same reasons; ``number`` counts from 1.
 
-    ``at_ms`` and ``last_at_ms`` say when the first and the last of them was; only those count where pods
-    began to wait, or where the reasons were new. ``profile_revision`` is 0 where there is no such profile.
+    ``at_ms`` and ``last_at_ms`` are the times of the first and the last one. An attempt counts if a pod began
+    to wait at it or if the reasons were new. ``profile_revision`` is 0 if there is no such profile.
     """
 
     shard: int
@@ -149,7 +149,7 @@ class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
     cycle_seq: int
 
     def again(self, group: PendingGroup) -> GroupAttempts | None:
-        """Return the same with one attempt more; None where that one failed for other reasons."""
+        """Return the same with one more attempt, or None if that one failed for other reasons."""
         if (self.reasons, self.profile_revision) != (group.reasons, group.profile_revision):
             return None
         return msgspec.structs.replace(self, times=self.times + 1, last_at_ms=group.at_ms)
@@ -183,7 +183,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A revision of a profile as ``spec`` writes it; None: from then on there is no such profile."""
+    """A revision of a profile; ``spec`` None means that the profile was deleted."""
 
     name: str
     revision: int
@@ -193,7 +193,7 @@ class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest of a configuration object; ``object`` is as its kind writes it, None: it was deleted."""
+    """The latest state of a configuration object; ``object`` None means that it was deleted."""
 
     kind: str
     namespace: str
@@ -204,7 +204,7 @@ class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(NamedTuple):
-    """What is remembered of a node's usage, and which seq of each shard was next when it was last measured.
+    """A node's measured usage, and the next seq of each shard at the last measurement.
 
     Pods placed from there on are not in the measurement.
     """
@@ -255,7 +255,7 @@ class CommitOutcome(enum.Enum):
 
 
 class Resolution(enum.Enum):
-    """What the offset rows say of a batch whose outcome was unknown."""
+    """What became of a batch whose outcome was unknown, by the offset rows."""
 
     COMMITTED = "committed"
     NOT_COMMITTED = "not-committed"
@@ -263,7 +263,7 @@ class Resolution(enum.Enum):
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker needs to start from, read in one snapshot; of each profile, its last revision."""
+    """All that a worker starts from, read in one snapshot. It holds the last revision of each profile."""
 
     offsets: Mapping[tuple[int, str, int], int]
     nodes: Sequence[NodeRow]
@@ -283,7 +283,7 @@ class Ledger(Protocol):
     """The worker's side of the ledger."""
 
     async def announce(self) -> None:
-        """Let others see from now on that a worker is up, though it may not be ready to take any shard."""
+        """Show others that a worker is up, even if it is not ready to take any shard."""
 
     async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
         """Take over all shards whose owner is gone, each with the next epoch; all of them or none.

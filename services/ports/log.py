@@ -41,7 +41,7 @@ class TopicPartition(NamedTuple):
 
 
 def partitions_of(shard: int, *, lead: bool) -> list[TopicPartition]:
-    """Return what a shard reads: its own partitions, and of the lead what concerns all."""
+    """Return the partitions that a shard reads. The lead also reads those that concern all shards."""
     own = [TopicPartition(NODES_TOPIC, shard), TopicPartition(PODS_TOPIC, shard)]
     return [*own, TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)] if lead else own
 
@@ -58,7 +58,7 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A record to append; its partition follows from the key as Kafka's default partitioner has it."""
+    """A record to append. Kafka's default partitioner chooses its partition by the key."""
 
     key: bytes | None
     value: bytes | None
@@ -113,7 +113,7 @@ class LogReader(Protocol):
         """Return the first retained offset of each partition."""
 
     async def position(self, at: TopicPartition) -> int:
-        """Return the offset that an assigned partition is read on from, past holes that hold no record."""
+        """Return the next offset to read of an assigned partition, past offsets without a record."""
 
     async def aclose(self) -> None:
         """Release what the reader holds."""
@@ -141,7 +141,7 @@ class Log(Protocol):
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
         """Create the topics that do not exist; raise ``TopicMismatch`` where partitions differ.
 
-        Whoever made a topic, what is appended from now on carries the time of its append.
+        From now on their records carry the time of the append, whoever created the topic.
         """
 
     async def partitions(self, topic: str) -> int:
@@ -154,7 +154,7 @@ class Log(Protocol):
         """Open a writer."""
 
     async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
-        """Return what each partition holds from a position on; one that is no longer retained is no fault.
+        """Return what each partition holds from a position on. The position may be no longer retained.
 
         Raises
         ------

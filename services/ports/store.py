@@ -46,9 +46,9 @@ class NodeState(NamedTuple):
 
 
 class PodState(NamedTuple):
-    """A live pod: bound since ``since_ms`` by decision ``shard``-``seq``, or pending since then.
+    """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
-    It is orphaned where the node that it counts on is deleted.
+    It is orphaned if its node is deleted.
     """
 
     pod_uid: str
@@ -67,7 +67,7 @@ class PodState(NamedTuple):
 
 
 class PlacementSpan(NamedTuple):
-    """A time span in which a pod counted on a node; without an end it does so still."""
+    """A time span in which a pod counted on a node. Without an end it still counts there."""
 
     shard: int
     seq: int
@@ -79,7 +79,7 @@ class PlacementSpan(NamedTuple):
 
 
 class DecisionRow(NamedTuple):
-    """A decision: its record of ``berth.decisions``, and what is not in there."""
+    """A decision: its record of ``berth.decisions``, and the columns that the record does not have."""
 
     shard: int
     seq: int
@@ -90,7 +90,7 @@ class DecisionRow(NamedTuple):
 
 
 class WaitingGroup(NamedTuple):
-    """Pending pods of one signature; why they wait is None until they were tried."""
+    """Pending pods of one signature. The reasons are None until the first attempt."""
 
     shard: int
     signature: bytes
@@ -129,14 +129,14 @@ class ShardOffset(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """The revision that the tables are at, and how many workers are up, those that hold no shard included."""
+    """The revision of the tables, and how many workers are up, those without a shard included."""
 
     revision: str | None
     workers_count: int
 
 
 class Counts(NamedTuple):
-    """Sizes that are worth a metric."""
+    """Counts for the metrics."""
 
     nodes: int
     pending_pods: int
@@ -152,10 +152,10 @@ class KeyRow(NamedTuple):
 
 
 class Store(Protocol):
-    """Reads of the ledger; every list is ordered by what its ``after`` names and holds at most ``limit``."""
+    """Reads of the ledger. A list is ordered by what ``after`` names, and has at most ``limit`` items."""
 
     async def pulse(self) -> Pulse:
-        """Return whether the ledger lives; raise ``Unavailable`` when it does not answer."""
+        """Return the ledger's pulse; raise ``Unavailable`` when it does not answer."""
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
         """Return live nodes, by name; ``name`` keeps names that contain it."""
@@ -217,7 +217,7 @@ class Store(Protocol):
         """Return the template of an equivalence group or None."""
 
     async def counts(self) -> Counts:
-        """Return the sizes that are worth a metric."""
+        """Return the counts for the metrics."""
 
     async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
         """Return which of these event ids were accepted before, each with its digest if that was kept."""

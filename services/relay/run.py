@@ -23,7 +23,7 @@ _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_T
 
 
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a relay may be told; times in seconds."""
+    """Settings of a relay; times in seconds."""
 
     name: str
     lease_seconds: float = limits.lease_seconds
@@ -39,14 +39,14 @@ class RelayMetrics:
 
 
 class Relay:
-    """One relay process; several may run, each shard has one of them at a time."""
+    """One relay process. Several may run; each shard has one of them at a time."""
 
     def __init__(self, log: Log, outbox: Outbox, settings: RelaySettings, metrics: RelayMetrics) -> None:
         self._log = log
         self._outbox = outbox
         self._settings = settings
         self._metrics = metrics
-        self._trouble = ""  # what keeps it from publishing, said once and not every second by every shard
+        self._trouble = ""  # the last fault; reported once, not every second for every shard
 
     async def run(self) -> None:
         """Publish until cancelled."""

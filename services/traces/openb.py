@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class TraceError(BerthError):
-    """The trace's files are not where they should be, or not what they should be."""
+    """A file of the trace is missing or cannot be read."""
 
     code = "trace"
 

@@ -1,4 +1,4 @@
-"""When the events of a trace are due, for whoever writes them faster than they happened."""
+"""Says when the events of a trace are due, to write them faster than they happened."""
 
 from __future__ import annotations
 

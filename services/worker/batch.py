@@ -1,4 +1,4 @@
-"""One batch in the making: changes of the fold and decisions of the cycle become rows of the ledger."""
+"""Builds one batch: turns changes of the fold and decisions of the cycle into rows of the ledger."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ _NO_REASONS: Mapping[str, int] = {}
 class BatchBuilder:
     """Collects what one batch changes.
 
-    ``now_ms`` is log time, which never goes back: that of the record being folded. ``event_at_ms`` is what
-    its event claims.
+    ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
+    that its event claims.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
@@ -87,7 +87,7 @@ class BatchBuilder:
     # ------------------------------------------------------------------------------------------- events
 
     def reach(self, appended_at_ms: int, event_at_ms: int | None) -> None:
-        """Begin with the next record; brokers' clocks may disagree, and log time is the latest of them."""
+        """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
         if appended_at_ms > self.now_ms:
             self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
         self.event_at_ms = event_at_ms
@@ -99,7 +99,7 @@ class BatchBuilder:
         self._dead_letters.append(dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms))
 
     def take(self, change: Change, record: Record, shard: int) -> None:
-        """Note what folding a record changed."""
+        """Add what folding a record changed."""
         match change:
             case PodWaits():
                 if change.previous is not None:
@@ -140,7 +140,7 @@ class BatchBuilder:
         self._measured[change.name] = None
 
     def _resolve(self, change: PodResolved) -> None:
-        """Write a pod's row anew: it waits on as one of another group, of which nothing is known yet."""
+        """Write a pod's row again: it goes on waiting in another group, which was not tried yet."""
         pod = change.pod
         self._end_wait(change.previous)
         self._waiting[pod.key] = (pod, change.arrival)
@@ -187,7 +187,7 @@ class BatchBuilder:
         shard: int,
         event_at_ms: int | None,
     ) -> Decision:
-        """Decide for a pod that counts on a node, and say what is amiss with the node."""
+        """Decide for a pod that counts on a node; the reason names what is amiss with the node."""
         return self._decide(
             change.pod,
             shard,
@@ -230,7 +230,7 @@ class BatchBuilder:
     # -------------------------------------------------------------------------------------------- cycle
 
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
-        """Note what a cycle decided, and how long it took as a whole."""
+        """Add what a cycle decided, and how long the whole cycle took."""
         cycle_seqs: dict[tuple[int, int], int] = {}
         for verdict in result.verdicts:
             shard = self._book.shards[verdict.pod.key]
@@ -381,7 +381,7 @@ class BatchBuilder:
         )
 
     def _usage_rows(self) -> list[UsageRow]:
-        """Return what is remembered of the nodes measured; of those that are gone, that nothing is."""
+        """Return the usage rows of the measured nodes. A node that is gone gets a row without series."""
         rows = []
         for node in sorted(self._measured):
             record = self._scheduler.state.usage.record(node)

@@ -1,4 +1,4 @@
-"""The worker's own book: what goes on from batch to batch, and what the ledger needs beside the state."""
+"""The worker's own book: what it keeps from batch to batch, beside the state, to write the ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.codec.encode import template_fragment
 
 
 class Book:
-    """Epochs and counters per shard, what the ledger is known to have, and notes on pods and nodes.
+    """Epochs and counters per shard, what the ledger already has, and facts about pods and nodes.
 
     Attributes
     ----------
@@ -39,32 +39,32 @@ class Book:
         self._fragments: dict[bytes, bytes] = {}
 
     def wait(self, key: str, shard: int, since_ms: int) -> None:
-        """Note that a pod waits."""
+        """Record that a pod waits."""
         self.shards[key], self.since_ms[key] = shard, since_ms
 
     def place(self, key: str, shard: int) -> None:
-        """Note that a pod is placed."""
+        """Record that a pod is placed."""
         self.shards[key] = shard
         self.since_ms.pop(key, None)
 
     def forget(self, key: str) -> None:
-        """Drop what is noted of a pod that is gone."""
+        """Forget a pod that is gone."""
         self.shards.pop(key, None)
         self.since_ms.pop(key, None)
 
     def mark(self, node: str) -> None:
-        """Note that a node is measured now; measurements of one moment share one dict."""
+        """Record that a node is measured now. Measurements of one moment share one dict."""
         if self._marks_now != self.seq:
             self._marks_now = dict(self.seq)
         self.marks[node] = self._marks_now
 
     def know(self, signatures: Iterable[bytes]) -> None:
-        """Note that the ledger has these templates."""
+        """Record that the ledger has these templates."""
         for signature in signatures:
             self.is_new(signature)
 
     def is_new(self, signature: bytes) -> bool:
-        """Say whether a template has to be written, which it then counts as; once too often does no harm."""
+        """Return whether a template has to be written. It counts as written from then on."""
         if signature in self._templates_known:
             return False
         if len(self._templates_known) >= signatures_cached_max:
@@ -73,7 +73,7 @@ class Book:
         return True
 
     def fragment(self, pod: PodSpec) -> bytes:
-        """Return what the decision records of a template share."""
+        """Return the part that the decision records of a template share."""
         fragment = self._fragments.get(pod.signature)
         if fragment is None:
             if len(self._fragments) >= signatures_cached_max:

@@ -1,4 +1,4 @@
-"""How a long-running process collects garbage: rarely, for its millions of objects have no cycles."""
+"""Makes a long-running process collect garbage rarely: its millions of objects have no cycles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _THRESHOLDS = (100_000, 20, 50)
 
 
 def collect_rarely() -> None:
-    """Let the collector look at new objects seldom, and never again at what the process is made of."""
+    """Let the collector look at new objects seldom, and never again at modules and classes."""
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
 

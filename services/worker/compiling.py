@@ -1,4 +1,4 @@
-"""Compiling the placing kernels before the first pod comes, saying how far it is and where they are kept."""
+"""Compiles the placing kernels before the first pod comes, and shows its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TELL_SECONDS = 30.0
 
 
 async def compile_kernels() -> None:
-    """Compile what is not on disk yet; say how far it is, on a terminal all the time."""
+    """Compile kernels that are not on disk yet, and show the progress."""
     started = time.monotonic()
     with Compilations() as seen:
         compiling = asyncio.create_task(asyncio.to_thread(warm_up))

@@ -1,8 +1,8 @@
 """One order for everything: records of all partitions, merged by time, topic and offset.
 
-The order does not depend on how fast which partition was fetched: before a record is taken, every partition
-that may hold an earlier one has been read up to there. So the same log gives the same sequence, and where it
-is complete at the start the same batches, on every run and on every kind of log.
+The order does not depend on how fast a partition was fetched. Before a record is taken, every partition that
+may hold an earlier one has been read up to there. So the same log gives the same sequence on every run and on
+every kind of log. A log that is complete at the start also gives the same batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Key = tuple[int, int, int]
 
 
 class _Lane:
-    """One partition: what was fetched and not yet taken."""
+    """One partition, with the records that were fetched and not yet taken."""
 
     __slots__ = ("at", "buffer", "bytes_count", "clock_ms", "end", "next_read", "paused", "rank")
 
@@ -55,7 +55,7 @@ class _Lane:
         self.next_read = record.offset + 1
 
     def move(self, batch: list[Record], records_max: int, bytes_max: int, before: _Key | None) -> int:
-        """Move records that may be taken, while they come before a key of others; return their bytes."""
+        """Take the records that come before the next key of the other partitions; return their bytes."""
         buffer, end, moved_bytes = self.buffer, self.end, 0
         while buffer and len(batch) < records_max and moved_bytes < bytes_max:
             clock_ms, size, record = buffer[0]
@@ -70,14 +70,14 @@ class _Lane:
         return moved_bytes
 
     def head(self) -> _Key | None:
-        """Key of the next record, if it was appended before the ends were asked for."""
+        """The key of the next record, if it was appended before the ends were asked for."""
         if not self.buffer or self.buffer[0][2].offset >= self.end:
             return None
         return (self.buffer[0][0], self.rank, self.at.partition)
 
     @property
     def lacks(self) -> bool:
-        """Whether a record that belongs into the order may not have been fetched yet."""
+        """Whether a record that comes next may still have to be fetched."""
         return not self.buffer and self.next_read < self.end
 
 
@@ -101,7 +101,7 @@ class Intake:
         await self._reader.assign({at: lane.next_read for at, lane in self._lanes.items()})
 
     async def next_batch(self, records_max: int, timeout_seconds: float) -> list[Record]:
-        """Return the next records of the merged order; none if nothing came within the time.
+        """Return the next records of the merged order; none if none came within the time.
 
         Fewer than ``records_max`` are returned when they are large (``batch_bytes_max``), else only when the
         log had no more at some moment of the call.
@@ -129,7 +129,7 @@ class Intake:
         return batch
 
     def _take(self, batch: list[Record], records_max: int) -> None:
-        """Move records to the batch until one is missing that may come next."""
+        """Move records to the batch until the next one may be missing."""
         lanes = list(self._lanes.values())
         if any(lane.lacks for lane in lanes):
             return
@@ -150,7 +150,7 @@ class Intake:
                 heapq.heapreplace(heap, (key, i))
 
     async def _fill(self, records_max: int) -> None:
-        """Fetch until no partition lacks anything."""
+        """Fetch until no partition may lack the next record."""
         empty_polls = 0
         while any(lane.lacks for lane in self._lanes.values()):
             if await self._fetch(records_max, _FETCH_SECONDS):
@@ -167,7 +167,7 @@ class Intake:
                         lane.end = lane.next_read
 
     async def _fetch(self, records_max: int, timeout_seconds: float) -> int:
-        """Poll once; hold back partitions of which much is buffered, so that the others can catch up."""
+        """Poll once. Pause partitions with many buffered records, so that the others can catch up."""
         for lane in self._lanes.values():
             full = len(lane.buffer) >= 2 * records_max or lane.bytes_count >= 2 * batch_bytes_max
             if full != lane.paused:

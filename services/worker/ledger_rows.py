@@ -1,4 +1,4 @@
-"""What the domain found, as rows of the ledger."""
+"""Turns results of the domain into rows of the ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_
 
 
 def node_writes(state: ClusterState) -> list[NodeWrite]:
-    """Take over the nodes that changed since the last batch."""
+    """Return the nodes that changed since the last batch, and mark them as written."""
     drained = state.drain_dirty()
     sums = state.requested_of_each([name for name, *_ in drained])
     writes = []
@@ -115,7 +115,7 @@ def pending_groups(
     waiting: Set[bytes],
     now_ms: int,
 ) -> Iterator[PendingGroup]:
-    """Say why groups wait: of shards where pods have begun to wait, and where it is new."""
+    """Yield why groups wait, for each shard where a pod began to wait or the reasons are new."""
     failed_on: dict[int, set[int]] = {}
     for verdict in result.verdicts:
         if isinstance(verdict, Failure):
@@ -126,7 +126,7 @@ def pending_groups(
         known = book.reasons_known.setdefault(attempt.signature, {})
         failed = failed_on.get(index, set())
         for shard in sorted(failed | known.keys()):
-            # A shard's last pod may have left since, and with it what the ledger said of the group.
+            # The shard's last pod may have left since, and the ledger's row of the group with it.
             if shard not in failed and known[shard] == attempt.reasons_at_failure:
                 continue
             known[shard] = attempt.reasons_at_failure
@@ -146,7 +146,7 @@ def pending_groups(
 
 
 def describe_node(node: str, reasons: Sequence[str]) -> str:
-    """Say in one line what is amiss with the node of a placed pod; nothing where all is well."""
+    """Return one line on what is amiss with the node of a placed pod, or ""."""
     return "; ".join(f"{node} {_amiss(reason)}" for reason in reasons)
 
 
@@ -162,7 +162,7 @@ def _amiss(reason: str) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Say in one line why no node would do, the most frequent reason first."""
+    """Return one line on why no node would do, the most frequent reason first."""
     if not attempt.nodes_count:
         codes = [code for code in attempt.reasons_at_failure if code != "no-nodes"]
         return f"held by {', '.join(codes)}" if codes else "there are no nodes"

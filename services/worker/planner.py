@@ -1,4 +1,4 @@
-"""From records to a batch: decode, fold, place; nothing here waits or touches the network."""
+"""Turns records into a batch: decode, fold, place. Nothing here waits or touches the network."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from services.worker.ledger_rows import config_object
 _LOGGER = logging.getLogger(__name__)
 
 BATCHES = "~batches"
-"""Not a topic: the offset row that counts a shard's batches, so that no two batches look alike."""
+"""No topic: the offset row that counts a shard's batches, so that no two batches look alike."""
 
 
 class Planner:
-    """The state of the cluster and all that follows from it, as of the last planned batch.
+    """The state of the cluster as of the last planned batch, and all that follows from it.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Planner:
         self._offsets = dict(ledger.offsets)
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
-        self._rest: list[Record] = []  # of the records given, those that wait behind a profile's change
+        self._rest: list[Record] = []  # records that wait behind a change of a profile
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
         self._restore(ledger)
 
@@ -95,7 +95,7 @@ class Planner:
         self.scheduler.state.restored()
 
     def _restore_placed(self, ledger: LedgerState) -> None:
-        """Put placed pods back, and each measurement after the pods that it knows, as it was folded."""
+        """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
         marks = self.book.marks = {record.node: marks for record, marks in ledger.usage}
         later = []
         rows = ledger.placements
@@ -117,7 +117,7 @@ class Planner:
         self.book.place(pod.key, placed.shard)
 
     def _restore_profile(self, row: ProfileRow) -> None:
-        """Put a profile back; one that this version of berth no longer accepts is as good as deleted."""
+        """Restore a profile. One that this version of berth no longer accepts counts as deleted."""
         kept = ProfileRevision(
             name=row.name, revision=row.revision, profile=None, resource_version=row.resource_version
         )
@@ -183,7 +183,7 @@ class Planner:
         return builder.build(self._advance(ends))
 
     def _shard_of(self, record: Record) -> int:
-        """The shard that answers for a record: nodes and pods by partition, the rest by the first shard."""
+        """Return the shard of a record: by its partition for nodes and pods, else the first shard."""
         return record.partition if record.topic in (NODES_TOPIC, PODS_TOPIC) else self._lead
 
     def _advance(self, ends: Mapping[tuple[int, str, int], int]) -> list[OffsetAdvance]:

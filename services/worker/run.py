@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker may be told; times in seconds."""
+    """Settings of a worker; times in seconds."""
 
     name: str
     seed: int = 0
@@ -45,7 +45,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compute(Protocol):
-    """Where work that keeps a processor busy is done: a thread, or right here in a simulation."""
+    """Runs work that keeps a processor busy: in a thread, or in place in a simulation."""
 
     async def __call__(
         self, work: Callable[[Sequence[Record]], CommitBatch], records: Sequence[Record], /
@@ -61,15 +61,15 @@ class Moved(BerthError):
 
 
 class Memory:
-    """What the collector is told of a worker's memory."""
+    """Tells the garbage collector about a worker's memory."""
 
     def release(self) -> None:
-        """Free what an earlier state left behind in cycles, before another is read."""
+        """Free the cycles of an earlier state before another state is read."""
         gc.unfreeze()
         gc.collect()
 
     def keep(self) -> None:
-        """Note that what was just read stays: it is not worth another look."""
+        """Exempt the state that was just read from collection, since it stays."""
         gc.freeze()
 
 
@@ -110,7 +110,7 @@ class Worker:
                     await asyncio.sleep(self._settings.lease_seconds / 10)
                 backoff.reset()
             except (Unavailable, Fenced, Moved) as error:
-                if self.ready.is_set():  # it went well for a while: this is a new trouble
+                if self.ready.is_set():  # it went well for a while, so this fault is a new one
                     backoff.reset()
                 self._metrics.restarts.labels(reason=error.code).inc()
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
@@ -133,7 +133,7 @@ class Worker:
         await self._ledger.release(leases)
 
     async def _keep(self, leases: Sequence[Lease]) -> None:
-        """Renew the leases; a ledger that is away is no reason to give up, the fence is in the commit."""
+        """Renew the leases. A ledger that is away is no reason to give up: each commit checks the fence."""
         while True:
             await asyncio.sleep(self._settings.lease_seconds / 3)
             try:
@@ -160,7 +160,7 @@ class Worker:
             await reader.aclose()
 
     async def _measure(self, shards: Sequence[int]) -> None:
-        """Show now and then how far the shards are behind; a log that is away is told of elsewhere."""
+        """Measure now and then how far the shards are behind. A log that is away is reported elsewhere."""
         while True:
             with contextlib.suppress(BerthError):
                 now_ms = time.time_ns() // 1_000_000
@@ -168,7 +168,7 @@ class Worker:
             await asyncio.sleep(self._settings.measure_seconds)
 
     async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> Planner:
-        """Read the ledger into a planner; lay down offset rows where a shard begins."""
+        """Read the ledger into a planner; create the offset rows of a new shard."""
         self._memory.release()
         for lease in leases:
             partitions = partitions_of(lease.shard, lead=lease.shard == min(leases).shard)
@@ -236,7 +236,7 @@ class Worker:
                 raise Moved("a node was changed by someone else")
 
     async def _once(self, batch: CommitBatch, *, unknown: bool) -> CommitOutcome:
-        """Commit, after asking what became of the last try if that is not known."""
+        """Commit. If the outcome of the last try is unknown, first ask what became of it."""
         if unknown:
             match await self._ledger.resolve(batch):
                 case Resolution.COMMITTED:

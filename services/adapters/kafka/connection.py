@@ -1,4 +1,4 @@
-"""How talking to Kafka fails: all ways of not answering are ``Unavailable``, and nothing waits for ever."""
+"""Translates Kafka's faults: whatever does not answer is ``Unavailable``, and nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Cluster(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What every client of the library is made with."""
+        """The options of every client of the library."""
         return {
             "bootstrap_servers": self.bootstrap,
             "request_timeout_ms": int(self.timeout_seconds * 1000),
@@ -49,7 +49,7 @@ async def guarded(cluster: Cluster, extra_seconds: float = 0.0) -> AsyncIterator
 
 
 async def finish(cluster: Cluster, closing: Coroutine[Any, Any, None]) -> None:
-    """Await a closing call of the client library, whose failure interests nobody, but not for ever.
+    """Await a closing call of the client library for a limited time, and ignore its failure.
 
     It runs as a task of its own, because the library lets the cancellation of its inner tasks escape, which
     would look like a cancellation of ours.

@@ -1,4 +1,4 @@
-"""Where berth reaches into aiokafka's own parts: in this file alone, and only where its API has no way.
+"""The only file that reaches into aiokafka's private parts, for what its API does not offer.
 
 pyproject.toml holds aiokafka to the 0.14 series. ``tests/unit/test_kafka_internals.py`` fails with any other
 until somebody has looked at each function here again.
@@ -22,8 +22,8 @@ SERIES = "0.14."
 class _Unpacked(fetcher.PartitionRecords):  # type: ignore[misc]
     """Unpacks a fetch into our records.
 
-    The client makes a record of twelve fields, two of which it computes, and we would make ours of it: the
-    client's alone costs more than all the rest of reading.
+    The client would make a record of twelve fields, and we would make ours from that. The client's record
+    alone costs more than all the rest of reading.
     """
 
     def _consumer_record(self, tp: TopicPartition, record: Any) -> Record:
@@ -34,12 +34,12 @@ class _Unpacked(fetcher.PartitionRecords):  # type: ignore[misc]
 
 
 def unpack_into_records() -> None:
-    """Have all consumers of this process, which are ours, return ``ports.Record``."""
+    """Make all consumers of this process return ``ports.Record``."""
     fetcher.PartitionRecords = _Unpacked
 
 
 def set_fetch_wait(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
-    """Change how long the next fetches park at the broker; the API takes it only when a consumer is made."""
+    """Change how long the broker may hold the next fetches. The API sets this only for a new consumer."""
     consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 

@@ -133,7 +133,7 @@ async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> Non
 
 
 async def _date_by_the_log(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> None:
-    """Have topics that somebody else laid down, or an older berth, carry the time of the append as well.
+    """Make existing topics record the time of the append, too.
 
     Kafka replaces all settings of a topic at once, so those that were made for it are written again.
     """

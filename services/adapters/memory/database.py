@@ -154,7 +154,7 @@ class MemoryDatabase:
         return CommitOutcome.COMMITTED
 
     def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
-        """Tell whether an offset, an epoch or a counter is not where the batch expects it."""
+        """Return whether an offset, an epoch or a counter is not where the batch expects it."""
         for a in batch.offsets:
             row = self.offsets.get(a[:3])
             if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
@@ -174,7 +174,7 @@ class MemoryDatabase:
         return write.id not in self.nodes and write.name not in self._node_ids
 
     def _check(self, batch: CommitBatch) -> None:
-        """Refuse what a unique constraint would."""
+        """Refuse what a unique constraint would refuse."""
         closed = {closed.pod_uid for closed in batch.placements_closed}
         if len(closed) != len(batch.placements_closed) or not closed <= self.open_placements.keys():
             raise LedgerMismatch("a placement to close is not open")
@@ -261,7 +261,7 @@ class MemoryDatabase:
             self.pending_groups.pop(key, None)
 
     def _note_attempt(self, group: PendingGroup) -> None:
-        """Count an attempt that failed as the one before did; of others keep the first and the latest."""
+        """Count an attempt that failed like the one before, or add it; keep the first and the latest ones."""
         kept = self.group_attempts.setdefault((group.shard, group.signature), [])
         again = kept[-1].again(group) if kept else None
         if again is not None:

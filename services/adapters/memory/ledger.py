@@ -18,7 +18,7 @@ class Connection:
 
 
 def lease_alive(database: MemoryDatabase, row: LeaseRow, connection: Connection, now_ms: int) -> bool:
-    """Tell whether another connection holds a lease that runs."""
+    """Return whether another connection holds a lease that has not run out."""
     return (
         row.owner is not None
         and row.until_ms > now_ms
@@ -28,7 +28,7 @@ def lease_alive(database: MemoryDatabase, row: LeaseRow, connection: Connection,
 
 
 def take_lease(row: LeaseRow, owner: str, connection: Connection, until_ms: int) -> int:
-    """Give the row to the owner with the next epoch, and return that."""
+    """Give the row to the owner with the next epoch, and return this epoch."""
     row.epoch += 1
     row.owner, row.connection, row.until_ms = owner, connection, until_ms
     return row.epoch
@@ -40,14 +40,14 @@ def drop_lease(row: LeaseRow) -> None:
 
 
 class Client:
-    """What talks to a ``MemoryDatabase`` over a connection of its own.
+    """A client of a ``MemoryDatabase`` with a connection of its own.
 
     Parameters
     ----------
     database : MemoryDatabase
         Shared by all that would talk to the same server.
     clock : Clock
-        By which leases run out.
+        Decides when leases run out.
     """
 
     def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
@@ -164,7 +164,7 @@ class MemoryLedger(Client):
         return Resolution.FENCED
 
     def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
-        """Tell whether all rows are as after (before) the batch; it moves at least one, so not both hold."""
+        """Return whether all rows are as after (before) the batch, which moves at least one of them."""
         for a in batch.offsets:
             if self.database.offsets.get(a[:3]) != OffsetRow(a.epoch, a.hi if after else a.lo):
                 return False

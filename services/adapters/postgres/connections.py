@@ -1,4 +1,4 @@
-"""Connections to Postgres: how they are opened, what bounds them, and what counts as not answering."""
+"""Connections to Postgres: how they open, which limits they have, and when a server counts as silent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 2.0
 
 
 class Limits(NamedTuple):
-    """What bounds the statements of a connection: the server's settings, and our patience with the server."""
+    """The time limits of a connection: the server's own, and how long we wait for the server."""
 
     settings: Mapping[str, str]
     answer_seconds: float
@@ -86,14 +86,14 @@ _REFUSED: tuple[type[BaseException], ...] = (
 
 
 class Refused(BerthError):
-    """The database will not let us in: no waiting helps, the DSN has to change."""
+    """The database refuses us. Waiting does not help: the DSN has to change."""
 
     code = "database-refused"
 
 
 @contextlib.contextmanager
 def answering(connection: Connection | None = None) -> Iterator[None]:
-    """Turn what a silent or absent database raises into ``Unavailable``; all else passes."""
+    """Raise ``Unavailable`` for a silent or absent database. Other errors pass through."""
     try:
         yield
     except UNANSWERED as error:
@@ -129,7 +129,7 @@ async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
 
 
 async def close(connection: Connection) -> None:
-    """Say goodbye; cut the line when the server does not listen."""
+    """Close the connection, and cut it when the server does not answer."""
     try:
         await connection.close(timeout=CLOSE_SECONDS)
     except (*UNANSWERED, asyncpg.InterfaceError):
@@ -187,7 +187,7 @@ class Session:
                 raise
 
     def cut(self) -> None:
-        """End the connection without a word, as a crash would."""
+        """End the connection without a message to the server, as a crash would."""
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None

@@ -1,4 +1,4 @@
-"""The pool of connections that queries go through, and what a fault of the database means to who asked."""
+"""The pool of connections for queries, and what a fault of the database means to the caller."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Engine:
 
 @contextlib.contextmanager
 def _faults() -> Iterator[None]:
-    """Say what a fault of the database means to whoever asked; all else passes."""
+    """Translate a fault of the database for the caller. Other errors pass through."""
     try:
         yield
     except sa.exc.DBAPIError as error:

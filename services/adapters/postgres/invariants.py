@@ -11,7 +11,7 @@ ROWS_MAX = 100
 
 
 class Invariant(NamedTuple):
-    """What must hold, and the query that returns what does not. A ``warning`` may be the world's doing."""
+    """A rule, and the query for the rows that break it. A ``warning`` may have a cause outside of berth."""
 
     name: str
     says: str
@@ -254,7 +254,7 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 
 async def check(dsn: str) -> list[Violation]:
-    """Return what does not hold, in one snapshot of the ledger; warnings too.
+    """Return the broken invariants of one snapshot of the ledger, warnings included.
 
     Raises
     ------

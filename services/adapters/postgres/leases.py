@@ -52,7 +52,7 @@ class Leases:
         return any(row["alive"] for row in await connection.fetch(self._owners, shard))
 
     async def renew(self, leases: Sequence[Lease], seconds: float) -> bool:
-        """Prolong all or none, through whichever connection the session has now."""
+        """Prolong all leases or none, through the session's present connection."""
         async with self._session.use() as connection:
             transaction = connection.transaction()
             await transaction.start()

@@ -160,7 +160,7 @@ def _columns(values: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 async def _advance(connection: Connection, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
-    """Move offsets and counters from where the batch expects them; False: another owner or already in."""
+    """Move offsets and counters. False: they are not where the batch expects them, so nothing is written."""
     moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
     if _count(moved) != len(batch.offsets):
         return False
@@ -169,7 +169,7 @@ async def _advance(connection: Connection, batch: CommitBatch, advances: Sequenc
 
 
 async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.ResourceIds) -> bool:
-    """Compare and swap the nodes in the order of their ids; False: one was not as expected."""
+    """Compare and swap the nodes in the order of their ids. False: a version was not the expected one."""
     writes = sorted(batch.nodes, key=lambda write: write.id)
     known = [write for write in writes if write.version_expected]
     new = [write for write in writes if not write.version_expected]
@@ -194,7 +194,7 @@ async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.Res
 
 
 def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> tuple[str, list[list[Any]]]:
-    """Return the statement and its columns: what is requested comes as one column per resource."""
+    """Return the statement and its columns. Requested amounts are one column per resource."""
     requested = ids.columns([write.requested for write in writes])
     columns: list[list[Any]] = [
         [write.id for write in writes],
@@ -289,7 +289,7 @@ def _stands(
     *,
     after: bool,
 ) -> bool:
-    """Tell whether all rows are as after (before) the batch; it moves at least one, so not both hold."""
+    """Return whether all rows are as after (before) the batch, which moves at least one of them."""
     for a in batch.offsets:
         if offsets.get(a[:3]) != (a.epoch, a.hi if after else a.lo):
             return False

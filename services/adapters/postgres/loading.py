@@ -89,7 +89,7 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
 
 
 async def _stream(connection: Connection, query: str, *values: Any) -> AsyncIterator[Any]:
-    """Give the rows without holding them all: a million of them are more bytes than what is made of them."""
+    """Yield the rows one by one. A million at once would take more memory than the state made of them."""
     cursor = await connection.cursor(query, *values)
     while found := await cursor.fetch(ROWS_PER_FETCH):
         for row in found:

@@ -1,4 +1,4 @@
-"""Building the database: Alembic's migrations, then one row per shard; both as often as one likes."""
+"""Builds the database: Alembic's migrations, then one row per shard. Doing it again changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.adapters.postgres.connections import answering, engine, fresh
 
 
 class ShardsMismatch(BerthError):
-    """The database was laid out for another number of shards, which the log's partitions depend on."""
+    """The database was made for another number of shards, and the log's partitions depend on that number."""
 
     code = "shards-mismatch"
 
@@ -29,7 +29,7 @@ def alembic_config() -> Config:
 
 
 async def upgrade(dsn: str) -> None:
-    """Bring the database to the newest revision, in one transaction; others meanwhile wait.
+    """Bring the database to the newest revision in one transaction. Others wait for it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _revision(connection: sa.Connection) -> str | None:
 
 
 async def init_shards(dsn: str, shards: int) -> None:
-    """Lay down the rows of all shards; nothing changes when they are there.
+    """Create the rows of all shards. Existing rows stay as they are.
 
     Raises
     ------

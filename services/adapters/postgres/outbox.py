@@ -83,7 +83,7 @@ class PostgresOutbox:
     async def wait(self, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished.
 
-        It says so from the tables alone, so that several tasks may wait at the same time.
+        It looks at the tables alone, so several tasks may wait at the same time.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_seconds

@@ -53,7 +53,7 @@ _decode_attempt = msgspec.json.Decoder(Attempt).decode
 
 
 def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
-    """Return a table's columns that a row of the port has, in its order."""
+    """Return the table's columns in the order of the row's fields."""
     return [table.c[name] for name in row._fields]
 
 
@@ -83,14 +83,14 @@ class PostgresStore(Engine):
         return (await self._all(Pulse, statement))[0]
 
     async def counts(self) -> Counts:
-        """Count what the metrics show: cheap reads only, but for the pending pods."""
+        """Count what the metrics show. Only the count of pending pods is not cheap."""
         nodes = sa.select(sa.func.count()).select_from(t.nodes).where(~t.nodes.c.deleted)
         pending = sa.select(sa.func.count()).select_from(t.pending)
         statement = sa.select(nodes.scalar_subquery(), pending.scalar_subquery())
         return (await self._all(Counts, statement))[0]
 
     async def shards(self) -> Sequence[ShardState]:
-        """Read all shards beside their relay cursors; an owner whose connection has gone is none."""
+        """Read all shards with their relay cursors. An owner without a connection does not count."""
         s, r = t.shards.c, t.relay_cursor.c
         joined = t.shards.outerjoin(t.relay_cursor, s.shard == r.shard)
         started = sa.func.coalesce(_activity.c.backend_start == s.owner_started, True)
@@ -122,7 +122,7 @@ class PostgresStore(Engine):
     # ------------------------------------------------------------------------------------ nodes and pods
 
     async def _nodes(self, *which: sa.ColumnElement[bool], limit: int = 1) -> list[NodeState]:
-        """Walk the unique index on the name; names of resources are read last, so that none is missing."""
+        """Walk the unique index on the name. Resource names are read last, so that none is missing."""
         n, s = t.nodes.c, t.node_specs.c
         spec = sa.and_(s.node_id == n.id, s.version == n.spec_version)
         found = await self._rows(
@@ -181,7 +181,7 @@ class PostgresStore(Engine):
         return await self._pods(both, both.c.pod_uid, limit)
 
     async def _pods(self, both: sa.Subquery, order: sa.ColumnElement[Any], limit: int) -> list[PodState]:
-        """Read what ``bound_pods`` and ``pending_pods`` make, with the templates."""
+        """Read rows of ``bound_pods`` and ``pending_pods``, with their templates."""
         joined = both.outerjoin(t.templates, t.templates.c.signature == both.c.signature)
         gone = sa.select(t.nodes.c.deleted).where(t.nodes.c.name == both.c.node).scalar_subquery()
         query = sa.select(both, t.templates.c.spec, sa.func.coalesce(gone, False).label("orphaned"))
@@ -336,7 +336,7 @@ class PostgresStore(Engine):
     # ------------------------------------------------------------------------------------------ profiles
 
     async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
-        """Read the last revision of each name where that is no deletion."""
+        """Read the last revision of each name, unless it is a deletion."""
         p = t.profiles.c
         name = p.name.collate("C")  # the order in which the built-in ones are merged with them
         last = sa.select(p.name, sa.func.max(p.revision).label("revision")).group_by(p.name).subquery()

@@ -27,14 +27,14 @@ def json_text(value: Any) -> str:
 
 
 def labels_text(labels: Mapping[str, str]) -> str | None:
-    """Encode labels; none are null, which most pods of a flood have."""
+    """Encode labels; no labels become NULL."""
     return _encode(labels).decode() if labels else None
 
 
 class ResourceIds:
     """Positions of the resource names in vectors, from 1.
 
-    What a transaction added must be forgotten when it does not commit: ``with_names`` returns a new index.
+    A transaction that does not commit must leave no names behind, so ``with_names`` returns a new index.
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:
@@ -42,11 +42,11 @@ class ResourceIds:
         self._names = {at: name for name, at in ids.items()}
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Return those names that have no position yet, sorted."""
+        """Return the names that have no position yet, sorted."""
         return sorted(set(names) - self._ids.keys())
 
     def with_names(self, names: Sequence[str]) -> ResourceIds:
-        """Return an index with these names behind all others."""
+        """Return an index with these names after all others."""
         following = max(self._names, default=0) + 1
         return ResourceIds({**self._ids, **{name: following + i for i, name in enumerate(names)}})
 
@@ -76,7 +76,7 @@ class ResourceIds:
         return "{" + ",".join(map(str, self.vector(values))) + "}"
 
     def amounts(self, vector: Sequence[int]) -> dict[str, int]:
-        """Return what is not zero, by name."""
+        """Return the values that are not zero, by name."""
         return {self._names[at]: value for at, value in enumerate(vector, start=1) if value}
 
 
@@ -148,7 +148,7 @@ def decision_columns(d: Decision, payload: bytes) -> tuple[Any, ...]:
 
 
 def attempt_columns(attempt: Attempt) -> tuple[Any, ...]:
-    """Return CYCLE_COLUMNS; leaving out of the document what has a column of its own would cost more."""
+    """Return CYCLE_COLUMNS. The document repeats some columns: to leave them out would cost more."""
     return (attempt.shard, attempt.seq, attempt.signature, json_text(attempt))
 
 
@@ -168,23 +168,23 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
 
 
 def dead_letter_columns(x: DeadLetter) -> tuple[Any, ...]:
-    """Return DEAD_LETTER_COLUMNS; the words may quote the bad record, and Postgres has no text with NUL."""
+    """Return DEAD_LETTER_COLUMNS. The message may quote a NUL, which Postgres cannot hold in a text."""
     path, message = (text.replace("\0", "\ufffd") for text in (x.path, x.message))
     return (x.shard, x.seq, x.topic, x.partition, x.offset, x.key, x.raw, x.code, path, message, x.at_ms)
 
 
 def profile_columns(p: ProfileRow) -> tuple[Any, ...]:
-    """Return what UPSERT_PROFILES takes."""
+    """Return the columns of UPSERT_PROFILES."""
     spec = None if p.spec is None else json_text(p.spec)
     return (p.name, p.revision, spec, p.resource_version, p.at_ms)
 
 
 def config_columns(c: ConfigRow) -> tuple[Any, ...]:
-    """Return what UPSERT_CONFIG takes."""
+    """Return the columns of UPSERT_CONFIG."""
     thing = None if c.object is None else json_text(c.object)
     return (c.kind, c.namespace, c.name, thing, c.resource_version, c.at_ms)
 
 
 def usage_columns(u: UsageRow) -> tuple[Any, ...]:
-    """Return what UPSERT_USAGE takes."""
+    """Return the columns of UPSERT_USAGE."""
     return (u.record.node, u.record.at_ms, json_text(u.record.series), json_text(u.marks))

@@ -1,4 +1,4 @@
-"""The ledger's tables as SQLAlchemy metadata: what the migrations build and what queries are written in.
+"""The ledger's tables as SQLAlchemy metadata: queries are written in it, and the migrations build it.
 
 A test compares this with the database that the migrations make. Resource vectors are ``bigint[]`` indexed by
 ``resources.id`` (a position beyond an array's end is 0), in canonical units: cpu in thousandths of a core,

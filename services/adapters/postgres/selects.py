@@ -53,7 +53,7 @@ def pending_pods() -> sa.Select[Any]:
 
 
 def pods_of_node(node: str) -> sa.ColumnElement[bool]:
-    """Return whether a placement is on a node, by the decisions that name it: they have an index for that."""
+    """Return the condition that a placement is on a node. It uses the index of decisions by node."""
     d, p = t.decisions.c, t.placements.c
     of_node = sa.select(d.shard, d.seq).where(d.node == node)
     return sa.and_(p.node == node, sa.tuple_(p.shard, p.seq).in_(of_node))
@@ -76,7 +76,7 @@ def page_of_pods(
 
 
 def decision_conditions(which: DecisionFilter) -> list[sa.ColumnElement[bool]]:
-    """Return what the filter asks of a decision."""
+    """Return the conditions of the filter on a decision."""
     d = t.decisions.c
     equal = {
         d.namespace: which.namespace,
