@@ -38,7 +38,7 @@ async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | No
     live = await store.pod(namespace, name)
     if live is None and not rows:
         return None
-    decisions = sorted(map(decision_of, rows), key=_decided_ms)
+    decisions = sorted(map(decision_of, reversed(rows)), key=_decided_ms)  # of one moment in their order
     waits = list(_waits(decisions))
     if live is not None and live.node is None:
         if not waits or waits[-1].until_ms is not None:  # it was not tried yet

@@ -88,3 +88,13 @@ def test_a_pod_whose_class_came_is_refused_for_what_holds_from_then_on(others: i
     site.tell("ADDED", node_manifest("big", cpu=64), at_ms=at_ms + 30)
     assert refused(None) == ("bound", short)
     assert refused(at_ms + 25) == ("waiting", short)
+
+
+def test_a_pod_that_takes_the_place_of_another_is_told_of_from_that_moment_on() -> None:
+    site, at_ms = Site(), 1_700_000_000_000
+    site.tell("ADDED", node_manifest("n", cpu=1), pod_manifest("p", cpu=4, uid="first"), at_ms=at_ms)
+    site.tell("ADDED", pod_manifest("p", cpu=5, uid="second"), at_ms=at_ms + 10)
+    site.tell("DELETED", pod_manifest("p", uid="second"), at_ms=at_ms + 20)
+    found = asyncio.run(show_attempts(MemoryStore(site.database), "default", "p", at_ms + 15))
+    assert found is not None
+    assert (found.state, len(found.items)) == ("waiting", 1)
