@@ -105,12 +105,12 @@ class Cluster:
 
 
 def ask_of(requests: Mapping[str, int]) -> np.ndarray:
-    """Return requests as the rows of a picture. The pod itself counts 1."""
+    """Return requests in the order of the columns' rows. The pod itself counts 1."""
     return np.array([*(requests[name] for name in RESOURCES), 1], dtype=np.int64)
 
 
 class KernelClock:
-    """Measures the processor seconds that a cycle spends in the kernel, by standing between the two."""
+    """Measures the processor seconds of the kernel in a cycle, by wrapping the kernel."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -17,7 +17,7 @@ _WARM_UP = Workload(name="warm-up", about="what has to be compiled", nodes=4, po
 
 
 class EngineRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows, and the first cycle of the process, which compiles or loads the kernels."""
+    """All rows of the table, and the first cycle of the process, which compiles or loads the kernels."""
 
     first_cycle_seconds: float
     parts: list[Part]

@@ -32,7 +32,7 @@ def describe() -> dict[str, Any]:
 
 
 def parallel_speedup(threads: int, repeats: int = 5) -> float:
-    """Return how many times the work of one thread ``threads`` threads do that share nothing; the median.
+    """Return how many times the work of one thread several threads do, if they share nothing; the median.
 
     It equals the number of threads where each has a core to itself. It is less where two cores are halves of
     one, or busy with something that this machine does not show. No division of work can gain more here.

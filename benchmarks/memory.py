@@ -1,4 +1,4 @@
-"""`berth bench memory`: what a placed pod costs a worker, each way in a process of its own.
+"""`berth bench memory`: the memory of a worker per placed pod, measured in two ways.
 
 Way ``folded``: a worker's planner reads the events of nodes and pods and places the pods, batch after batch.
 Way ``restored``: a planner starts from what the ledger holds of the same cluster.
@@ -136,7 +136,7 @@ def _folded(nodes: int, pods: int, groups: int) -> Planner:
 
 
 def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
-    """Return what a ledger holds of the cluster. Repeated texts are shared, as the loader shares them."""
+    """Return the ledger's state of the cluster. Repeated texts are shared, as the loader shares them."""
     decoder = Decoder()
     rows, kinds = [], []
     for i in range(nodes):
@@ -222,7 +222,7 @@ def _check_placed(planner: Planner, pods: int) -> None:
 
 
 def _resident() -> tuple[int, int]:
-    """Return the resident bytes of this process: now, and at most so far."""
+    """Return the resident bytes of this process: now, and the maximum so far."""
     sizes = {}
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, rest = line.partition(":")

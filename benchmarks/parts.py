@@ -158,7 +158,7 @@ def _in_python(scoring: str, picture: Picture, ask: np.ndarray) -> float:
 
 
 def _one_group(nodes: int, repeats: int) -> Part:
-    """Place many pods of one group in one call of the kernel, some in code that rescores a row a pod."""
+    """Place many pods of one group in one call of the kernel, and some in plain code, a row a pod."""
     cluster = Cluster(nodes)
     pods = 5 * nodes
     times: dict[str, list[float]] = {"kernel": [], "cycle": [], "numpy": [], "python": []}

@@ -144,7 +144,7 @@ def _variance_of_one(
 
 
 def spread_of(nodes: Picture) -> Spread:
-    """Return the running sums of a picture."""
+    """Return the sums over all nodes."""
     offered, held = nodes.allocatable[MEMORY].tolist(), nodes.requested[MEMORY].tolist()
     return Spread(len(offered), sum(_metric(b, a) for a, b in zip(offered, held, strict=True)))
 

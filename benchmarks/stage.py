@@ -34,7 +34,7 @@ class BenchError(BerthError):
 
 
 class Servers(NamedTuple):
-    """Where log and ledger are, which processes serve them (None: not ours), and what they are, in words."""
+    """Where log and ledger are, which processes serve them (None: not ours), and a text that names them."""
 
     place: Place
     broker: psutil.Process | None

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_configure() -> None:
-    """Whoever runs the tests in the background ignores Ctrl-C, and children would inherit that."""
+    """Let children end at Ctrl-C, which tests that run in the background would ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,4 +1,4 @@
-"""The product as an operator runs it: real commands as processes, on whatever log and ledger a test gives."""
+"""Runs berth as an operator does: real commands as processes, on the log and ledger of a test."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Deployment:
 
 
 async def produce(bootstrap: str, records: Iterable[tuple[str, str, bytes]]) -> None:
-    """Send (topic, key, value) as a stranger would: his client, its defaults, the topic and the key."""
+    """Send (topic, key, value) with a plain Kafka client and its defaults, as any producer would."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
     try:

@@ -51,7 +51,7 @@ async def _deployed(dsn: str, kafka: str | None, logs: Path) -> AsyncIterator[De
 
 
 async def _audit(deployment: Deployment, records: list[tuple[str, str, bytes]]) -> None:
-    """What must be true of the end, from the events sent and the ledger alone."""
+    """Check the end by the events sent and the ledger alone."""
     violations = [v for v in await check(deployment.dsn) if not v.warning]
     assert not violations, violations
     connection = await asyncpg.connect(deployment.dsn)
@@ -110,12 +110,12 @@ def _check_nodes(
 
 
 async def _published(kafka: str, count: int) -> list[bytes]:
-    """Return what consumers read, less when the ledger took it."""
+    """Return what consumers read, without ``recorded_at``."""
     return [without_recorded_at(value) for value in await consume(kafka, DECISIONS_TOPIC, count)]
 
 
 def _but_log_time(payload: bytes) -> dict[str, Any]:
-    """Return a decision less when its event was appended, which is another moment in another log."""
+    """Return a decision without ``decided_at``, which differs from log to log."""
     record: dict[str, Any] = orjson.loads(payload)
     assert record.pop("decided_at") != record["event_at"]
     return record
@@ -191,7 +191,7 @@ async def test_three_kills_in_the_middle(
 
 
 async def _kill_somewhere(deployment: Deployment, rng: random.Random) -> None:
-    """Let the worker get on for a random while, then kill -9 it, and the relay at times; start them again."""
+    """Let the worker run for a random while, kill -9 it, and sometimes the relay; start them again."""
     connection = await asyncpg.connect(deployment.dsn)
     try:
         before = await connection.fetchval("SELECT sum(next_offset) FROM shard_offsets")

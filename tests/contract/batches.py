@@ -1,4 +1,4 @@
-"""Small batches to write to a ledger, made of what is not worth saying in each test."""
+"""Makes small batches for a ledger, with defaults for what a test does not care about."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def usage(node: str, marks: dict[int, int] | None = None, **more: Any) -> UsageR
 
 
 def profile(name: str, revision: int, **more: Any) -> ProfileRow:
-    """Return a revision of a profile that scores as one likes."""
+    """Return a revision of a profile with any score."""
     fit = {"name": "NodeResourcesFit", "weight": 2, "args": {"z": 1.5, "a": ["\0", "ä"]}}
     spec = {"filters": [{"name": "NodeResourcesFit"}], "scores": [fit]}
     return ProfileRow(

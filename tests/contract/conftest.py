@@ -1,4 +1,4 @@
-"""The adapters of the ports, each with what its suite needs from outside of the port."""
+"""The adapters of the ports, each with the handles that its suite needs beside the port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owns a shard, on every ledger: one at a time, replaced at once when gone, fenced by the epoch."""
+"""Does a shard have one owner at a time, who is replaced at once when gone and fenced by the epoch?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every ledger does with batches: all or nothing, once, and only for who holds the shard."""
+"""Does every ledger write a batch wholly or not at all, once, and only for the owner of the shard?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every ledger keeps of nodes, pods and offset rows, and that a batch is all or nothing."""
+"""Does every ledger keep nodes, pods and offset rows alike, and write a batch wholly or not at all?"""
 
 from __future__ import annotations
 

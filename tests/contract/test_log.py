@@ -1,4 +1,4 @@
-"""What every adapter of the log port promises, asked of each of them."""
+"""Does every adapter of the log port keep the port's promises?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log when its server goes away, and the embedded log when an append takes its time."""
+"""Does the log survive the loss of its server, and do embedded readers wait for a slow append?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every outbox gives to the relay: committed rows in order, a cursor, and one relay per shard."""
+"""Does every outbox give the relay committed rows in order, a cursor, and one relay per shard?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store answers of what a ledger holds: the same on Postgres as in memory."""
+"""Does every store give the same answers about a ledger, on Postgres as in memory?"""
 
 from __future__ import annotations
 

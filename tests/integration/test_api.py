@@ -417,7 +417,7 @@ async def until_looked_at(client: Client) -> dict[str, Any]:
 
 
 async def test_without_a_worker_nothing_is_ready(embedded_dsn: str) -> None:
-    """One that is up is told from none, and what waits is counted either way."""
+    """A worker that is up differs from none, and waiting records are counted in both cases."""
     async with fresh_database(embedded_dsn) as place, client_of(place) as client:
         await bootstrap.initialise(place, 2)
         pod = {"type": "ADDED", "object": pod_manifest("p")}

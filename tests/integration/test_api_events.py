@@ -1,4 +1,4 @@
-"""The way in of the API: what it takes as events, what it refuses, and how it says so."""
+"""Does the API accept events in every allowed form, and name what it refuses?"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
 
 
 async def test_a_request_waits_until_its_events_are_folded(empty: tuple[Place, Client]) -> None:
-    """Until the time is over where nobody folds; with the decisions and what was refused where it asks."""
+    """It waits until the time is over if nobody folds, and answers decisions and refusals on request."""
     place, client = empty
     early = event("ADDED", pod_manifest("early"))
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The hot statements keep to their indexes, on full tables and on plans made while they were empty."""
+"""Do the hot statements use their indexes, on full tables and with plans made while they were empty?"""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str) -> None:
 
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:
-    """Without the settings of the hot path, an empty table is scanned: the settings are what keeps it off."""
+    """Without the settings of the hot path the plan scans an empty table, so the settings do matter."""
     statement, values, _ = HOT_STATEMENTS["update nodes"]
     scanning = Limits({**COMMON.settings, "enable_indexscan": "off", "enable_bitmapscan": "off"}, 15)
     async with fresh(dsn, "plans", scanning) as connection:

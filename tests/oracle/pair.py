@@ -48,9 +48,9 @@ class Pair:
 
 
 def assert_same(result: CycleResult, looks: Sequence[Look], parked: dict[bytes, Facts]) -> None:
-    """The oracle tries every waiting pod, the scheduler only those that an attempt could help.
+    """Let both place pods. The oracle tries every waiting pod, the scheduler only those worth an attempt.
 
-    ``parked`` remembers what parked each group: later pods of it are told that, without an attempt.
+    ``parked`` remembers the verdict that parked each group. Its later pods get it without an attempt.
     """
     assert [
         (v.pod.key, v.node, v.score) if isinstance(v, Placement) else v.pod.key for v in result.verdicts

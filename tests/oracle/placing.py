@@ -50,7 +50,7 @@ class OraclePod:
 
 @dataclass
 class Refusal:
-    """Why a node will not do; ``order`` sorts the lines of a reason table."""
+    """The reason why a node refuses a pod; ``order`` sorts the lines of a reason table."""
 
     code: str
     unresolvable: bool
@@ -59,7 +59,7 @@ class Refusal:
 
 @dataclass
 class Look:
-    """What one pod saw at one attempt, and where it went ("": nowhere)."""
+    """What one pod saw at one attempt, and its node ("": none)."""
 
     pod: PodSpec
     first: bool  # the pod was never tried before
@@ -239,7 +239,7 @@ class Oracle:
     # ----------------------------------------------------------------------------------------- filters
 
     def _filter(self, profile: Profile, template: PodTemplate, node: Seen) -> list[Refusal]:
-        """Return what each filter says that refuses the node, in the profile's order."""
+        """Return the refusals of the node by each filter, in the profile's order."""
         asked = (self._ask(use, i, template, node) for i, use in enumerate(profile.filters))
         return [refusal for refusal in asked if refusal is not None]
 
@@ -321,7 +321,7 @@ class Oracle:
 
 
 def count_reasons(refusals: list[Refusal]) -> tuple[dict[str, int], int]:
-    """Count nodes per code and the unresolvable ones; what lacks resources in too many ways is ``others``."""
+    """Count nodes per code, and the unresolvable ones. Combinations beyond the limit count as ``others``."""
     lines: dict[tuple[int, bool, int], tuple[Refusal, int]] = {}
     for refusal in refusals:
         kind, which, hopeless = refusal.order

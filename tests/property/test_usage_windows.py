@@ -27,7 +27,7 @@ samples = st.dictionaries(
 
 
 def plain(found: dict[int, dict[str, float]], window_ms: int) -> dict[str, Measured]:
-    """Say in plain words what the figures are: the oracle."""
+    """Compute the figures in the plainest way: the oracle."""
     latest = max(found)
     span_ms = math.ceil(window_ms / (usage_samples_max - 1))
     figures = {}

@@ -271,5 +271,5 @@ def _fold_pod(known: dict[str, dict[str, Any]], kind: str, pod: dict[str, Any]) 
 
 
 def _is_broken(event: dict[str, Any]) -> bool:
-    """Say whether a profile's event makes no sense; a deletion needs nothing but a name."""
+    """Return whether a profile's event makes no sense. A deletion needs nothing but a name."""
     return event["type"] != "DELETED" and "Broken" in str(event["object"]["spec"])

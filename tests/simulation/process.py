@@ -1,4 +1,4 @@
-"""Processes that can be killed at any await, frozen, and lied to by the network.
+"""Processes that can be killed at any await or frozen, and whose network may fail.
 
 A killed process does not clean up: whatever it still calls has no effect. What it had sent to the ledger may
 yet be carried out there, as with a real server.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Faults(msgspec.Struct, kw_only=True):
-    """How likely what goes wrong is, per call; all zero is a good day."""
+    """The probability of each fault per call; all zero is a good day."""
 
     crash: float = 0.0
     freeze: float = 0.0
@@ -59,7 +59,7 @@ class Process:
             self.task.cancel()
 
     async def step(self) -> None:
-        """Be one await of the process: time may pass, and it may be its last."""
+        """Stand for one await of the process: time may pass, and the process may die."""
         self._die_if_dead()
         draw = self._rng.random()
         if draw < self._faults.crash:
@@ -80,7 +80,7 @@ class Process:
             raise asyncio.CancelledError
 
     async def call(self, effect: Callable[[], Awaitable[T]]) -> T:
-        """Do something over the network: it may fail before or after it took effect."""
+        """Call over the network. The call may fail before or after it took effect."""
         await self.step()
         if self._rng.random() < self._faults.error_before:
             raise Unavailable("injected before the effect")
@@ -93,7 +93,7 @@ class Process:
 
 
 class UnreliableLedger:
-    """The ledger as a process sees it; commits are carried out by the server, whoever still listens."""
+    """The ledger as a process sees it. The server carries commits out even if nobody listens any more."""
 
     def __init__(
         self, process: Process, inner: MemoryLedger, in_flight: set[asyncio.Task[CommitOutcome]]

@@ -14,7 +14,7 @@ _CPUS = (100, 250, 500, 1000, 2000)
 _PROFILES = ("default-scheduler", "first-fit", "sim")
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "Broken")
 WATCHED = ("watched-0", "watched-1")
-"""Nodes that are measured and never come, so that nothing of it is forgotten."""
+"""Nodes that are measured and never come, so that their measurements stay."""
 
 _PORTS = (None, None, None, None, 8080)
 
@@ -151,7 +151,7 @@ class Scenario:
         return PODS_TOPIC, f"sim/{name}", self._event("DELETED", pod)
 
     def _touch_pod(self) -> tuple[str, str, bytes]:
-        """Change a pod: it finishes, is bound by someone else, is resized, or nothing of it matters."""
+        """Change a pod: it finishes, is bound by someone else, is resized, or changes without effect."""
         name = self._rng.choice(sorted(self.pods))
         pod = orjson.loads(orjson.dumps(self.pods[name]))
         self._version += 1

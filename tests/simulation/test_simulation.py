@@ -1,4 +1,4 @@
-"""Two hundred bad days: the real worker and relay on virtual time, crashed at any await, audited."""
+"""Do worker and relay survive two hundred bad days on virtual time, crashed at any await and audited?"""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _is_caught(world: World) -> bool:
 
 
 def test_the_auditor_accepts_the_same_days_of_the_sound_build() -> None:
-    """Without this, an auditor that cries at everything would pass the tests above."""
+    """Without this test, an auditor that reports a fault every time would pass the tests above."""
     for seed in range(20):
         try:
             World(seed).run()

@@ -79,7 +79,7 @@ def test_a_workload_has_the_size_that_its_row_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, row in WORKLOADS.items() if row.groups])
 def test_a_workload_of_the_table_fits_its_nodes(name: str) -> None:
-    """Else the measurement would be of pods that wait."""
+    """Otherwise the measurement would be about waiting pods."""
     workload = WORKLOADS[name]
     room = decoded(NODES_TOPIC, material(resized(workload, nodes=1, pods=1)).nodes)[0].node.allocatable
     sizes = [asks_of(group, workload.groups) for group in range(workload.groups)]

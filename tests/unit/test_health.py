@@ -1,4 +1,4 @@
-"""Does a process that is asked how it is say the truth?"""
+"""Do a process's health answers tell the truth?"""
 
 from __future__ import annotations
 

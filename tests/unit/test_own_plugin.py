@@ -1,4 +1,4 @@
-"""Does somebody get a plugin of their own by doing just what the page says?"""
+"""Do the steps of the page lead to a working plugin of one's own?"""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def world() -> NodeView:
 
 
 def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str]:
-    """Return, in words, what a plugin answers to every question of its kinds."""
+    """Return a plugin's answers to every question of its kinds, as text."""
     rows, resources = view.all_rows(), view.resources
     found: dict[str, Any] = {}
     if isinstance(plugin, StaticFilter):

@@ -1,4 +1,4 @@
-"""Do events about profiles change what decides, from the next cycle on, and never by halves?"""
+"""Do events about profiles change decisions from the next cycle on, and never by halves?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do waiting pods come at the right moment and in the right order, and stay alone until then?"""
+"""Are waiting pods tried at the right moment, in the right order, and not before?"""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_variance_is_that_of_a_full_recount() -> None:
 
 
 def test_growth_of_variance_is_exact() -> None:
-    """To the last unit n^2 times the variance of whole-number metrics, but for a constant."""
+    """The score is exactly n^2 times the variance of whole-number metrics, up to a constant."""
     state = ClusterState(seed=1)
     used = [3, 7, 0, 11, 5]
     for i, amount in enumerate(used):

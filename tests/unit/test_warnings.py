@@ -1,4 +1,4 @@
-"""Does a decision say what of the pod had no say in it, and does its explanation say the same?"""
+"""Does a decision name the parts of the pod that had no effect, and does its explanation agree?"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.unit.items import Item, decision, node, pod
 
 
 class Enough(Exception):
-    """The test has seen enough."""
+    """Raised to end the watch when the test has seen enough."""
 
 
 @pytest.fixture(autouse=True)
