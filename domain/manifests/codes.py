@@ -1,4 +1,4 @@
-"""What a pod may ask for that berth does not honour: the codes that say so, each with its words."""
+"""The codes of what a pod may ask for and berth does not honour, each with a phrase."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "resource-claims": "devices by claim",
     "scheduling-group": "a scheduling group",
 }
-"""What a pod demands and nobody here looks at: it waits, with the reason ``unsupported:<code>``."""
+"""What a pod may demand and berth does not honour. The pod waits, with the reason ``unsupported:<code>``."""
 
 IGNORED: Mapping[str, str] = {
     "preferred-pod-affinity": "preferred pod affinity",
@@ -26,10 +26,10 @@ IGNORED: Mapping[str, str] = {
     "preferred-node-affinity": "preferred node affinity, for which the profile has no score NodeAffinity",
     "host-ports": "its host ports, for which the profile has no filter NodePorts",
 }
-"""What is not looked at, though the pod does not wait for it: a warning, ``ignored:<code>``."""
+"""What a pod may ask for without effect. The decision has the warning ``ignored:<code>``."""
 
 
 def ignored_in_words(warning: str) -> str:
-    """Return what a warning is about: ``preferred pod affinity``."""
+    """Return the phrase of a warning: ``preferred pod affinity``."""
     code = warning.removeprefix("ignored:")
     return IGNORED.get(code, code)

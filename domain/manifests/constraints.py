@@ -95,7 +95,7 @@ class WireSpread(msgspec.Struct, gc=False, rename="camel"):
 
 
 def read_tolerations(tolerations: list[WireToleration], path: str) -> tuple[Toleration, ...]:
-    """Return tolerations, sorted and each once: any one that matches is enough, so order says nothing."""
+    """Return tolerations, sorted and each once. One match is enough, so their order does not matter."""
     if not tolerations:
         return ()
     check_count(len(tolerations), taints_per_node_max, "taints_per_node_max", path)
@@ -215,7 +215,7 @@ def unsupported_demands(affinity: WireAffinity | None, spread: list[WireSpread])
 
 
 def ignored_preferences(affinity: WireAffinity | None, spread: list[WireSpread]) -> Iterator[str]:
-    """Yield what a pod only prefers and no profile looks at."""
+    """Yield what a pod only prefers and no profile honours."""
     for name, kind in _between_pods(affinity):
         if kind.preferred:
             yield f"preferred-{name}"

@@ -1,8 +1,8 @@
 """What becomes of each field of a Pod and a Node: honoured, held, ignored with a warning, or of no matter.
 
-This is the only list of it. ``docs/manifests.md`` is made from it, and a test holds the shapes that are read
-and the codes that are given against it. The fields are those of Kubernetes 1.36; whatever its scheduler's
-default plugins or its API server's admission look at has a say here.
+This is the only list. ``docs/manifests.md`` is made from it. A test compares it with the structs that read
+manifests and with the codes. The fields are those of Kubernetes 1.36. A field matters if the default plugins
+of its scheduler or the admission of its API server look at it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Treatment(enum.StrEnum):
 
 
 class Field(NamedTuple):
-    """A field of one shape: ``codes`` are what the pod is held or warned by, ``note`` says more."""
+    """A field of one shape. ``codes`` are its reasons or warnings, ``note`` says more."""
 
     name: str
     treatment: Treatment
@@ -37,7 +37,7 @@ class Field(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """An object inside a manifest: where it stands, the struct that reads it, and all of its fields."""
+    """An object inside a manifest: its place, the struct that reads it, and all of its fields."""
 
     path: str
     wire: type[Any]
@@ -272,10 +272,10 @@ BY_PROFILE = (
     ("ignored:preferred-node-affinity", f"`nodeAffinity.{_PREFERRED}`", "score NodeAffinity"),
     ("ignored:host-ports", "`hostPort`", "filter NodePorts"),
 )
-"""What is ignored where the pod's profile lacks a plugin: the code, the field, and the plugin."""
+"""What is ignored if the pod's profile lacks a plugin: the code, the field, and the plugin."""
 
 
 def codes() -> set[str]:
-    """Return every code by which a pod is held or warned because of what its manifest says."""
+    """Return every code that the fields of a manifest can give a pod as a reason or a warning."""
     of_fields = {code for shape in SHAPES for field in shape.fields for code in field.codes}
     return of_fields | {code for code, *_ in (*BY_LABEL, *BY_PROFILE)}

@@ -1,4 +1,4 @@
-"""Who an object is: the metadata that every kind shares."""
+"""The metadata that every kind shares: name, namespace, uid, resource version, labels."""
 
 from __future__ import annotations
 

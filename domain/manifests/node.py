@@ -27,7 +27,7 @@ READY = "Ready"
 CONDITION_STATUSES = ("True", "False", "Unknown")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_NODE_PODS = 110
-"""How many pods a node takes if it does not say so itself: kubelet's default."""
+"""The number of pods of a node that does not name one: kubelet's default."""
 
 USAGE_WINDOW_KEY = "berth.io/usage-window-seconds"
 """Annotation or label of a node: the length of its usage window."""
@@ -58,7 +58,7 @@ class WireImage(msgspec.Struct, rename="camel"):
 
 
 class WireCondition(msgspec.Struct, gc=False):
-    """A condition as a Node's status lists it; when it was last seen does not matter."""
+    """A condition as a Node's status lists it, without its times, which do not matter."""
 
     type: str | None = None
     status: str | None = None
@@ -114,7 +114,7 @@ def node_from_wire(node: WireNode, path: str, *, strict: bool) -> NodeSpec:
 
 
 def _ready(conditions: list[WireCondition], path: str) -> bool | None:
-    """Return whether the Ready condition is True; a node that is not heard of (Unknown) is not ready."""
+    """Return whether the Ready condition is True. A silent node (Unknown) is not ready."""
     for index, condition in enumerate(conditions):
         if condition.type == READY and condition.status is not None:
             status = check_choice(condition.status, CONDITION_STATUSES, f"{path}[{index}].status")
@@ -123,7 +123,7 @@ def _ready(conditions: list[WireCondition], path: str) -> bool | None:
 
 
 def _usage_window(meta: ObjectMeta, path: str) -> int:
-    """Return the seconds that the annotation says, else the label; 0 where the node says nothing."""
+    """Return the seconds of the annotation, else of the label; 0 if there is neither."""
     for field, values in (("annotations", meta.annotations), ("labels", meta.labels)):
         value = (values or {}).get(USAGE_WINDOW_KEY)
         if value is not None:

@@ -191,7 +191,7 @@ def template_from_wire(
 
 
 def _asks_more(spec: WirePodSpec) -> bool:
-    """Say whether anything is there that could be unsupported or ignored."""
+    """Return whether the pod has anything that could be unsupported or ignored."""
     for containers in (spec.containers, spec.init_containers):
         for each in containers or ():
             if each.resources is not None and each.resources.claims:
@@ -208,7 +208,7 @@ def _asks_more(spec: WirePodSpec) -> bool:
 
 
 def _unsupported(spec: WirePodSpec, spreads_path: str) -> Iterator[str]:
-    """Yield what the pod demands and nobody here honours; ``fields.POD_SPEC`` says the same in words."""
+    """Yield the codes of what the pod demands and berth does not honour; ``fields.POD_SPEC`` lists them."""
     if spec.affinity is not None or spec.topology_spread_constraints:
         spreads = spec.topology_spread_constraints or []
         check_spreads(spreads, spreads_path)
@@ -225,7 +225,7 @@ def _unsupported(spec: WirePodSpec, spreads_path: str) -> Iterator[str]:
 
 
 def _ignored(spec: WirePodSpec) -> Iterator[str]:
-    """Yield what could matter for placing the pod, makes it wait for nothing, and is not looked at."""
+    """Yield the codes of what could matter for placing the pod and is ignored."""
     if spec.affinity is not None or spec.topology_spread_constraints:
         yield from ignored_preferences(spec.affinity, spec.topology_spread_constraints or [])
     if spec.volumes and attaches_disks(spec.volumes):
@@ -235,7 +235,7 @@ def _ignored(spec: WirePodSpec) -> Iterator[str]:
 
 
 def priority_class(spec: WirePodSpec, path: str) -> str | None:
-    """Return the class that a pod has its priority by, "" for the default one; None: it says a number."""
+    """Return the pod's priority class, "" for the default one; None if the pod has a number itself."""
     if spec.priority is not None:
         return None
     return check_printable(spec.priority_class_name, path) if spec.priority_class_name else ""
@@ -262,7 +262,7 @@ def read_node_name(node_name: str | None, path: str, *, strict: bool) -> str:
 
 
 def is_finished(status: WirePodStatus | None, path: str) -> bool:
-    """Whether a pod's phase says that it holds nothing any more; ``path`` is the status's."""
+    """Return whether a pod of this phase has ended and holds nothing; ``path`` is the status's."""
     if status is None or not status.phase:
         return False
     return check_choice(status.phase, _PHASES, f"{path}.phase") in _FINISHED

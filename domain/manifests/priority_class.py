@@ -1,4 +1,4 @@
-"""scheduling.k8s.io/v1 PriorityClass as it is written, and the ``PriorityClass`` that it says."""
+"""Reads a scheduling.k8s.io/v1 PriorityClass."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def priority_class_from_manifest(manifest: Mapping[str, Any], *, path: str = "ob
 
 
 def priority_class_from_wire(wire: WirePriorityClass, path: str) -> PriorityClass:
-    """Return what a PriorityClass says; names and values are those that Kubernetes accepts."""
+    """Return the PriorityClass. Its name and value must be such that Kubernetes accepts them."""
     name = read_name((wire.metadata or Identity()).name, f"{path}.metadata", strict=True)
     if wire.value is None:
         raise FieldError(f"{path}.value", "is missing; a priority class needs an integer")

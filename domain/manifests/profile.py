@@ -119,7 +119,7 @@ def _uses(items: Any, path: str, allowed: tuple[str, ...]) -> tuple[PluginUse, .
 
 
 def _check_integers(value: Any, path: str) -> None:
-    """Refuse what neither the ledger nor a plugin could compute with, however deep it stands."""
+    """Refuse values that the ledger or a plugin cannot hold, at any depth."""
     if isinstance(value, int) and not -INT64_MAX <= value <= INT64_MAX:
         raise FieldError(path, "is out of range; allowed are integers of 64 bits")
     if isinstance(value, list):

@@ -18,7 +18,7 @@ from domain.model.quantities import HUGE_PAGES_PREFIX
 from domain.model.resources import CPU, MEMORY, Amounts
 
 SCORING_DEFAULTS: tuple[tuple[str, int], ...] = ((CPU, 100), (MEMORY, (200 << 20) * 1000))
-"""What scoring assumes of a container that asks for nothing: 100m and 200 MiB (in thousandths)."""
+"""The requests that scoring assumes for a container without requests: 100m and 200 MiB (in thousandths)."""
 
 _limits_of = attrgetter("limits")
 
