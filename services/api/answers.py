@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from services.api.answers_decisions import INSTANT, QUANTITIES, Decision, about
+from services.api.answers_decisions import INSTANT, QUANTITIES, Decision, Figures, about
 
 Item = TypeVar("Item")
 
@@ -174,13 +174,9 @@ class Pod(Struct, kw_only=True):
     decision: Annotated[str | None, about("Id of the decision that placed it, or that said that it is gone")]
 
 
-class Measured(Struct, kw_only=True):
-    """What was measured of one resource of a node, in percent of what the node has; null: not measured."""
+class Measured(Figures, kw_only=True):
+    """Figures of one resource of a node, and how many samples they rest on."""
 
-    avg: Annotated[float | None, about("Average over the window")]
-    std: Annotated[float | None, about("Standard deviation over the window (of the population)")]
-    latest: Annotated[float | None, about("Latest value in the window")]
-    peak_yesterday: Annotated[float | None, about("Highest value of the UTC day before the latest one")]
     samples: Annotated[int, about("Samples that are kept of the window")]
 
 

@@ -62,7 +62,7 @@ class SumOfNode(Struct, kw_only=True):
     requested: Annotated[str, about("What its pods request together, without the pod itself")]
 
 
-class FiguresThen(Struct, kw_only=True):
+class Figures(Struct, kw_only=True):
     """What was measured of one resource of a node, in percent of what the node has; null: not measured."""
 
     avg: Annotated[float | None, about("Average over the window")]
@@ -75,7 +75,7 @@ class UsageThen(Struct, kw_only=True):
     """What was measured of a node when it was looked at."""
 
     at: Annotated[str | None, about(f"Time of the latest measurement ({INSTANT}); null: there was none")]
-    resources: Annotated[dict[str, FiguresThen], about("Figures by resource")]
+    resources: Annotated[dict[str, Figures], about("Figures by resource")]
 
 
 class CandidateInputs(Struct, kw_only=True):

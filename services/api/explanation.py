@@ -19,7 +19,7 @@ from services.api.answers_decisions import (
     ExplainedAttempt,
     Explanation,
     Extremes,
-    FiguresThen,
+    Figures,
     SumOfNode,
     UsageThen,
 )
@@ -110,7 +110,7 @@ def _usage(basis: Basis, i: int) -> UsageThen:
     return UsageThen(
         at=instant(at_ms) if at_ms else None,
         resources={
-            name: FiguresThen(avg=each.avg, std=each.std, latest=each.latest, peak_yesterday=each.peak)
+            name: Figures(avg=each.avg, std=each.std, latest=each.latest, peak_yesterday=each.peak)
             for name, each in basis.usage[i].items()
         },
     )
