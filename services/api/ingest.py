@@ -17,7 +17,7 @@ from services.api.answers import ErrorDetail, Ingested, Position
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.waiting import Appended, Folding, Until, seconds_of, wait_for
+from services.api.waiting import Appended, Folding, Until, next_letters, seconds_of, wait_for
 from services.codec.gateway import Gateway, Outgoing, append
 from services.metrics import ApiMetrics
 from services.phrases import plural
@@ -184,10 +184,11 @@ def ingest_routes(deps: Deps) -> APIRouter:
         ] = "folded",
     ) -> Response:
         seconds = seconds_of(wait)
+        letters = await next_letters(deps.store) if seconds else {}
         sent = await ingest(deps, taken, _events(await _body(request)), partial=partial)
         if not seconds:
             return json_answer(sent.answer, 202)
-        answer = await wait_for(sent, folding, deps.store, deps.log, until=until, seconds=seconds)
+        answer = await wait_for(sent, folding, deps.store, deps.log, letters, until=until, seconds=seconds)
         return json_answer(answer, 202)
 
     return router

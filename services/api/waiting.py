@@ -79,8 +79,20 @@ class Folding:
             await asyncio.sleep(POLL_SECONDS)
 
 
+async def next_letters(store: Store) -> dict[int, int]:
+    """Return the number that the next dead letter of each shard will have; ask before anything is sent."""
+    return {row.shard: row.dead_seq_next for row in await store.shards()}
+
+
 async def wait_for(
-    sent: Appended, folding: Folding, store: Store, log: Log, *, until: Until, seconds: float
+    sent: Appended,
+    folding: Folding,
+    store: Store,
+    log: Log,
+    letters_before: Mapping[int, int],
+    *,
+    until: Until,
+    seconds: float,
 ) -> Ingested:
     """Wait until the events of a request are folded; return the answer with what became of them.
 
@@ -88,7 +100,6 @@ async def wait_for(
     partitions hold by now. A pod is decided in the transaction that folds it, so the same wait serves both.
     """
     answer = sent.answer
-    letters_before = {row.shard: row.dead_seq_next for row in await store.shards()}
     ends = await _ends(sent, log)
     answer.folded = await folding.reached(ends, seconds)
     if answer.folded:
@@ -115,7 +126,7 @@ async def _ends(sent: Appended, log: Log) -> dict[TopicPartition, int]:
 
 async def _dead_letters(sent: Appended, store: Store, before: Mapping[int, int]) -> list[DeadLetter]:
     """Return the new records that were refused. Shards without new dead letters are not read."""
-    nexts = {row.shard: row.dead_seq_next for row in await store.shards()}
+    nexts = await next_letters(store)
     since = {shard: seq for shard, seq in before.items() if nexts[shard] > seq}
     return [
         dead_letter_of(letter)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 import pytest_asyncio
 
 from domain.model import limits
 from services import bootstrap
+from services.adapters.postgres.queries import PostgresStore
 from services.api import answers
 from services.bootstrap import Place
 from services.config import Settings
@@ -46,7 +47,13 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
     assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
 
 
-async def test_a_request_waits_until_its_events_are_folded(empty: tuple[Place, Client]) -> None:
+async def slow(self: PostgresStore, digests: Mapping[str, bytes]) -> None:
+    await asyncio.sleep(1)
+
+
+async def test_a_request_waits_until_its_events_are_folded(
+    empty: tuple[Place, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits until the time is over if nobody folds, and answers decisions and refusals on request."""
     place, client = empty
     early = event("ADDED", pod_manifest("early"))
@@ -79,6 +86,10 @@ async def test_a_request_waits_until_its_events_are_folded(empty: tuple[Place, C
             )
         )
         assert all(one.json()["folded"] and "decisions" not in one.json() for one in both)
+        monkeypatch.setattr(PostgresStore, "record_events", slow)  # the worker is done long before
+        refused["id"] = "slow"
+        answer = await client.post("/v1/events?wait=60s", json=[refused])
+        assert [letter["topic"] for letter in answer.json()["deadletters"]] == [USAGE_TOPIC]
     finally:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
