@@ -196,6 +196,8 @@ def _asks_more(spec: WirePodSpec) -> bool:
         for each in containers or ():
             if each.resources is not None and each.resources.claims:
                 return True
+    if spec.resources is not None and spec.resources.claims:
+        return True
     return bool(
         spec.affinity
         or spec.volumes
@@ -217,7 +219,7 @@ def _unsupported(spec: WirePodSpec, spreads_path: str) -> Iterator[str]:
         yield "volume-claims"
     if spec.resource_claims or any(
         each.resources is not None and each.resources.claims
-        for each in (*(spec.containers or ()), *(spec.init_containers or ()))
+        for each in (spec, *(spec.containers or ()), *(spec.init_containers or ()))
     ):
         yield "resource-claims"
     if spec.scheduling_group is not None or spec.workload_ref is not None:

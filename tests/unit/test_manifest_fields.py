@@ -44,6 +44,7 @@ ASKS: dict[str, list[Json]] = {
     ],
     "unsupported:resource-claims": [
         {"resourceClaims": [{"name": "gpu"}]},
+        {"resources": {"claims": [{"name": "gpu"}]}},
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         {"initContainers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
     ],
