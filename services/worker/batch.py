@@ -24,6 +24,7 @@ from domain.state.changes import (
     PodWaits,
     ProfileChanged,
     Refused,
+    Skipped,
 )
 from services.codec.encode import encode_decision
 from services.codec.envelope import Rejected
@@ -83,6 +84,7 @@ class BatchBuilder:
         self._templates: dict[bytes, PodTemplate] = {}
         self.now_ms = now_ms
         self.event_at_ms: int | None = None
+        self._changed_ms = 0  # log time of the last change of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
 
@@ -100,6 +102,8 @@ class BatchBuilder:
 
     def take(self, change: Change, record: Record, shard: int) -> None:
         """Add what folding a record changed."""
+        if not isinstance(change, PodWaits | PodRefreshed | Skipped | Refused):
+            self._changed_ms = self.now_ms
         match change:
             case PodWaits():
                 if change.previous is not None:
@@ -249,9 +253,8 @@ class BatchBuilder:
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
-        # A pod that came in this batch is decided at its own time, one that was woken at the batch's.
-        since_ms = self._book.since_ms.pop(pod.key)
-        at_ms = since_ms if pod.key in self._came else self.now_ms
+        at_ms = self._decided_at_ms(pod)
+        del self._book.since_ms[pod.key]
         self._end_wait(pod)
         decision = self._decide(
             pod,
@@ -268,13 +271,22 @@ class BatchBuilder:
         )
         self._open(pod, decision, adopted=False)
 
+    def _decided_at_ms(self, pod: PodSpec) -> int:
+        """Return the time of the last event that a decision rests on.
+
+        A batch is folded before it is placed, so a pod may take room that was made after it came.
+        """
+        if pod.key not in self._came:
+            return self.now_ms
+        return max(self._book.since_ms[pod.key], self._changed_ms)
+
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         self._decide(
             failure.pod,
             shard,
             attempt.outcome_at_failure,
             None,
-            self._book.since_ms[failure.pod.key],
+            self._decided_at_ms(failure.pod),
             self._came.get(failure.pod.key),
             profile_revision=attempt.profile_revision or None,
             warnings=attempt.warnings,

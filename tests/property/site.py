@@ -122,8 +122,12 @@ class Site:
 
     def tell(self, kind: str, *manifests: Json, at_ms: int = 1_700_000_000_000) -> None:
         """Take events as one batch."""
+        self.tell_all([(kind, manifest, at_ms) for manifest in manifests])
+
+    def tell_all(self, events: list[tuple[str, Json, int]]) -> None:
+        """Take events as one batch, each with its type and log time."""
         positions, records = self.planner.positions(), []
-        for manifest in manifests:
+        for kind, manifest, at_ms in events:
             topic, key = event_topic_and_key(manifest)
             is_sharded = topic in (NODES_TOPIC, PODS_TOPIC)
             at = TopicPartition(topic, partition_for(key, None, SHARDS) if is_sharded else 0)

@@ -206,3 +206,16 @@ def test_without_any_node_only_what_holds_the_pod_itself_is_unresolvable(site: S
     assert told(site) == [("unschedulable", None, "there are no nodes", {"no-nodes": 0})]
     gated = ("unresolvable", None, "held by scheduling-gated:wait", {"scheduling-gated:wait": 0})
     assert told(site, "gated") == [gated]
+
+
+def test_a_pod_is_bound_no_earlier_than_the_room_was_made_that_it_takes(site: Site) -> None:
+    site.tell("ADDED", node_manifest("n", cpu=1))
+    site.tell("ADDED", pod_manifest("first", cpu=1, resource_version=1), at_ms=AT_MS)
+    site.tell_all(
+        [
+            ("ADDED", pod_manifest("second", cpu=1, resource_version=1), AT_MS + 10),
+            ("DELETED", pod_manifest("first", resource_version=2), AT_MS + 50),
+        ]
+    )
+    spans = {row.opened.name: (row.opened.at_ms, row.released_at_ms) for row in site.database.placements}
+    assert spans == {"first": (AT_MS, AT_MS + 50), "second": (AT_MS + 50, None)}
