@@ -137,7 +137,7 @@ def print_pod(answer: dict[str, Any]) -> None:
     asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
     typer.echo(f"{'held' if pod['phase'] == 'released' else 'asks'}\t{asks or 'nothing'}")
     if pod["phase"] == "pending":
-        typer.echo(f"\n{attempts['summary']}")
+        output.say(f"\n{attempts['summary']}")
     if attempts["items"]:
         typer.echo("\nwhy no node took it while it waited")
         output.print_table("attempts", ATTEMPTS, attempts["items"])
@@ -155,7 +155,7 @@ def print_pod(answer: dict[str, Any]) -> None:
 
 
 def _print_attempts(attempts: dict[str, Any]) -> None:
-    typer.echo(attempts["summary"])
+    output.say(attempts["summary"])
     for each in attempts["items"]:
         typer.echo("")
         _print_reasons(each["reasons"])
@@ -163,7 +163,7 @@ def _print_attempts(attempts: dict[str, Any]) -> None:
 
 def print_explanation(explanation: dict[str, Any]) -> None:
     """Print an explained decision for a person."""
-    typer.echo(explanation["summary"])
+    output.say(explanation["summary"])
     _print_inputs(explanation["decision"])
     if explanation["reasons"]:
         who = "the other nodes did not take" if explanation["decision"]["node"] else "no node took"
@@ -175,7 +175,7 @@ def print_explanation(explanation: dict[str, Any]) -> None:
     revision = cycle["profile_revision"]
     by = f"{cycle['profile']} " + (f"revision {revision}" if revision else "(does not exist)")
     repeated = cycle["repeated_at_generation"]
-    typer.echo(
+    output.say(
         f"\ncycle {cycle['id']}: profile {by}, seed {cycle['seed']}, generation {cycle['generation']}"
         f" looked at {cycle['looked_at'] or '-'}" + (f", repeated at {repeated}" if repeated else "")
     )
@@ -193,7 +193,7 @@ def _print_inputs(decision: dict[str, Any]) -> None:
     """Print the decision's id and time, and the versions of pod and node that it saw."""
     version, node_version = decision["pod"]["resource_version"], decision["node_version"]
     node = f", node version {node_version}" if node_version is not None else ""
-    typer.echo(
+    output.say(
         f"\ndecision {decision['id']} at {decision['decided_at']}: resource version {version or '-'}{node}"
     )
 

@@ -79,9 +79,11 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., N
 
 def warn(texts: Iterable[str]) -> None:
     """Print the first few warnings on standard error."""
+    from services.cli.output import say
+
     found = list(texts)
     for text in found[:WARNINGS_SHOWN_MAX]:
-        typer.echo(f"warning: {text}", err=True)
+        say(f"warning: {text}", err=True)
     if (more := len(found) - WARNINGS_SHOWN_MAX) > 0:
         typer.echo(f"warning: and {more:,} more", err=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -100,6 +101,18 @@ def wrapped(text: str, width: int) -> list[str]:
     """Return lines that break no word. A word that is too long is shortened in its middle."""
     words = " ".join(shortened(word, width) for word in text.split(" "))
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print sentences. On a terminal a line breaks between words."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [
+            textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+            for line in text.split("\n")
+        ]
+        text = "\n".join(lines)
+    typer.echo(text, err=err)
 
 
 class Table:

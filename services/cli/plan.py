@@ -263,7 +263,9 @@ def _manifests(
         lost = [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in made.astray()]
         options.warn([*objects.warnings, *lost, *made.notices(planned)])
     if not planned:
-        raise CommandError("there is no pod to place; add a Pod without spec.nodeName, or a Deployment")
+        raise CommandError(
+            "there is no pod to place; add a Pod without spec.nodeName, or a Deployment with replicas"
+        )
     return Answer(", ".join(objects.files), made, planned, False)
 
 

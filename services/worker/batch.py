@@ -272,13 +272,9 @@ class BatchBuilder:
         self._open(pod, decision, adopted=False)
 
     def _decided_at_ms(self, pod: PodSpec) -> int:
-        """Return the time of the last event that a decision rests on.
-
-        A batch is folded before it is placed, so a pod may take room that was made after it came.
-        """
-        if pod.key not in self._came:
-            return self.now_ms
-        return max(self._book.since_ms[pod.key], self._changed_ms)
+        """Return the time of the last event that a decision rests on: room may be made after a pod came."""
+        came = pod.key in self._came
+        return max(self._book.since_ms[pod.key], self._changed_ms) if came else self.now_ms
 
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         self._decide(

@@ -224,6 +224,20 @@ def test_outcomes_are_coloured_on_a_terminal_alone(
     assert "\x1b[3" not in printed()
 
 
+def test_a_sentence_breaks_between_words_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "default/web-2 waits: of 12 nodes 7 lack cpu and memory; 5 are cordoned; one-long-name more\nend"
+    monkeypatch.setenv("COLUMNS", "40")
+    output.say(said)
+    assert capsys.readouterr().out == said + "\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    output.say(said)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert (" ".join(lines), lines[-1]) == (said.replace("\n", " "), "end")
+
+
 def test_every_outcome_and_phase_has_a_colour() -> None:
     assert {*map(str, Outcome), "pending", "bound"} <= STYLES.keys()
 
