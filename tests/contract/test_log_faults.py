@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -185,3 +186,24 @@ async def test_a_database_without_tables_says_what_to_do(embedded_dsn: str) -> N
     with pytest.raises(Unavailable, match="berth init"):
         await log.partitions(TOPIC)
     await log.aclose()
+
+
+async def test_a_look_ahead_that_is_cancelled_leaves_no_connection_open(
+    kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client library warns of such a connection when it is collected."""
+    left_open: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda found: left_open.append(found.exc_value))
+    log = KafkaLog(kafka_bootstrap)
+    await log.ensure_topics([TopicSpec("looked-at", 1, False)])
+    await log.aclose()
+    for delay_ms in range(30):
+        log = KafkaLog(kafka_bootstrap)
+        look = asyncio.ensure_future(log.ahead({TopicPartition("looked-at", 0): 0}))
+        await asyncio.sleep(delay_ms / 1000)
+        look.cancel()
+        await asyncio.gather(look, return_exceptions=True)
+        await log.aclose()
+        del look, log
+        gc.collect()
+    assert left_open == []

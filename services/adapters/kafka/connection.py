@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from domain.model.errors import FieldError, LogTruncated, Unavailable
 
 _RETRY_BACKOFF_MS = 200
+_UNCUT_SECONDS_MAX = 1.0
+
+T = TypeVar("T")
 
 
 class Cluster(NamedTuple):
@@ -46,6 +49,23 @@ async def guarded(cluster: Cluster, extra_seconds: float = 0.0) -> AsyncIterator
     except (KafkaError, OSError, TimeoutError) as error:
         detail = str(error) or type(error).__name__
         raise Unavailable(f"Kafka at {cluster.bootstrap} does not answer: {detail}") from error
+
+
+async def uncut(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that a cancellation of ours does not cut in its middle, for a second at most.
+
+    The library leaves a connection open that nobody can close, where it is cut while it opens one.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_UNCUT_SECONDS_MAX)
+        if not task.done():
+            task.cancel()
+        elif not task.cancelled():
+            task.exception()
+        raise
 
 
 async def finish(cluster: Cluster, closing: Coroutine[Any, Any, None]) -> None:

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 
 from domain.model.errors import Unavailable
-from services.adapters.kafka.connection import Cluster, finish, guarded
+from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
 from services.adapters.kafka.internals import close_client
 from services.ports.log import Ahead, TopicPartition
 
@@ -28,8 +28,9 @@ class Probe:
 
     async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
         """See ``ports.Log``. Cost: a request per broker, and one more per partition with something ahead."""
-        if not positions:
-            return {}
+        return await uncut(self._ahead(positions)) if positions else {}
+
+    async def _ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
         async with self._turn:
             await self._check(positions)
             try:
