@@ -60,11 +60,7 @@ async def uncut(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=_UNCUT_SECONDS_MAX)
-        if not task.done():
-            task.cancel()
-        elif not task.cancelled():
-            task.exception()
+        await _settle(task, _UNCUT_SECONDS_MAX)
         raise
 
 
@@ -74,8 +70,12 @@ async def finish(cluster: Cluster, closing: Coroutine[Any, Any, None]) -> None:
     It runs as a task of its own, because the library lets the cancellation of its inner tasks escape, which
     would look like a cancellation of ours.
     """
-    task = asyncio.ensure_future(closing)
-    await asyncio.wait([task], timeout=cluster.timeout_seconds)
+    await _settle(asyncio.ensure_future(closing), cluster.timeout_seconds)
+
+
+async def _settle(task: asyncio.Future[Any], seconds_max: float) -> None:
+    """Wait until a task has ended, for a limited time; then cancel it. Its failure is ignored."""
+    await asyncio.wait([task], timeout=seconds_max)
     if not task.done():
         task.cancel()
     elif not task.cancelled():
