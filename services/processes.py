@@ -22,6 +22,7 @@ from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.config import DEFAULT_API_PORT, Settings
 from services.metrics import Heartbeat, process_registry, serve
+from services.ports.store import Grant
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -201,7 +202,7 @@ async def _make_first_key(at: Place, directory: Path) -> None:
             return
         key = new_key()
         write_key(directory, key)
-        await store.create_key(key_hash(key), "first", "admin")
+        await store.create_key(key_hash(key), Grant("first", ["admin"]))
     typer.echo(f"the first API key, role admin, kept in {directory / KEY_FILE}: {key}", err=True)
 
 

@@ -31,7 +31,7 @@ def create_app(deps: Deps) -> FastAPI:
 
     def allow(action: str) -> Any:
         async def check(request: Request, _key: Any = pages.KEY) -> None:
-            await deps.gate.check(request, action)
+            request.state.caller = await deps.gate.check(request, action)
             _check_parameters(request)
 
         return Depends(check)

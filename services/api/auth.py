@@ -7,11 +7,11 @@ import time
 from fastapi import Request
 
 from domain.model.errors import Unavailable
+from services.api.caller import MAY, Caller
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.ports.store import Store
 
-_MAY = {"write": ("producer", "admin"), "read": ("auditor", "admin")}
 _CACHE_SECONDS = 2.0
 
 
@@ -49,10 +49,10 @@ class Gate:
                 self._checked_at = time.monotonic()
         return self._any_key
 
-    async def check(self, request: Request, action: str) -> None:
-        """Return if the request may do this (``read`` or ``write``); else raise ``ApiError``."""
+    async def check(self, request: Request, action: str) -> Caller:
+        """Return who asks if the request may do this (``read`` or ``write``); else raise ``ApiError``."""
         if not await self._needs_key():
-            return
+            return Caller.unnamed()
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise ApiError(
@@ -60,9 +60,11 @@ class Gate:
                 "this API needs a key: send `Authorization: Bearer <key>`; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
-        role = await self._store.key_role(key_hash(key.strip()))
-        if role is None:
+        grant = await self._store.grant(key_hash(key.strip()))
+        if grant is None:
             raise ApiError("unauthorized", "this key is unknown or was revoked")
-        if role not in _MAY[action]:
-            needed = " or ".join(_MAY[action])
-            raise ApiError("forbidden", f"a key with the role {role} may not {action} here; {needed} may")
+        caller = Caller.of(grant)
+        if not caller.roles & MAY[action]:
+            have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
+            raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
+        return caller

@@ -28,7 +28,7 @@ app = typer.Typer(
 
 COLUMNS = (
     Column("NAME", lambda item: item["name"]),
-    Column("ROLE", lambda item: item["role"]),
+    Column("ROLES", lambda item: ",".join(item["roles"])),
     moment("CREATED", "created_at"),
     moment("REVOKED", "revoked_at"),
 )
@@ -64,10 +64,11 @@ async def create(
 ) -> None:
     """Create a key and print it, this once."""
     from services.api.keys import key_hash, new_key
+    from services.ports.store import Grant
 
     key = new_key()
     async with _store(settings) as store:
-        await store.create_key(key_hash(key), name, role.value)
+        await store.create_key(key_hash(key), Grant(name, [role.value]))
     typer.echo(key)
 
 
@@ -81,8 +82,8 @@ async def show(settings: Settings, form: Output = Format.TABLE) -> None:
         rows = await store.keys()
     items = [
         {
-            "name": row.name,
-            "role": row.role,
+            "name": row.grant.name,
+            "roles": list(row.grant.roles),
             "created_at": stamp(row.created_at),
             "revoked_at": stamp(row.revoked_at),
         }

@@ -142,11 +142,22 @@ class Counts(NamedTuple):
     pending_pods: int
 
 
+class Grant(NamedTuple):
+    """What the holder of a key may do. Several keys may carry one name, so that a holder can change keys."""
+
+    name: str
+    roles: Sequence[str]
+    namespaces: Sequence[str] | None = None  # None: all
+    kinds: Sequence[str] | None = None  # None: those of its roles
+    events_per_second: int | None = None  # None, here and below: no limit of its own
+    bytes_per_second: int | None = None
+    requests_at_once: int | None = None
+
+
 class KeyRow(NamedTuple):
     """An API key, without anything secret."""
 
-    name: str
-    role: str
+    grant: Grant
     created_at: datetime.datetime
     revoked_at: datetime.datetime | None
 
@@ -228,10 +239,10 @@ class Store(Protocol):
     async def keys(self) -> Sequence[KeyRow]:
         """Return the API keys, revoked ones included, oldest first."""
 
-    async def key_role(self, key_hash: bytes) -> str | None:
-        """Return the role of a key that is not revoked, or None."""
+    async def grant(self, key_hash: bytes) -> Grant | None:
+        """Return what a key that is not revoked allows, or None."""
 
-    async def create_key(self, key_hash: bytes, name: str, role: str) -> None:
+    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
         """Add a key."""
 
     async def revoke_key(self, name: str) -> int:

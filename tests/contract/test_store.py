@@ -15,6 +15,7 @@ from services.ports.log import PODS_TOPIC
 from services.ports.store import (
     Counts,
     DecisionFilter,
+    Grant,
     PlacementSpan,
     PodFilter,
     ShardOffset,
@@ -359,17 +360,18 @@ async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]
 
 
 async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) -> None:
-    await store.create_key(b"one", "ci", "producer")
-    await store.create_key(b"two", "ci", "auditor")
-    assert [(key.name, key.role, key.revoked_at) for key in await store.keys()] == [
-        ("ci", "producer", None),
-        ("ci", "auditor", None),
+    await store.create_key(b"one", Grant("ci", ["producer"]))
+    scoped = Grant("ci", ["auditor", "producer"], ["team-a"], ["Pod"], 100, 1 << 40, 3)
+    await store.create_key(b"two", scoped)
+    assert [(key.grant, key.revoked_at) for key in await store.keys()] == [
+        (Grant("ci", ["producer"]), None),
+        (scoped, None),
     ]
-    assert await store.key_role(b"two") == "auditor"
-    assert await store.key_role(b"three") is None
+    assert await store.grant(b"two") == scoped
+    assert await store.grant(b"three") is None
     assert await store.revoke_key("ci") == 2
     assert await store.revoke_key("ci") == 0
-    assert await store.key_role(b"two") is None
+    assert await store.grant(b"two") is None
     assert all(key.revoked_at for key in await store.keys())
 
 

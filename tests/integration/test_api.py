@@ -27,6 +27,7 @@ from services.bootstrap import Place
 from services.codec.gateway import Gateway
 from services.metrics import ApiMetrics, process_registry
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry
+from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest, usage_manifest
 from tests.integration.api_world import (
     AT,
@@ -454,7 +455,7 @@ async def test_keys_and_roles(embedded_dsn: str) -> None:
         store = bootstrap.open_store(place)
         keys = {role: new_key() for role in ("producer", "auditor", "admin")}
         for role, key in keys.items():
-            await store.create_key(key_hash(key), f"the-{role}", role)
+            await store.create_key(key_hash(key), Grant(f"the-{role}", [role]))
         async with client_of(place) as client:
 
             async def status(method: str, target: str, key: str | None) -> int:

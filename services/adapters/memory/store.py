@@ -16,6 +16,7 @@ from services.ports.store import (
     Counts,
     DecisionFilter,
     DecisionRow,
+    Grant,
     KeyRow,
     NodeState,
     PlacementSpan,
@@ -267,20 +268,22 @@ class MemoryStore:
 
     async def keys(self) -> Sequence[KeyRow]:
         """See ``Store.keys``."""
-        return sorted(self._database.keys.values(), key=lambda key: (key.created_at, key.name))
+        return sorted(self._database.keys.values(), key=lambda key: (key.created_at, key.grant.name))
 
-    async def key_role(self, key_hash: bytes) -> str | None:
-        """See ``Store.key_role``."""
+    async def grant(self, key_hash: bytes) -> Grant | None:
+        """See ``Store.grant``."""
         key = self._database.keys.get(key_hash)
-        return None if key is None or key.revoked_at is not None else key.role
+        return None if key is None or key.revoked_at is not None else key.grant
 
-    async def create_key(self, key_hash: bytes, name: str, role: str) -> None:
+    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
         """See ``Store.create_key``."""
-        self._database.keys[key_hash] = KeyRow(name, role, _moment(self._database.now_ms()), None)
+        self._database.keys[key_hash] = KeyRow(grant, _moment(self._database.now_ms()), None)
 
     async def revoke_key(self, name: str) -> int:
         """See ``Store.revoke_key``."""
-        found = [at for at, key in self._database.keys.items() if (key.name, key.revoked_at) == (name, None)]
+        found = [
+            at for at, key in self._database.keys.items() if (key.grant.name, key.revoked_at) == (name, None)
+        ]
         for at in found:
             now = _moment(self._database.now_ms())
             self._database.keys[at] = self._database.keys[at]._replace(revoked_at=now)

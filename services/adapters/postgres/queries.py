@@ -30,6 +30,7 @@ from services.ports.store import (
     Counts,
     DecisionFilter,
     DecisionRow,
+    Grant,
     KeyRow,
     NodeState,
     PlacementSpan,
@@ -58,6 +59,13 @@ def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
 
 
 _DECISION = _columns(t.decisions, DecisionRow)
+_GRANT = _columns(t.api_keys, Grant)
+
+
+def _grant(row: Sequence[Any]) -> Grant:
+    return Grant(*row)
+
+
 _BYTES = sa.ARRAY(sa.LargeBinary)
 _DEAD_LETTER = [column for column in t.dead_letters.c if column.name != "recorded_at"]
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
@@ -371,18 +379,18 @@ class PostgresStore(Engine):
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
         k = t.api_keys.c
-        query = sa.select(*_columns(t.api_keys, KeyRow)).order_by(k.created_at, k.name)
-        return await self._all(KeyRow, query)
+        query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
+        return [KeyRow(_grant(tuple(row)[2:]), row[0], row[1]) for row in await self._rows(query)]
 
-    async def key_role(self, key_hash: bytes) -> str | None:
+    async def grant(self, key_hash: bytes) -> Grant | None:
         """Look a key up by its hash."""
         k = t.api_keys.c
-        row = await self._row(sa.select(k.role).where(k.key_hash == key_hash, k.revoked_at.is_(None)))
-        return None if row is None else str(row.role)
+        row = await self._row(sa.select(*_GRANT).where(k.key_hash == key_hash, k.revoked_at.is_(None)))
+        return None if row is None else _grant(row)
 
-    async def create_key(self, key_hash: bytes, name: str, role: str) -> None:
+    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
         """Insert a key."""
-        await self._write(sa.insert(t.api_keys).values(key_hash=key_hash, name=name, role=role))
+        await self._write(sa.insert(t.api_keys).values(key_hash=key_hash, **grant._asdict()))
 
     async def revoke_key(self, name: str) -> int:
         """Stamp the keys of this name that are not revoked yet."""

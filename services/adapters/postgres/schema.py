@@ -320,9 +320,14 @@ api_keys = sa.Table(
     metadata,
     sa.Column("key_hash", sa.LargeBinary, primary_key=True, comment="SHA-256 of the key"),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("role", sa.Text, nullable=False, comment="producer, auditor or admin"),
     sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("revoked_at", sa.DateTime(timezone=True)),
+    sa.Column("roles", ARRAY(sa.Text), nullable=False, comment="of producer, auditor, operator and admin"),
+    sa.Column("namespaces", ARRAY(sa.Text), comment="null: all"),
+    sa.Column("kinds", ARRAY(sa.Text), comment="kinds of events; null: those of its roles"),
+    sa.Column("events_per_second", sa.Integer, comment="null: no limit"),
+    sa.Column("bytes_per_second", sa.BigInteger, comment="null: no limit"),
+    sa.Column("requests_at_once", sa.Integer, comment="null: the setting's"),
     comment="who may use the API",
 )
 
