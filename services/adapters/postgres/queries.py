@@ -380,7 +380,8 @@ class PostgresStore(Engine):
         """List the keys by age."""
         k = t.api_keys.c
         query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
-        return [KeyRow(_grant(tuple(row)[2:]), row[0], row[1]) for row in await self._rows(query)]
+        found = [list(row) for row in await self._rows(query)]
+        return [KeyRow(_grant(row[2:]), row[0], row[1]) for row in found]
 
     async def grant(self, key_hash: bytes) -> Grant | None:
         """Look a key up by its hash."""
