@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from services.cli import options
 from services.cli.get import split_pod
 from services.cli.options import CLIENT, CommandError, with_settings
+from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
 
@@ -153,7 +154,7 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
     if skipped and not sent:
         raise CommandError("\n".join([*skipped.lines(), "nothing was sent"]))
     for line in skipped.lines():
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _fate(sent: int) -> str:
@@ -203,7 +204,7 @@ async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str])
         if status == 404:
             options.warn([f"{'/'.join(where[1:])} is not known here; the deletion is sent all the same"])
         await send_events(source, [event])
-        typer.echo("the deletion is in the log", err=True)
+        echo("the deletion is in the log", err=True)
         await _warn_without_worker(source)
 
 
@@ -227,7 +228,7 @@ async def _send(
                 _show_fate(sums, timeout)
             first = next(chunks, None)
         known = f", {duplicates} known already" if duplicates else ""
-        typer.echo(f"{plural(accepted, 'event')} sent{known}", err=True)
+        echo(f"{plural(accepted, 'event')} sent{known}", err=True)
         if not waiting:
             await _warn_without_worker(source)
 
@@ -238,7 +239,7 @@ def _show_fate(sums: dict[str, Any], timeout: str) -> None:
         pod = decision["pod"]
         where = f" on {decision['node']}" if decision["node"] else ""
         why = f": {decision['reason']}" if decision["reason"] else ""
-        typer.echo(f"{pod['namespace']}/{pod['name']} {decision['outcome']}{where}{why}")
+        echo(f"{pod['namespace']}/{pod['name']} {decision['outcome']}{where}{why}")
     if not sums["folded"]:
         raise CommandError(
             f"the events are in the log, but were not folded within {timeout}; "

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
-
 from services import bootstrap
 from services.cli.explain import explained, print_pod
 from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
+from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural, reason_in_words
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
@@ -77,7 +76,7 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
             await store.aclose()
             await log.aclose()
         if not leave:
-            typer.echo(f"\nServing on {running.url}, described at /docs; Ctrl-C stops it.")
+            echo(f"\nServing on {running.url}, described at /docs; Ctrl-C stops it.")
             await asyncio.Event().wait()
 
     await serve_up(settings, show)
@@ -163,20 +162,20 @@ async def _report(
         rows.append(("API", running.url))
     where = running.directory if settings.postgres_dsn is None else "BERTH_POSTGRES_DSN"
     if published.duplicates:
-        typer.echo(
+        echo(
             f"{published.duplicates:,} of the trace's events were here already and had no effect again; "
             f"{published.accepted:,} were new. State is in {where}."
         )
     _table(rows)
     example = await _interesting(source, [pod for pod in placed if not pod["adopted"]])
     if example is not None:
-        typer.echo("\nOne decision, explained:\n")
+        echo("\nOne decision, explained:\n")
         print_pod(await explained(source, *example))
     chosen = waiting[0]["examples"][0] if waiting else "openb/openb-pod-0042"
     flags = f" --dir {shlex.quote(str(settings.dir))}" if settings.dir else ""
-    typer.echo("\nTry next:\n")
+    echo("\nTry next:\n")
     for command in ("get pending", f"explain pod {chosen}", "get decisions --newest --limit 10 -o wide"):
-        typer.echo(f"  {_program()} {command}{flags}")
+        echo(f"  {_program()} {command}{flags}")
 
 
 async def _interesting(source: Source, placed: list[dict[str, Any]]) -> tuple[str, str] | None:
@@ -195,7 +194,7 @@ async def _interesting(source: Source, placed: list[dict[str, Any]]) -> tuple[st
 def _table(rows: list[tuple[str, str]]) -> None:
     if not sys.stdout.isatty():
         for name, value in rows:
-            typer.echo(f"{name.strip()}\t{value}")
+            echo(f"{name.strip()}\t{value}")
         return
     from rich import box
     from rich.console import Console

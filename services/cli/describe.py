@@ -21,6 +21,7 @@ from services.cli.tables import (
     reasons_in_lines,
     taints,
 )
+from services.cli.terminal import echo
 from services.config import Settings
 
 RESOURCES = (
@@ -109,7 +110,7 @@ def _node(node: Json) -> None:
         rows = [{"name": name} | figures for name, figures in usage["resources"].items()]
         _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)
     else:
-        typer.echo("\nMeasured usage: none")
+        echo("\nMeasured usage: none")
     pods = sorted(node["pods"], key=lambda pod: (pod["namespace"], pod["name"]))
     _section(f"Pods ({len(pods):,})", PODS, pods)
 
@@ -145,12 +146,12 @@ def _pod(pod: Json) -> None:
     )
     if group := pod["group"]:
         tried = f", last tried at {group['tried_at']}" if group["tried_at"] else ", not tried yet"
-        typer.echo(f"\nWaits with {group['count'] - 1:,} equal pods{tried}")
+        echo(f"\nWaits with {group['count'] - 1:,} equal pods{tried}")
         for line in reasons_in_lines(group["reasons"]):
             _lines([line], 2)
     _section("Decisions, latest first", DECISIONS, pod["decisions"])
     _section("Placements, latest first", PLACEMENTS, pod["placements"])
-    typer.echo(f"\n`berth explain pod {pod['namespace']}/{pod['name']}` says why.")
+    echo(f"\n`berth explain pod {pod['namespace']}/{pod['name']}` says why.")
 
 
 # ------------------------------------------------------------------------------------------------ printing
@@ -171,10 +172,10 @@ def _lines(lines: list[str], indent: int, first: str = "") -> None:
     console = Console(highlight=False)
     parts = [part for line in lines for part in wrapped(line, console.width - indent)]
     for at, part in enumerate(parts):
-        typer.echo(f"{first if at == 0 else '':{indent}}{part}")
+        echo(f"{first if at == 0 else '':{indent}}{part}")
 
 
 def _section(title: str, columns: tuple[Column, ...], rows: list[Json]) -> None:
-    typer.echo(f"\n{title}" + ("" if rows else ": none"))
+    echo(f"\n{title}" + ("" if rows else ": none"))
     if rows:
         Table(columns, aligned=True, indent=2).add(rows)

@@ -15,6 +15,7 @@ from services.cli.get import split_pod
 from services.cli.options import CLIENT, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
+from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import parts_in_words, reasons_in_words
 
@@ -131,33 +132,33 @@ async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
 def print_pod(answer: dict[str, Any]) -> None:
     """Print the answer of ``explained`` for a person."""
     pod, explanation, attempts = answer["pod"], answer["explanation"], answer["attempts"]
-    typer.echo(f"pod\t{pod['namespace']}/{pod['name']}")
+    echo(f"pod\t{pod['namespace']}/{pod['name']}")
     where = f" on {pod['node']}" if pod["node"] else ""
-    typer.echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
+    echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
     asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
-    typer.echo(f"{'held' if pod['phase'] == 'released' else 'asks'}\t{asks or 'nothing'}")
+    echo(f"{'held' if pod['phase'] == 'released' else 'asks'}\t{asks or 'nothing'}")
     if pod["phase"] == "pending":
         output.say(f"\n{attempts['summary']}")
     if attempts["items"]:
-        typer.echo("\nwhy no node took it while it waited")
+        echo("\nwhy no node took it while it waited")
         output.print_table("attempts", ATTEMPTS, attempts["items"])
     if explanation is None:
-        typer.echo("\nNothing was decided for it yet.")
+        echo("\nNothing was decided for it yet.")
         return
-    typer.echo("")
+    echo("")
     print_explanation(explanation)
     if pod["placements"]:
-        typer.echo("\nwhere it was, latest first")
+        echo("\nwhere it was, latest first")
         output.print_table("placements", PLACEMENTS, pod["placements"])
     if len(pod["decisions"]) > 1:
-        typer.echo("\ndecisions, latest first")
+        echo("\ndecisions, latest first")
         output.print_table("decisions", HISTORY, pod["decisions"])
 
 
 def _print_attempts(attempts: dict[str, Any]) -> None:
     output.say(attempts["summary"])
     for each in attempts["items"]:
-        typer.echo("")
+        echo("")
         _print_reasons(each["reasons"])
 
 
@@ -167,7 +168,7 @@ def print_explanation(explanation: dict[str, Any]) -> None:
     _print_inputs(explanation["decision"])
     if explanation["reasons"]:
         who = "the other nodes did not take" if explanation["decision"]["node"] else "no node took"
-        typer.echo(f"\nwhy {who} it")
+        echo(f"\nwhy {who} it")
         _print_reasons(explanation["reasons"])
     cycle = explanation["cycle"]
     if cycle is None:
@@ -180,12 +181,12 @@ def print_explanation(explanation: dict[str, Any]) -> None:
         f" looked at {cycle['looked_at'] or '-'}" + (f", repeated at {repeated}" if repeated else "")
     )
     if cycle["candidates"]:
-        typer.echo("\nbest nodes, as the first pod of its group saw them")
+        echo("\nbest nodes, as the first pod of its group saw them")
         weighted = [{**each, "weights": cycle["weights"]} for each in cycle["candidates"]]
         output.print_table("candidates", CANDIDATES, weighted)
     scored = [each for each in cycle["candidates"] if each["inputs"] is not None]
     if scored:
-        typer.echo("\nwhat they were scored from, before the pod")
+        echo("\nwhat they were scored from, before the pod")
         output.print_table("inputs", INPUTS, scored)
 
 

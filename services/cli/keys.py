@@ -13,6 +13,7 @@ from services.cli import output
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import moment
+from services.cli.terminal import echo
 from services.config import Settings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def create(
     key = new_key()
     async with _store(settings) as store:
         await store.create_key(key_hash(key), Grant(name, [role.value]))
-    typer.echo(key)
+    echo(key)
 
 
 @app.command("list")
@@ -100,4 +101,4 @@ async def revoke(settings: Settings, name: Annotated[str, typer.Argument(help="N
         count = await store.revoke_key(name)
     if not count:
         raise CommandError(f"there is no key named {name} to revoke; `berth api-key list` shows them")
-    typer.echo(f"revoked {count} key(s) named {name}", err=True)
+    echo(f"revoked {count} key(s) named {name}", err=True)

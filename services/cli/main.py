@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
 from services.cli import apply, bench, describe, explain, get, keys, plan, serve, setup
+from services.cli.terminal import echo
 from services.config import SETTINGS
 
 TRY = "Try it"
@@ -37,12 +38,12 @@ class BerthGroup(TyperGroup):
         except BerthError as error:
             if ctx.params.get("debug"):
                 raise
-            typer.echo(f"error: {error}", err=True)
+            echo(f"error: {error}", err=True)
         except BrokenPipeError:
             # The reader of our output has gone; keep Python from complaining at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except (typer.Exit, typer.Abort):
             raise
@@ -53,10 +54,10 @@ class BerthGroup(TyperGroup):
                 asked = getattr(getattr(error, "ctx", None), "command_path", "berth")
                 text = " ".join(said().split()).replace("Value error, ", "")
                 if text:  # empty: the help was shown instead
-                    typer.echo(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
+                    echo(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
                 raise typer.Exit(2) from None
             text = f"{type(error).__name__}: {error}"
-            typer.echo(f"error: {text}; this is a fault of berth, `berth --debug …` shows where", err=True)
+            echo(f"error: {text}; this is a fault of berth, `berth --debug …` shows where", err=True)
         raise typer.Exit(1)
 
 
@@ -84,7 +85,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"berth {version('berth')}")
+        echo(f"berth {version('berth')}")
         raise typer.Exit
 
 

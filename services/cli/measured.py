@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 
 from services.cli.output import Column, on_terminal, print_table
+from services.cli.terminal import echo
 
 if TYPE_CHECKING:
     from benchmarks.engine import EngineRun
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_json(report: Any) -> None:
     """Print one object on one line."""
-    typer.echo(msgspec.json.encode(report).decode())
+    echo(msgspec.json.encode(report).decode())
 
 
 def show_e2e(reports: Sequence[Report]) -> None:
@@ -85,7 +85,7 @@ def show_engine(run: EngineRun) -> None:
             ("CYCLE ms MEDIAN", "cycle_ms.median"),
         )
         print_table("workloads", columns, [msgspec.to_builtins(report) for report in run.workloads])
-    typer.echo(f"first cycle of the process, which compiles or loads: {run.first_cycle_seconds:g} s")
+    echo(f"first cycle of the process, which compiles or loads: {run.first_cycle_seconds:g} s")
     _print_machine(run.machine, 1)
 
 
@@ -147,12 +147,12 @@ def _columns(*titles: tuple[str, str]) -> tuple[Column, ...]:
 def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows) if on_terminal() else 0
     for name, value in rows:
-        typer.echo(f"{name:{width}}  {value}" if width else f"{name.strip()}\t{value}")
+        echo(f"{name:{width}}  {value}" if width else f"{name.strip()}\t{value}")
 
 
 def _print_machine(machine: dict[str, Any], runs: int) -> None:
     memory_gib = machine["memory_bytes"] / (1 << 30)
-    typer.echo(
+    echo(
         f"{runs} run{'s' if runs > 1 else ''} on {machine['cores']} cores ({machine['model']}), which do "
         f"{machine['parallel_speedup']:g} times the work of one, "
         f"{memory_gib:.0f} GiB, {machine['system']}, load {machine['load_1m_before']:g} before"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from domain.model.errors import BerthError
+from services.cli.terminal import echo
 from services.config import SETTINGS, Settings
 
 WARNINGS_SHOWN_MAX = 20
@@ -85,7 +86,7 @@ def warn(texts: Iterable[str]) -> None:
     for text in found[:WARNINGS_SHOWN_MAX]:
         say(f"warning: {text}", err=True)
     if (more := len(found) - WARNINGS_SHOWN_MAX) > 0:
-        typer.echo(f"warning: and {more:,} more", err=True)
+        echo(f"warning: and {more:,} more", err=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from services.cli.terminal import echo
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -112,7 +114,7 @@ def say(text: str, *, err: bool = False) -> None:
             for line in text.split("\n")
         ]
         text = "\n".join(lines)
-    typer.echo(text, err=err)
+    echo(text, err=err)
 
 
 class Table:
@@ -140,7 +142,7 @@ class Table:
         if not self._aligned:
             lines = ["\t".join(cell(column.read(item)) for column in self._columns) for item in items]
             for line in ["\t".join(column.title for column in self._columns)] * header + lines:
-                typer.echo(line)
+                echo(line)
             return
         from rich.console import Console
 
@@ -197,21 +199,21 @@ def print_table(title: str, columns: Sequence[Column], items: Sequence[Json], *,
     if items or not on_terminal():
         Table(columns, wide=wide).add(items)
     else:
-        typer.echo(f"no {title}")
+        echo(f"no {title}")
 
 
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     import orjson
 
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def print_yaml(value: object) -> None:
     """Print a value as YAML."""
     import yaml
 
-    typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110).rstrip())
+    echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110).rstrip())
 
 
 def print_value(value: object, form: Format) -> None:

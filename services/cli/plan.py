@@ -15,6 +15,7 @@ import typer
 
 from services.cli import documents, options, plan_answers
 from services.cli.options import CommandError, with_settings
+from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
 
@@ -146,7 +147,7 @@ def plan(
     else:
         plan_answers.print_tables(answers, details=details, detailed_max=PODS_DETAILED_MAX)
     if unknown := _of_unknown_profiles(answers):
-        typer.echo(f"error: {unknown}", err=True)
+        echo(f"error: {unknown}", err=True)
         raise typer.Exit(UNKNOWN_PROFILE_EXIT)
 
 
@@ -156,7 +157,7 @@ def _print_json(answers: Sequence[Answer], *, details: bool) -> None:
         cells = len(answer.planned) * answer.plan.state.table.count
         every_node.append(details or answer.is_scenario or cells <= CELLS_MAX)
         if not every_node[-1]:
-            typer.echo(
+            echo(
                 f"{cells:,} pods times nodes are more than {CELLS_MAX:,}: each pod has counts and the best "
                 "nodes; --details gives every node",
                 err=True,
@@ -215,7 +216,7 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
                 found.files[name] = None
                 _take(documents.expand(value, place, "ADDED"), found, skipped)
     for line in skipped.lines():
-        typer.echo(line, err=True)
+        echo(line, err=True)
     return scenarios, found
 
 
@@ -352,7 +353,7 @@ def _patience() -> Iterator[None]:
     def tell() -> None:
         if seen.current:
             message = "compiling the placing kernels, once per installation: about a minute"
-            typer.echo(message, err=True)
+            echo(message, err=True)
 
     timer = threading.Timer(_SILENT_SECONDS_MAX, tell)
     timer.daemon = True

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
-
 from services.cli.output import Column, Json, print_json, print_table
 from services.cli.tables import REASON
+from services.cli.terminal import echo
 from services.phrases import plural, reason_in_words, reasons_in_words, weighted
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def print_tables(answers: Sequence[Answer], *, details: bool, detailed_max: int)
     """Print the summary of each plan, and then some pods, or all of them, one by one."""
     for answer in answers:
         if len(answers) > 1:
-            typer.echo(f"{answer.name}:\n")
+            echo(f"{answer.name}:\n")
         is_short = len(answer.planned) <= detailed_max
         if not is_short:
             _show_summary(answer)
@@ -81,21 +80,21 @@ def _show_summary(answer: Answer) -> None:
     from services.plan.summary import WAITING_MAX, in_units, summarise
 
     found = summarise(answer.plan.state, answer.planned)
-    typer.echo(
+    echo(
         f"{found.placed_count:,} of {plural(found.pods_count, 'pod')} placed, on "
         f"{found.nodes_used_count:,} of {plural(found.nodes_count, 'node')}\n"
     )
     _show_pools(found)
     waiting_count = found.pods_count - found.placed_count
     if waiting_count:
-        typer.echo(f"\n{plural(waiting_count, 'pod')} {'waits' if waiting_count == 1 else 'wait'}:")
+        echo(f"\n{plural(waiting_count, 'pod')} {'waits' if waiting_count == 1 else 'wait'}:")
     for each in found.waiting[:WAITING_MAX]:
         such = f"{each.pods_count:,}, such as {each.example}" if each.pods_count > 1 else each.example
         _say(f"{such}: {_why(each.reasons, each.nodes_count)}", "  ")
     if (more := sum(each.pods_count for each in found.waiting[WAITING_MAX:])) > 0:
-        typer.echo(f"  {more:,} for other reasons; --details shows every pod")
+        echo(f"  {more:,} for other reasons; --details shows every pod")
     if found.short_of:
-        typer.echo("")
+        echo("")
         _say(f"short of: {', '.join(in_units(*each) for each in found.short_of.items())}")
         free = ", ".join(in_units(*each) for each in found.free.items())
         _say(f"(that much the waiting pods ask for; free, on all nodes together: {free})")
@@ -116,7 +115,7 @@ def _say(text: str, indent: str = "") -> None:
     lines = textwrap.wrap(
         text, 80, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
     )
-    typer.echo("\n".join(lines))
+    echo("\n".join(lines))
 
 
 def _show_pools(found: Summary) -> None:
@@ -128,9 +127,9 @@ def _show_pools(found: Summary) -> None:
         *(Column(name.rpartition("/")[2].upper(), _percent(name), right=True) for name in resources),
     ]
     if found.grouped_by:
-        typer.echo(f"node pools by {found.grouped_by}; requested of each resource:")
+        echo(f"node pools by {found.grouped_by}; requested of each resource:")
     else:
-        typer.echo("node pools by what their nodes offer; requested of each resource:")
+        echo("node pools by what their nodes offer; requested of each resource:")
     print_table("nodes", columns, [
         {"name": pool.name, "nodes": pool.nodes_count, "placed": pool.placed_count, "used": pool.used}
         for pool in found.pools
@@ -179,11 +178,11 @@ def print_capacities(found: Sequence[tuple[Plan, Capacity]], as_json: bool) -> N
 def _show_capacity(answer: Json, why: str) -> None:
     least = "" if answer["is_all"] else "at least "
     where = f" on {plural(answer['nodes'], 'node')}" if answer["count"] else ""
-    typer.echo(f"{answer['pod']}: {least}{answer['count']:,} more fit{where}")
+    echo(f"{answer['pod']}: {least}{answer['count']:,} more fit{where}")
     for pool, count in list(answer["pools"].items())[:NODES_SHOWN_MAX]:
-        typer.echo(f"  {count:,} on {pool}")
+        echo(f"  {count:,} on {pool}")
     if (more := len(answer["pools"]) - NODES_SHOWN_MAX) > 0:
-        typer.echo(f"  and {plural(more, 'pool')} more")
+        echo(f"  and {plural(more, 'pool')} more")
     if why:
         _say(f"the next one waits: {why}", "  ")
 
@@ -223,7 +222,7 @@ def print_diff(before: Answer, after: Answer, before_name: str, after_name: str,
 
 def _show_diff(found: Json, grouped_by: str) -> None:
     moved, (placed, other_placed) = found["moved"], found["placed"]
-    typer.echo(
+    echo(
         f"{len(moved):,} of {plural(found['pods'], 'pod')} would go elsewhere with {found['other_profile']} "
         f"than with {found['profile']}\n"
     )
@@ -237,11 +236,11 @@ def _show_diff(found: Json, grouped_by: str) -> None:
     most = sorted(found["pools"].items(), key=lambda item: -max(item[1]))[:MOVED_SHOWN_MAX]
     lines += [(f"on {name}", *counts) for name, counts in most]
     print_table("", columns, [{"what": what, "now": now, "other": other} for what, now, other in lines])
-    typer.echo(f"(node pools by {grouped_by})")
+    echo(f"(node pools by {grouped_by})")
     for each in moved[:MOVED_SHOWN_MAX]:
-        typer.echo(f"{each['pod']}: {each['node'] or 'waits'} -> {each['other_node'] or 'waits'}")
+        echo(f"{each['pod']}: {each['node'] or 'waits'} -> {each['other_node'] or 'waits'}")
     if (more := len(moved) - MOVED_SHOWN_MAX) > 0:
-        typer.echo(f"and {more:,} more; -o json lists all")
+        echo(f"and {more:,} more; -o json lists all")
 
 
 # ------------------------------------------------------------------------------------------- pod by pod
@@ -253,9 +252,9 @@ def _show(verdict: Verdict) -> None:
     found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
     if verdict.node is None:
         held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
-        typer.echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
+        echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
     else:
-        typer.echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
+        echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
     if verdict.feasible:
         _show_nodes(verdict)
     reasons = Counter(verdict.infeasible.values())
@@ -265,7 +264,7 @@ def _show(verdict: Verdict) -> None:
             {"count": count, "reason": reason, "evict": _evicting_helps(count, hopeless[reason])}
             for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         ])  # fmt: skip
-    typer.echo("")
+    echo("")
 
 
 def _evicting_helps(count: int, hopeless: int) -> str:

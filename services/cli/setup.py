@@ -11,6 +11,7 @@ import typer
 
 from services.cli import options
 from services.cli.options import CommandError, with_settings
+from services.cli.terminal import echo
 from services.config import Settings
 
 
@@ -23,7 +24,7 @@ async def init(settings: Settings) -> None:
         for line in await bootstrap.initialise(place, settings.shards) or [
             "nothing to do: everything is there"
         ]:
-            typer.echo(line)
+            echo(line)
 
 
 class Trace(enum.StrEnum):
@@ -66,7 +67,7 @@ def trace(
         _write_paced(events, speed)
         return
     if with_deletions:
-        typer.echo(
+        echo(
             "all events come at once: applied so, most pods are deleted before a worker tries to place them, "
             "and are only ever released; --speed 1000 writes them as they are due (docs/trace.md)",
             err=True,
@@ -159,4 +160,4 @@ def health(
         answer = httpx.get(asked, timeout=5, trust_env=False).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(f"{asked} is not healthy: {error}") from None
-    typer.echo(answer.text)
+    echo(answer.text)

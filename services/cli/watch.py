@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
-import typer
 
 from services.cli.get import Kind
 from services.cli.output import Format, Json, Table, print_yaml
 from services.cli.source import Source, fetch_all
 from services.cli.tables import TABLES
+from services.cli.terminal import echo
 
 POLL_SECONDS = 1.0
 FIRST_DECISIONS = 10
@@ -97,6 +97,6 @@ def _shower(kind: Kind, form: Format) -> Show:
             if form is Format.YAML:
                 print_yaml([item])
             else:
-                typer.echo(orjson.dumps(item))
+                echo(orjson.dumps(item))
 
     return show
