@@ -15,6 +15,7 @@ from services.config import Settings
 from services.ports.ledger import Ledger
 from services.ports.log import Log, topic_specs
 from services.ports.outbox import Outbox
+from services.secret import redacted
 from services.worker.collector import collect_rarely
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Place(NamedTuple):
     dsn: str
     kafka_bootstrap: str | None
 
+    def __repr__(self) -> str:
+        return redacted(f"Place({self.dsn}, {self.kafka_bootstrap})")
+
 
 def data_dir(settings: Settings) -> Path:
     """Return where this instance keeps its state."""
@@ -46,8 +50,8 @@ def data_dir(settings: Settings) -> Path:
 @contextlib.asynccontextmanager
 async def place(settings: Settings) -> AsyncIterator[Place]:
     """Return where the ledger and the log are. Run the embedded server if the settings name no database."""
-    if settings.postgres_dsn is not None:
-        yield Place(settings.postgres_dsn, settings.kafka_bootstrap)
+    if settings.dsn is not None:
+        yield Place(settings.dsn, settings.kafka_bootstrap)
         return
     from ops.postgres.server import EmbeddedServer
 

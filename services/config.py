@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 from domain.model.errors import BerthError
 from domain.model.limits import usage_window_seconds, usage_window_seconds_max, usage_window_seconds_min
+from services.secret import holds_password, read_secret, redacted, with_password
 
 DEFAULT_API_PORT = 8080
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -45,8 +47,23 @@ def _bootstrap(text: str) -> str:
 
 
 def _dsn(text: str) -> str:
-    if not text.startswith(("postgresql://", "postgres://")):
-        raise ValueError("postgresql://user:password@host:port/database is allowed")
+    try:
+        parts = urlsplit(text)
+        user, _, hosts = parts.netloc.rpartition("@")
+        ports = [server.rpartition(":")[2] for server in hosts.split(",") if not server.endswith("]")]
+        known = (
+            parts.scheme in ("postgresql", "postgres")
+            and not parts.fragment
+            and "@" not in user + parts.path + parts.query
+            and all(port.isdecimal() or ":" not in hosts for port in ports)
+        )
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(
+            "postgresql://user:password@host:port/database is allowed; / : @ ? # % in a password are written "
+            "%2F %3A %40 %3F %23 %25"
+        )
     return text
 
 
@@ -77,6 +94,14 @@ def _path(text: str) -> Path:
     return Path(_text(text)).expanduser().absolute()
 
 
+class Secrecy(enum.Enum):
+    """What of a setting is secret. A secret is never taken from a flag: all users of a machine see flags."""
+
+    NONE = enum.auto()
+    PASSWORD = enum.auto()  # an address that may hold a password
+    WHOLE = enum.auto()
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """How one field of ``Settings`` is read, and what it means. Its variable and its flag have its name."""
@@ -87,6 +112,7 @@ class Setting:
     help: str
     default: str  # as it is shown
     short_flag: str | None
+    secrecy: Secrecy
 
     @property
     def env(self) -> str:
@@ -94,10 +120,48 @@ class Setting:
         return f"BERTH_{self.field.upper()}"
 
     @property
+    def env_file(self) -> str | None:
+        """The variable that names a file with the value, such as ``BERTH_API_KEY_FILE``; only of secrets."""
+        return None if self.secrecy is Secrecy.NONE else f"{self.env}_FILE"
+
+    @property
     def flags(self) -> tuple[str, ...]:
-        """The flag, such as ``--api-port``, and the shorter one where there is one."""
+        """The flag, such as ``--api-port``, and the shorter one if there is one; none for a secret."""
+        if self.secrecy is Secrecy.WHOLE:
+            return ()
         flag = f"--{self.field.replace('_', '-')}"
         return (flag, self.short_flag) if self.short_flag else (flag,)
+
+    @property
+    def file_flag(self) -> str | None:
+        """The flag that names a file with the value, such as ``--api-key-file``; only of secrets."""
+        return None if self.secrecy is Secrecy.NONE else f"--{self.field.replace('_', '-')}-file"
+
+    def read(self, found: Mapping[str, str], flags: Mapping[str, str | None]) -> Any:
+        """Return the value, None if it is not set; a flag wins over a variable. Raises ``SettingError``."""
+        flag, file_flag = flags.get(self.field), flags.get(f"{self.field}_file")
+        value, file = found.get(self.env, ""), found.get(self.env_file or "", "")
+        if flag is not None and (self.secrecy is Secrecy.WHOLE or (self.env_file and holds_password(flag))):
+            raise SettingError(
+                f"{self.flags[0]} holds a password, which all users of this machine see in the list of "
+                f"processes: give it in {self.env}, or in a file that {self.env_file} names"
+            )
+        if flag is None and file_flag is None and value and file:
+            raise SettingError(f"{self.env} and {self.env_file} are both set; one of them is allowed")
+        path = (file_flag or "") if flag is None else ""
+        path = path or (file if flag is None and not value else "")
+        try:
+            if path:
+                return self.parse(read_secret(Path(path).expanduser()))
+            text = value if flag is None else flag
+            return self.parse(text) if text else None
+        except ValueError as error:
+            where = f" ({self.flags[0]})" if self.flags else ""
+            if path:
+                raise SettingError(f"{self.env_file} ({self.file_flag}) names {path}: {error}") from None
+            # A password may hold anything: without spaces, all of it is found.
+            shown = "" if self.secrecy is Secrecy.WHOLE else f" is {redacted(repr(''.join(text.split())))}"
+            raise SettingError(f"{self.env}{where}{shown}: {error}") from None
 
 
 def _setting(
@@ -108,13 +172,18 @@ def _setting(
     *,
     shown: str | None = None,
     short_flag: str | None = None,
+    secrecy: Secrecy = Secrecy.NONE,
 ) -> Any:
-    """Describe a field of ``Settings``; ``shown`` is the text for its default."""
+    """Describe a field of ``Settings``; ``shown`` is the text for its default.
+
+    A setting with a secret has a second variable and flag, ``…_FILE``, for a file that holds the value.
+    """
     shown = shown or ("" if default is None else str(default))
-    metadata = {"setting": (parse, metavar, help, shown, short_flag)}
+    metadata = {"setting": (parse, metavar, help, shown, short_flag, secrecy)}
+    open_ = secrecy is Secrecy.NONE
     if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(default_factory=default, metadata=metadata, repr=open_)
+    return dataclasses.field(default=default, metadata=metadata, repr=open_)
 
 
 def default_worker_name() -> str:
@@ -135,6 +204,13 @@ class Settings:
         _dsn,
         "DSN",
         "Postgres database of the ledger. Empty: an embedded server that keeps its data in BERTH_DIR.",
+        secrecy=Secrecy.PASSWORD,
+    )
+    postgres_password: str | None = _setting(
+        _text,
+        "PASSWORD",
+        "Password for BERTH_POSTGRES_DSN, if that has none. Without either, PGPASSFILE or ~/.pgpass.",
+        secrecy=Secrecy.WHOLE,
     )
     shards: int | None = _setting(
         _integer(1, 1024),
@@ -179,8 +255,11 @@ class Settings:
         "URL",
         "API that the commands talk to. Empty: the instance in BERTH_DIR or the ledger.",
         short_flag="--api",
+        secrecy=Secrecy.PASSWORD,
     )
-    api_key: str | None = _setting(_text, "KEY", "Key that the commands show to the API.")
+    api_key: str | None = _setting(
+        _text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
+    )
     metrics_port: int = _setting(
         _integer(0, 65535),
         "PORT",
@@ -199,18 +278,13 @@ class Settings:
             A value is not allowed; the message names the variable, the flag and what is allowed.
         """
         found = os.environ if environ is None else environ
-        values: dict[str, Any] = {}
-        for setting in SETTINGS:
-            flag = flags.get(setting.field)
-            text = found.get(setting.env, "") if flag is None else flag
-            if not text:
-                continue
-            try:
-                values[setting.field] = setting.parse(text)
-            except ValueError as error:
-                where = f"{setting.env} ({setting.flags[0]})"
-                raise SettingError(f"{where} is {text!r}: {error}") from None
-        return cls(**values)
+        values = {setting.field: setting.read(found, flags) for setting in SETTINGS}
+        return cls(**{name: value for name, value in values.items() if value is not None})
+
+    @property
+    def dsn(self) -> str | None:
+        """The address of the database with its password; None: the embedded server."""
+        return self.postgres_dsn and with_password(self.postgres_dsn, self.postgres_password)
 
 
 SETTINGS = tuple(Setting(field.name, *field.metadata["setting"]) for field in dataclasses.fields(Settings))

@@ -10,6 +10,7 @@ import typer
 
 from services.cli.measured import show_e2e, show_engine, show_json, show_memory
 from services.cli.options import CommandError
+from services.config import Settings
 
 app = typer.Typer(
     help="Measure: the whole way of an event on real servers, or the engine alone.", no_args_is_help=True
@@ -63,7 +64,11 @@ def e2e(
         str | None, typer.Option(metavar="HOST:PORT", help="Your own broker; it keeps what was measured.")
     ] = None,
     dsn: Annotated[
-        str | None, typer.Option(metavar="DSN", help="Your own empty database; it keeps what was measured.")
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            help="Your own empty database; it keeps what was measured. Password: BERTH_POSTGRES_PASSWORD.",
+        ),
     ] = None,
     poll_ms: Annotated[
         float, typer.Option(min=0.1, help="How often the ledger is asked how far it is.")
@@ -86,6 +91,7 @@ def e2e(
     if kafka is not None and len(names) * runs > 1:
         raise CommandError("with --kafka and --dsn one measurement is possible: it needs an empty database")
     wanted = [resized(WORKLOADS[name], nodes=nodes, pods=pods, groups=groups) for name in names]
+    dsn = dsn and Settings.from_env(None, postgres_dsn=dsn).dsn
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
     for each in wanted:
         options = Options(

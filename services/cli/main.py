@@ -14,6 +14,7 @@ from domain.model.errors import BerthError
 from services.cli import apply, bench, describe, explain, get, keys, plan, serve, setup
 from services.cli.terminal import echo
 from services.config import SETTINGS
+from services.secret import redacted, traceback_of
 
 TRY = "Try it"
 USE = "Use it"
@@ -35,10 +36,6 @@ class BerthGroup(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except BerthError as error:
-            if ctx.params.get("debug"):
-                raise
-            echo(f"error: {error}", err=True)
         except BrokenPipeError:
             # The reader of our output has gone; keep Python from complaining at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -49,15 +46,18 @@ class BerthGroup(TyperGroup):
             raise
         except Exception as error:
             if ctx.params.get("debug"):
-                raise
-            if (said := getattr(error, "format_message", None)) is not None:
+                echo(traceback_of(error), err=True)
+            elif isinstance(error, BerthError):
+                echo(f"error: {redacted(error)}", err=True)
+            elif (said := getattr(error, "format_message", None)) is not None:
                 asked = getattr(getattr(error, "ctx", None), "command_path", "berth")
-                text = " ".join(said().split()).replace("Value error, ", "")
+                text = " ".join(redacted(said()).split()).replace("Value error, ", "")
                 if text:  # empty: the help was shown instead
                     echo(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
                 raise typer.Exit(2) from None
-            text = f"{type(error).__name__}: {error}"
-            echo(f"error: {text}; this is a fault of berth, `berth --debug …` shows where", err=True)
+            else:
+                where = "this is a fault of berth, `berth --debug …` shows where"
+                echo(f"error: {redacted(f'{type(error).__name__}: {error}')}; {where}", err=True)
         raise typer.Exit(1)
 
 
@@ -65,7 +65,9 @@ def _settings_help() -> str:
     lines = ["[bold]Settings[/bold] come from the environment; flags win over them."]
     for setting in SETTINGS:
         default = f" [dim]\\[{setting.default}][/dim]" if setting.default else ""
-        lines.append(f"[cyan]{setting.env}[/cyan], {', '.join(setting.flags)}{default}: {setting.help}")
+        names = (setting.env_file, *setting.flags, setting.file_flag)
+        others = "".join(f", {name}" for name in names if name)
+        lines.append(f"[cyan]{setting.env}[/cyan]{others}{default}: {setting.help}")
     return "\n\n".join(lines)
 
 

@@ -6,17 +6,21 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from domain.model.errors import BerthError
 from services.cli.terminal import echo
-from services.config import SETTINGS, Settings
+from services.config import SETTINGS, Setting, Settings
+from services.secret import RedactingFormatter
 
 WARNINGS_SHOWN_MAX = 20
-CLIENT = ("dir", "api_url", "api_key", "postgres_dsn", "kafka_bootstrap")
+PLACE = ("kafka_bootstrap", "postgres_dsn", "postgres_password", "dir", "log_level")
+"""The settings of a command that opens the ledger and the log."""
+
+CLIENT = ("dir", "api_url", "api_key", "postgres_dsn", "postgres_password", "kafka_bootstrap")
 """The settings of a command that talks to the API."""
 
 T = TypeVar("T")
@@ -31,9 +35,9 @@ class CommandError(BerthError):
 def settings(**flags: str | None) -> Settings:
     """Return the settings of this command: flags over environment over defaults."""
     found = Settings.from_env(None, **flags)
-    logging.basicConfig(
-        level=found.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s  %(message)s", force=True
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+    logging.basicConfig(level=found.log_level.upper(), handlers=[handler], force=True)
     return found
 
 
@@ -43,39 +47,38 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., N
     A command that is a coroutine function is run.
     """
 
+    options = [option for setting in SETTINGS if setting.field in names for option in _options(setting)]
+
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(command)
         def called(**given: Any) -> None:
-            found = settings(**{name: given.pop(name) for name in names})
+            found = settings(**{option.name: given.pop(option.name) for option in options})
             result = command(found, **given)
             if inspect.iscoroutine(result):
                 run(result)
 
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        added = [
-            inspect.Parameter(
-                setting.field,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[
-                    str | None,
-                    typer.Option(
-                        *setting.flags,
-                        envvar=setting.env,
-                        help=setting.help,
-                        metavar=setting.metavar,
-                        rich_help_panel="Settings",
-                    ),
-                ],
-            )
-            for setting in SETTINGS
-            if setting.field in names
-        ]
-        called.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+        called.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
         called.__annotations__ = {}
         return called
 
     return decorate
+
+
+def _options(setting: Setting) -> Iterator[inspect.Parameter]:
+    """Yield the options of a setting. Its variables are read by ``Settings``, which tells them from flags."""
+    named = [(setting.field, setting.flags, setting.env, setting.help, setting.metavar)]
+    if setting.file_flag and setting.env_file:
+        about = f"File with the value of {setting.env}."
+        named.append((f"{setting.field}_file", (setting.file_flag,), setting.env_file, about, "FILE"))
+    for name, flags, variable, about, metavar in named:
+        if not flags:
+            continue
+        option = typer.Option(
+            *flags, help=f"{about} (env: {variable})", metavar=metavar, rich_help_panel="Settings"
+        )
+        annotation = Annotated[str | None, option]
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def warn(texts: Iterable[str]) -> None:

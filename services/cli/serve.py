@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from services.cli.options import with_settings
+from services.cli.options import PLACE, with_settings
 from services.config import Settings
 
-PLACE = ("kafka_bootstrap", "postgres_dsn", "dir", "log_level")
 PLACING = ("seed", "usage_window_seconds")
 ALL_IN_ONE = (*PLACE, *PLACING, "api_host", "api_port", "shards")
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from services.cli import options
-from services.cli.options import CommandError, with_settings
+from services.cli.options import PLACE, CommandError, with_settings
 from services.cli.terminal import echo
 from services.config import Settings
 
 
-@with_settings("shards", "postgres_dsn", "kafka_bootstrap", "dir", "log_level")
+@with_settings("shards", *PLACE)
 async def init(settings: Settings) -> None:
     """Migrate the database, lay down the shards and create the topics; doing it again changes nothing."""
     from services import bootstrap

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -19,8 +21,9 @@ BENCH = (sys.executable, "-m", "services.cli.main", "bench", "e2e")
 TINY = ("--workload", "plain-500", "--nodes", "20", "--pods", "60", "--timeout", "120", "-o", "json")
 
 
-def run(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*BENCH, *options], capture_output=True, text=True, timeout=200)
+def run(*options: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | settings
+    return subprocess.run([*BENCH, *options], env=environment, capture_output=True, text=True, timeout=200)
 
 
 def check(report: dict[str, Any]) -> None:
@@ -39,8 +42,10 @@ def check(report: dict[str, Any]) -> None:
 
 
 async def test_measures_on_given_servers(fresh_kafka: str, postgres_dsn: str, database: MakeDatabase) -> None:
-    dsn = await database(postgres_dsn)
-    done = run(*TINY, "--kafka", fresh_kafka, "--dsn", dsn, "--shards", "2", "--rate", "200")
+    own = urlsplit(await database(postgres_dsn))
+    dsn = own._replace(netloc=f"{own.username}@{own.hostname}:{own.port}").geturl()
+    password = {"BERTH_POSTGRES_PASSWORD": own.password or ""}
+    done = run(*TINY, "--kafka", fresh_kafka, "--dsn", dsn, "--shards", "2", "--rate", "200", **password)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     check(report)
@@ -48,7 +53,7 @@ async def test_measures_on_given_servers(fresh_kafka: str, postgres_dsn: str, da
     assert report["seconds"] >= 59 / 200, "the last pod is due only then"
     assert report["cpu_seconds"]["broker"] is None, "a given server is not ours to look into"
 
-    again = run(*TINY, "--kafka", fresh_kafka, "--dsn", dsn, "--shards", "2")
+    again = run(*TINY, "--kafka", fresh_kafka, "--dsn", dsn, "--shards", "2", **password)
     assert again.returncode == 1
     assert "hold events already" in again.stderr
 

@@ -38,7 +38,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def berth(*arguments: str, **environment: str) -> Any:
     """Run a command in this process with nothing but this environment."""
-    nothing = {setting.env: "" for setting in SETTINGS}
+    nothing = {name: "" for setting in SETTINGS for name in (setting.env, setting.env_file) if name}
     return runner.invoke(app, list(arguments), env={**nothing, **environment})
 
 
@@ -71,14 +71,13 @@ def test_every_setting_is_described_where_it_is_defined() -> None:
 
 
 def test_a_setting_has_one_name_as_variable_and_as_flag() -> None:
-    taken = {
-        (param.envvar, param.opts[0])
-        for _, command in commands()
-        for param in command.params
-        if getattr(param, "envvar", None)
-    }
-    assert taken == {(setting.env, setting.flags[0]) for setting in SETTINGS}, "each is a flag somewhere"
-    assert all(f"BERTH_{flag[2:].replace('-', '_').upper()}" == variable for variable, flag in taken)
+    opts = {opt for _, command in commands() for param in command.params for opt in param.opts}
+    for setting in SETTINGS:
+        names = {setting.env: setting.flags[:1], setting.env_file: (setting.file_flag,)}
+        for variable, flags in names.items():
+            for flag in filter(None, flags):
+                assert flag in opts, "each is a flag somewhere"
+                assert f"BERTH_{flag[2:].replace('-', '_').upper()}" == variable
 
 
 def test_the_page_names_every_command_and_its_output_fits_80_columns() -> None:
@@ -213,7 +212,9 @@ def test_a_database_that_is_not_there_is_one_line_and_exit_1() -> None:
 
 def test_debug_shows_where() -> None:
     done = berth("--debug", "get", "nodes", "--api", "http://127.0.0.1:9")
-    assert isinstance(done.exception, CommandError)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Traceback ")
+    assert "services.cli.options.CommandError: the API at" in done.stderr
 
 
 def test_a_bad_setting_is_exit_1() -> None:

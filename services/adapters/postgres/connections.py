@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from domain.model.errors import BerthError, Unavailable
+from services.secret import redacted
 
 Connection = Any  # asyncpg has no types
 
@@ -125,7 +126,9 @@ async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
                 server_settings={**limits.settings, "application_name": name},
             )
         except _REFUSED as error:
-            raise Refused(f"the database lets nobody in: {error}; check BERTH_POSTGRES_DSN") from error
+            raise Refused(
+                f"the database lets nobody in: {redacted(error)}; check BERTH_POSTGRES_DSN"
+            ) from error
 
 
 async def close(connection: Connection) -> None:
