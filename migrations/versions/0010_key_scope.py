@@ -15,7 +15,7 @@ _TEXTS = ARRAY(sa.Text)
 
 
 def upgrade() -> None:
-    """Add the columns; a key keeps its role."""
+    """Add the columns; a key keeps its role. A producer sends from now on only pods and budgets."""
     op.add_column("api_keys", sa.Column("roles", _TEXTS, comment="of producer, auditor, operator and admin"))
     op.execute("UPDATE api_keys SET roles = ARRAY[role]")
     op.alter_column("api_keys", "roles", nullable=False)

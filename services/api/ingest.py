@@ -14,11 +14,13 @@ from domain.model import limits
 from domain.model.errors import FieldError
 from domain.model.validation import shown
 from services.api.answers import ErrorDetail, Ingested, Position
+from services.api.caller import Caller, caller_of
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
+from services.api.scope import Scope
 from services.api.waiting import Appended, Folding, Until, next_letters, seconds_of, wait_for
-from services.codec.gateway import Gateway, Outgoing, append
+from services.codec.gateway import Outgoing, append
 from services.metrics import ApiMetrics
 from services.phrases import plural
 from services.ports.store import Store
@@ -58,27 +60,45 @@ def _events(body: bytes) -> list[Any]:
     return found
 
 
-def check(gateway: Gateway, events: list[Any]) -> tuple[dict[int, Outgoing], list[ErrorDetail]]:
-    """Return the valid events by position, and the errors of the others."""
-    good, bad = {}, []
+Refused = dict[int, ErrorDetail]
+"""What is wrong with events, by their position in the request."""
+
+
+def _detail(index: int, error: FieldError) -> ErrorDetail:
+    return ErrorDetail(index=index, path=error.path, message=error.message)
+
+
+async def check(deps: Deps, scope: Scope, events: list[Any]) -> tuple[dict[int, Outgoing], Refused, Refused]:
+    """Return the events to send by position, what is wrong with others, and what the caller may not send."""
+    good: dict[int, Outgoing] = {}
+    bad: Refused = {}
+    forbidden: Refused = {}
     for index, event in enumerate(events):
+        refused = bad
         try:
-            good[index] = gateway.prepare(event)
+            prepared = deps.gateway.prepare(event)
+            refused = forbidden
+            scope.check(prepared)
+            good[index] = prepared
         except FieldError as error:
-            bad.append(ErrorDetail(index=index, path=error.path, message=error.message))
-    return good, bad
+            refused[index] = _detail(index, error)
+    for index, foreign in (await scope.foreign_bindings(deps.store, good)).items():
+        del good[index]
+        forbidden[index] = _detail(index, foreign)
+    return good, bad, forbidden
 
 
-async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], list[ErrorDetail]]:
+async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], Refused]:
     """Drop events that were accepted before; refuse a known id with other content."""
     seen = dict(await store.known_events([each.id for each in good.values() if each.id]))
-    fresh, bad = [], []
+    fresh: list[Outgoing] = []
+    bad: Refused = {}
     for index, each in good.items():
         if each.id is None or each.id not in seen:
             fresh.append(each)
         elif seen[each.id] not in (None, each.digest):
             message = f"{shown(each.id)} was accepted before with other content; an event's id is its own"
-            bad.append(ErrorDetail(index=index, path="id", message=message))
+            bad[index] = ErrorDetail(index=index, path="id", message=message)
         if each.id is not None:
             seen.setdefault(each.id, each.digest)
     return fresh, bad
@@ -109,32 +129,38 @@ class Taken:
             done.set()
 
 
-async def ingest(deps: Deps, taken: Taken, events: list[Any], *, partial: bool) -> Appended:
+async def ingest(deps: Deps, taken: Taken, caller: Caller, events: list[Any], *, partial: bool) -> Appended:
     """Append events; return the counts, and where the events are.
 
     An id is recorded only after its event is durable in the log. A request that is repeated because its
     outcome was unknown may append an event twice; folding an event twice changes nothing.
     """
-    good, bad = check(deps.gateway, events)
+    good, bad, forbidden = await check(deps, Scope(caller), events)
     async with taken.alone({each.id for each in good.values() if each.id}):
-        return await _append(deps, good, bad, partial=partial)
+        fresh, reused = await _fresh(deps.store, good)
+        refused = bad | forbidden | reused
+        _count(deps.metrics, "invalid", len(bad) + len(reused))
+        _count(deps.metrics, "forbidden", len(forbidden))
+        if refused and not partial:
+            raise _nothing_sent(refused, forbidden)
+        return await _append(deps, good, fresh, reused, refused)
+
+
+def _nothing_sent(refused: Refused, forbidden: Refused) -> ApiError:
+    """Return the error that names the first event that is refused; one that is forbidden goes before."""
+    first = min((forbidden or refused).values(), key=lambda each: int(each.index or 0))
+    path = ".".join(filter(None, (f"events[{first.index}]", first.path)))
+    more = f" (and {plural(len(refused) - 1, 'more event')})" if len(refused) > 1 else ""
+    return ApiError(
+        "forbidden" if forbidden else "invalid-events",
+        f"nothing was sent, for {path}: {first.message}{more}; partial=true sends the others",
+        [refused[index] for index in sorted(refused)],
+    )
 
 
 async def _append(
-    deps: Deps, good: Mapping[int, Outgoing], bad: list[ErrorDetail], *, partial: bool
+    deps: Deps, good: Mapping[int, Outgoing], fresh: list[Outgoing], reused: Refused, refused: Refused
 ) -> Appended:
-    fresh, reused = await _fresh(deps.store, good)
-    bad = sorted(bad + reused, key=lambda each: (each.index, each.path))
-    _count(deps.metrics, "invalid", len(bad))
-    if bad and not partial:
-        first = bad[0]
-        path = ".".join(filter(None, (f"events[{first.index}]", first.path)))
-        more = f" (and {plural(len(bad) - 1, 'more event')})" if len(bad) > 1 else ""
-        raise ApiError(
-            "invalid-events",
-            f"nothing was sent, for {path}: {first.message}{more}; partial=true sends the valid ones",
-            bad,
-        )
     spans = await append(deps.writer, fresh)
     if digests := {each.id: each.digest for each in fresh if each.id}:
         await deps.store.record_events(digests)
@@ -144,12 +170,11 @@ async def _append(
     answer = Ingested(
         accepted=len(fresh),
         duplicates=duplicates_count,
-        invalid=len(bad),
-        errors=bad,
+        invalid=len(refused),
+        errors=[refused[index] for index in sorted(refused)],
         positions=[Position(topic=at.topic, partition=at.partition, offset=at.end - 1) for at in spans],
     )
-    refused = {each.index for each in reused}
-    return Appended(answer, [each for index, each in good.items() if index not in refused], spans)
+    return Appended(answer, [each for index, each in good.items() if index not in reused], spans)
 
 
 def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
@@ -185,7 +210,8 @@ def ingest_routes(deps: Deps) -> APIRouter:
     ) -> Response:
         seconds = seconds_of(wait)
         letters = await next_letters(deps.store) if seconds else {}
-        sent = await ingest(deps, taken, _events(await _body(request)), partial=partial)
+        events = _events(await _body(request))
+        sent = await ingest(deps, taken, caller_of(request), events, partial=partial)
         if not seconds:
             return json_answer(sent.answer, 202)
         answer = await wait_for(sent, folding, deps.store, deps.log, letters, until=until, seconds=seconds)

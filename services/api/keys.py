@@ -1,9 +1,20 @@
-"""API keys: their text, and the hash that the ledger keeps."""
+"""API keys: their text, the hash that the ledger keeps, and what a key may be granted."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
+
+from domain.model.errors import FieldError
+from domain.model.validation import check_choice, check_count, check_dns_label, check_printable, check_range
+from services.api.scope import BINDING, GRANTS, OF_CLUSTER, PRIORITY, SENT_BY
+from services.ports.store import Grant
+
+KEY_NAME_LENGTH_MAX = 63
+NAMESPACES_PER_KEY_MAX = 100
+_INT32_MAX = 2**31 - 1
+_RATES = {"events_per_second": _INT32_MAX, "bytes_per_second": 2**62, "requests_at_once": _INT32_MAX}
 
 
 def new_key() -> str:
@@ -14,3 +25,50 @@ def new_key() -> str:
 def key_hash(key: str) -> bytes:
     """Return the hash of a key, which is all that the ledger keeps."""
     return hashlib.sha256(key.encode()).digest()
+
+
+def checked_grant(grant: Grant) -> Grant:
+    """Return a grant whose parts are valid and do not contradict each other.
+
+    Raises
+    ------
+    FieldError
+        A part is not allowed, or would have no effect; with the name of the part.
+    """
+    check_printable(grant.name, "name", KEY_NAME_LENGTH_MAX)
+    if not grant.roles:
+        raise FieldError("roles", f"is missing; allowed are {', '.join(SENT_BY)}")
+    for role in grant.roles:
+        check_choice(role, tuple(SENT_BY), "roles")
+    for namespace in grant.namespaces or ():
+        check_dns_label(namespace, "namespaces")
+    check_count(len(grant.namespaces or ()), NAMESPACES_PER_KEY_MAX, "namespaces_per_key_max", "namespaces")
+    for kind in grant.kinds or ():
+        check_choice(kind, GRANTS, "kinds")
+    for name, most in _RATES.items():
+        value = getattr(grant, name)
+        if value is not None:
+            check_range(value, 1, most, name)
+    _check_sense(grant, frozenset(grant.roles), frozenset(grant.kinds or ()))
+    return grant._replace(
+        roles=_once(grant.roles) or (), namespaces=_once(grant.namespaces), kinds=_once(grant.kinds)
+    )
+
+
+def _check_sense(grant: Grant, roles: frozenset[str], kinds: frozenset[str]) -> None:
+    """Refuse a grant of which a part has no effect. Its maker meant something else."""
+    if "admin" in roles and (grant.namespaces or kinds):
+        raise FieldError("roles", "an admin makes keys, so it cannot be limited to namespaces or kinds")
+    if kinds and roles <= {"auditor"}:
+        raise FieldError("kinds", "say what a key sends, and an auditor sends nothing; add the role producer")
+    if grant.namespaces and "operator" in roles:
+        raise FieldError("roles", "an operator is for the cluster; a key for some namespaces is a producer")
+    if grant.namespaces and (of_cluster := kinds & OF_CLUSTER):
+        named = ", ".join(sorted(of_cluster))
+        raise FieldError("kinds", f"{named} belongs to no namespace; leave the namespaces of the key out")
+    if kinds & {BINDING, PRIORITY} and "Pod" not in kinds:
+        raise FieldError("kinds", f"{BINDING} and {PRIORITY} are about pods that the key sends; add Pod")
+
+
+def _once(names: Sequence[str] | None) -> list[str] | None:
+    return list(dict.fromkeys(names or ())) or None

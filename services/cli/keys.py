@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from services.cli import output
 from services.cli.options import CommandError, with_settings
-from services.cli.output import Column, Format, Output
+from services.cli.output import Column, Format, Json, Output
 from services.cli.tables import moment
 from services.cli.terminal import echo
 from services.config import Settings
@@ -27,20 +26,23 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+
+def _scope(item: Json) -> str:
+    """Return what a key is limited to, in words."""
+    listed = ((name, item[name]) for name in ("namespaces", "kinds"))
+    parts = [f"{name} {' '.join(values)}" for name, values in listed if values]
+    rates = ((unit, item[name]) for name, unit in _RATES.items())
+    return "; ".join(parts + [f"{value} {unit}" for unit, value in rates if value])
+
+
+_RATES = {"events_per_second": "events/s", "bytes_per_second": "bytes/s", "requests_at_once": "at once"}
 COLUMNS = (
     Column("NAME", lambda item: item["name"]),
-    Column("ROLES", lambda item: ",".join(item["roles"])),
+    Column("ROLES", lambda item: " ".join(item["roles"])),
+    Column("LIMITED TO", _scope),
     moment("CREATED", "created_at"),
     moment("REVOKED", "revoked_at"),
 )
-
-
-class Role(enum.StrEnum):
-    """What a key may do."""
-
-    PRODUCER = "producer"
-    AUDITOR = "auditor"
-    ADMIN = "admin"
 
 
 @contextlib.asynccontextmanager
@@ -54,22 +56,47 @@ async def _store(settings: Settings) -> AsyncIterator[Store]:
             yield store
 
 
+Several = list[str] | None
+
+
 @app.command("create")
 @with_settings("dir", "postgres_dsn")
 async def create(
     settings: Settings,
-    name: Annotated[str, typer.Argument(help="What to call it; several keys may share a name.")],
+    name: Annotated[str, typer.Argument(help="Who holds it; several keys may share a name.")],
     role: Annotated[
-        Role, typer.Option("--role", help="producer posts events, auditor reads, admin does both.")
+        list[str],
+        typer.Option(
+            help="producer sends pods and budgets, operator sends what belongs to the cluster and reads, "
+            "auditor reads, admin does everything. May be repeated.",
+            metavar="producer|operator|auditor|admin",
+        ),
     ],
+    namespace: Annotated[
+        Several, typer.Option(help="Only this namespace. May be repeated.", metavar="NAME")
+    ] = None,
+    kind: Annotated[
+        Several,
+        typer.Option(
+            help="Send this kind, instead of those of the roles. May be repeated; also Pod/binding, to send "
+            "pods with a node, and Pod/priority, for priorities of the system.",
+            metavar="KIND",
+        ),
+    ] = None,
+    events_per_second: Annotated[int | None, typer.Option(help="Events that the name may send.")] = None,
+    bytes_per_second: Annotated[int | None, typer.Option(help="Bytes of events that it may send.")] = None,
+    requests_at_once: Annotated[
+        int | None, typer.Option(help="Requests of the name that are answered at the same time.")
+    ] = None,
 ) -> None:
-    """Create a key and print it, this once."""
-    from services.api.keys import key_hash, new_key
+    """Create a key and print it, this once. docs/keys.md says what each role may do."""
+    from services.api.keys import checked_grant, key_hash, new_key
     from services.ports.store import Grant
 
-    key = new_key()
+    rates = (events_per_second, bytes_per_second, requests_at_once)
+    key, grant = new_key(), checked_grant(Grant(name, role, namespace, kind, *rates))
     async with _store(settings) as store:
-        await store.create_key(key_hash(key), Grant(name, [role.value]))
+        await store.create_key(key_hash(key), grant)
     echo(key)
 
 
@@ -83,8 +110,7 @@ async def show(settings: Settings, form: Output = Format.TABLE) -> None:
         rows = await store.keys()
     items = [
         {
-            "name": row.grant.name,
-            "roles": list(row.grant.roles),
+            **row.grant._asdict(),
             "created_at": stamp(row.created_at),
             "revoked_at": stamp(row.revoked_at),
         }

@@ -12,17 +12,21 @@ from domain.model.errors import FieldError
 from domain.model.events import Event, ProfileEvent
 from services.codec.decode import Decoder
 from services.codec.encode import encode_event, event_topic_and_key
+from services.codec.envelope import NAMESPACED_KINDS
 from services.ports.log import Entry, LogWriter, Record, Span
 
 
 class Outgoing(NamedTuple):
     """A checked event: its topic and its record; if it has an id, the id and a digest of its content.
 
-    ``event`` is what a worker will read; None if it will read nothing.
+    ``namespace`` is None for a kind that belongs to none. ``event`` is what a worker will read; None if it
+    will read nothing.
     """
 
     topic: str
     entry: Entry
+    kind: str
+    namespace: str | None
     id: str | None
     digest: bytes = b""
     event: Event | ProfileEvent | None = None
@@ -54,7 +58,9 @@ class Gateway:
         if decoded.rejected is not None:
             raise FieldError(decoded.rejected.path, decoded.rejected.message)
         digest = _digest(event) if decoded.id else b""
-        return Outgoing(topic, Entry(key, raw), decoded.id, digest, decoded.event)
+        kind = thing["kind"]
+        namespace = key.decode().split("/")[-2] if kind in NAMESPACED_KINDS else None
+        return Outgoing(topic, Entry(key, raw), kind, namespace, decoded.id, digest, decoded.event)
 
 
 def _digest(event: Any) -> bytes:

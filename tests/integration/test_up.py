@@ -111,7 +111,9 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     key = made.stdout.strip()
     assert key.startswith("berth_")
     shown = json.loads(berth(server_dir, "api-key", "list", "-o", "json").stdout)
-    assert [(each["name"], each["role"], each["revoked_at"]) for each in shown] == [("ci", "auditor", None)]
+    assert [(each["name"], each["roles"], each["revoked_at"]) for each in shown] == [
+        ("ci", ["auditor"], None)
+    ]
     assert key not in json.dumps(shown)
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 0
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1

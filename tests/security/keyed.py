@@ -1,0 +1,65 @@
+"""An API over an empty ledger in memory, and clients of it that show keys of different scope."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.log import MemoryLog
+from services.adapters.memory.store import MemoryStore
+from services.api.app import create_app
+from services.api.auth import Gate
+from services.api.deps import Deps
+from services.api.health import Lookout
+from services.api.keys import key_hash
+from services.codec.gateway import Gateway
+from services.metrics import ApiMetrics, process_registry
+from services.ports.log import TopicPartition, topic_specs
+from services.ports.store import Grant
+from tests.contract.ledgers import ManualClock
+
+
+class House:
+    """One API: its ledger, its log, and a client that shows the key whose text is the holder's name."""
+
+    def __init__(self) -> None:
+        self.database = MemoryDatabase(1)
+        self.store = MemoryStore(self.database)
+        self.log = MemoryLog(ManualClock())
+        self.client: httpx.AsyncClient
+
+    async def key(self, name: str, roles: Sequence[str], **scope: Any) -> None:
+        """Make a key whose text is its name."""
+        await self.store.create_key(key_hash(name), Grant(name, roles, **scope))
+
+    async def ask(self, key: str | None, method: str, target: str, **how: Any) -> httpx.Response:
+        """Send a request with a key."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return await self.client.request(method, target, headers=headers, **how)
+
+    async def send(self, key: str | None, *events: Any, **params: Any) -> httpx.Response:
+        """Send events with a key."""
+        return await self.ask(key, "POST", "/v1/events", json=list(events), params=params)
+
+    def keys_of(self, topic: str) -> list[str]:
+        """Return the keys of a topic's records, in order."""
+        return [(each.key or b"").decode() for each in self.log.partition(TopicPartition(topic, 0)).records]
+
+
+@contextlib.asynccontextmanager
+async def keyed_house() -> AsyncIterator[House]:
+    """Open an API that asks for keys."""
+    house = House()
+    await house.log.ensure_topics(topic_specs(1))
+    gate = Gate(house.store, keys_required=True)
+    lookout = Lookout(house.store, house.log, "")
+    writer = await house.log.writer()
+    metrics = ApiMetrics(process_registry())
+    app = create_app(Deps(house.store, house.log, writer, gate, Gateway(), metrics, lookout))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as house.client:
+        yield house

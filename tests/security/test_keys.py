@@ -1,0 +1,250 @@
+"""What a key may do, may not do, and how much of it: scope, rates, event ids and failed logins."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from domain.model.errors import FieldError
+from domain.model.pods import PodTemplate
+from services.api import answers
+from services.api.keys import checked_grant
+from services.api.scope import SENT_BY
+from services.codec.encode import encode_decision, template_fragment
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+from services.ports.store import Grant
+from tests.builders import (
+    event,
+    node_manifest,
+    pod_manifest,
+    priority_class_manifest,
+    profile_manifest,
+    usage_manifest,
+)
+from tests.contract.batches import SIGNATURE, decision
+from tests.security.keyed import House, keyed_house
+
+ROOT = Path(__file__).parents[2]
+SENT = {
+    "Pod": pod_manifest("p", "team-a"),
+    "PodDisruptionBudget": {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "team-a"},
+    },
+    "Node": node_manifest("n1"),
+    "NodeUsage": usage_manifest("n1", percent={"cpu": 10}),
+    "PriorityClass": priority_class_manifest("high"),
+    "SchedulingProfile": profile_manifest("default-scheduler"),
+}
+"""One valid object of each kind."""
+
+OF_TEAMS = {"Pod", "PodDisruptionBudget"}
+OF_CLUSTER = {"Node", "NodeUsage", "PriorityClass", "SchedulingProfile"}
+
+
+@pytest_asyncio.fixture
+async def house() -> AsyncIterator[House]:
+    async with keyed_house() as house:
+        yield house
+
+
+def error_of(answer: Any) -> answers.ErrorBody:
+    """Return an error of the one shape."""
+    return msgspec.convert(answer.json(), answers.Error).error
+
+
+# -------------------------------------------------------------------------------------------- what it sends
+
+
+@pytest.mark.parametrize(
+    ("roles", "scope", "allowed"),
+    [
+        (["producer"], {}, OF_TEAMS),
+        (["producer"], {"namespaces": ["team-a"]}, OF_TEAMS),
+        (["operator"], {}, OF_CLUSTER),
+        (["producer", "operator"], {}, OF_TEAMS | OF_CLUSTER),
+        (["admin"], {}, OF_TEAMS | OF_CLUSTER),
+        (["producer"], {"kinds": ["NodeUsage"]}, {"NodeUsage"}),
+        (["producer", "auditor"], {"kinds": ["Pod"]}, {"Pod"}),
+        (["operator"], {"kinds": ["Node"]}, {"Node"}),
+        (["producer"], {"kinds": ["Pod", "Node"], "namespaces": ["team-a"]}, {"Pod"}),
+        (["operator"], {"namespaces": ["team-a"]}, set()),
+    ],
+)
+async def test_each_key_sends_its_kinds_and_no_others(
+    house: House, roles: list[str], scope: dict[str, Any], allowed: set[str]
+) -> None:
+    await house.key("ci", roles, **scope)
+    for kind, thing in SENT.items():
+        for change in ("ADDED", "DELETED"):
+            answer = await house.send("ci", event(change, thing))
+            assert answer.status_code == (202 if kind in allowed else 403), (kind, change, answer.text)
+            if kind not in allowed:
+                error = error_of(answer)
+                assert error.code == "forbidden"
+                (detail,) = error.details or []
+                assert (detail.index, detail.path) == (0, "object.kind")
+                assert "the key ci" in detail.message
+                assert all(name in detail.message for name in sorted(allowed))
+    topics = {"Pod": PODS_TOPIC, "Node": NODES_TOPIC, "NodeUsage": USAGE_TOPIC}
+    for topic in (PODS_TOPIC, NODES_TOPIC, USAGE_TOPIC, CONFIG_TOPIC):
+        expected = sum(2 for kind in allowed if topics.get(kind, CONFIG_TOPIC) == topic)
+        assert len(house.keys_of(topic)) == expected, "what is refused does not reach the log"
+
+
+async def test_a_key_stays_in_its_namespaces(house: House) -> None:
+    await house.key("ci", ["producer"], namespaces=["team-a", "team-c"])
+    foreign = pod_manifest("p", "team-b", uid="u1")
+    nameless = {**foreign, "metadata": {"name": "p", "namespace": "team-b"}}
+    no_namespace = {**foreign, "metadata": {"name": "p"}}
+    budget: dict[str, Any] = SENT["PodDisruptionBudget"]
+    its_budget = {**budget, "metadata": {"name": "b", "namespace": "team-b"}}
+    for change in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+        for thing, where in (
+            (foreign, "team-b"),
+            (nameless, "team-b"),
+            (no_namespace, "default"),
+            (its_budget, "team-b"),
+        ):
+            answer = await house.send("ci", event(change, thing))
+            assert answer.status_code == 403, (change, answer.text)
+            (detail,) = error_of(answer).details or []
+            assert detail.path == "object.metadata.namespace"
+            assert where in detail.message
+            assert "the key ci" in detail.message
+            assert "team-a, team-c" in detail.message
+    assert house.keys_of(PODS_TOPIC) == house.keys_of(CONFIG_TOPIC) == []
+    own = pod_manifest("p", "team-a")  # a deletion without a uid works at home
+    assert (await house.send("ci", event("ADDED", own), event("DELETED", own))).status_code == 202
+
+
+async def test_partial_sends_what_the_key_may_send(house: House) -> None:
+    await house.key("ci", ["producer"], namespaces=["team-a"])
+    events = [
+        event("ADDED", pod_manifest("mine", "team-a")),
+        event("ADDED", pod_manifest("theirs", "team-b")),
+        event("ADDED", pod_manifest("wrong", "team-a", cpu="a lot")),
+        event("ADDED", profile_manifest("default-scheduler")),
+    ]
+    refused = await house.send("ci", *events)
+    assert refused.status_code == 403
+    error = error_of(refused)
+    assert [each.index for each in error.details or []] == [1, 2, 3], "all that is wrong is told at once"
+    assert "events[1].object.metadata.namespace" in error.message
+    sent = await house.send("ci", *events, partial=True)
+    assert (sent.status_code, sent.json()["accepted"], sent.json()["invalid"]) == (202, 1, 3)
+    assert house.keys_of(PODS_TOPIC) == ["team-a/mine"]
+    assert house.keys_of(CONFIG_TOPIC) == []
+
+
+async def test_only_a_key_with_the_grant_binds_a_pod_by_its_node_name(house: House) -> None:
+    await house.key("team", ["producer"], namespaces=["team-a"])
+    await house.key("executor", ["producer"], namespaces=["team-a"], kinds=["Pod", "Pod/binding"])
+    await house.key("bridge", ["producer", "operator"])
+    huge = event("ADDED", pod_manifest("huge", "team-a", cpu=2000, node_name="n1", uid="u1"))
+    refused = await house.send("team", huge)
+    assert refused.status_code == 403
+    (detail,) = error_of(refused).details or []
+    assert detail.path == "object.spec.nodeName"
+    assert "Pod/binding" in detail.message
+    assert house.keys_of(PODS_TOPIC) == []
+    for holder in ("executor", "bridge"):
+        assert (await house.send(holder, huge)).status_code == 202
+    finished = pod_manifest("done", "team-a", node_name="n1", phase="Succeeded")
+    assert (await house.send("team", event("MODIFIED", finished))).status_code == 202, "it holds nothing"
+
+
+async def test_a_team_may_repeat_where_its_pod_was_placed(house: House) -> None:
+    await house.key("team", ["producer"], namespaces=["team-a"])
+    lease: Any = type("Lease", (), {"shard": 0, "epoch": 1})()
+    bound = decision(lease, 1, "p", "n1", namespace="team-a")
+    payload = encode_decision(bound, template_fragment(PodTemplate(), SIGNATURE), {}, 1)
+    house.database.decisions[0].append((bound, payload))
+    house.database.recorded_ms[0].append(0)
+
+    async def status(node: str, uid: str) -> int:
+        pod = pod_manifest("p", "team-a", node_name=node, uid=uid)
+        return (await house.send("team", event("MODIFIED", pod))).status_code
+
+    assert bound.name == "p"
+    assert await status("n1", bound.pod_uid) == 202
+    assert await status("n2", bound.pod_uid) == 403
+    assert await status("n1", "another") == 403, "a new pod of that name was placed nowhere"
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"priority": 2_000_001_000}, "object.spec.priority"),
+        ({"priority": 1_000_000_001}, "object.spec.priority"),
+        ({"priorityClassName": "system-node-critical"}, "object.spec.priorityClassName"),
+        ({"priority": 1_000_000_000}, None),
+        ({"priorityClassName": "high"}, None),
+    ],
+)
+async def test_priorities_of_the_system_need_a_grant(
+    house: House, spec: dict[str, Any], path: str | None
+) -> None:
+    await house.key("team", ["producer"], namespaces=["team-a"])
+    await house.key("system", ["producer"], kinds=["Pod", "Pod/priority"])
+    await house.key("bridge", ["producer", "operator"])
+    sent = event("ADDED", pod_manifest("p", "team-a", spec=spec))
+    answer = await house.send("team", sent)
+    assert answer.status_code == (202 if path is None else 403)
+    if path is not None:
+        (detail,) = error_of(answer).details or []
+        assert detail.path == path
+        assert "Pod/priority" in detail.message
+    for holder in ("system", "bridge"):
+        assert (await house.send(holder, sent)).status_code == 202
+
+
+# ---------------------------------------------------------------------------------------- what a key may be
+
+
+@pytest.mark.parametrize(
+    ("grant", "path"),
+    [
+        (Grant("", ["auditor"]), "name"),
+        (Grant("a\n\x1b[2J", ["auditor"]), "name"),
+        (Grant("a" * 64, ["auditor"]), "name"),
+        (Grant("a", []), "roles"),
+        (Grant("a", ["root"]), "roles"),
+        (Grant("a", ["producer"], ["Team A"]), "namespaces"),
+        (Grant("a", ["producer"], ["team-*"]), "namespaces"),
+        (Grant("a", ["producer"], [f"team-{i}" for i in range(101)]), "namespaces"),
+        (Grant("a", ["admin"], ["team-a"]), "roles"),
+        (Grant("a", ["admin"], None, ["Pod"]), "roles"),
+        (Grant("a", ["producer", "operator"], ["team-a"]), "roles"),
+        (Grant("a", ["producer"], None, ["Deployment"]), "kinds"),
+        (Grant("a", ["auditor"], None, ["Pod"]), "kinds"),
+        (Grant("a", ["producer"], ["team-a"], ["Pod", "Node"]), "kinds"),
+        (Grant("a", ["producer"], None, ["Pod/binding"]), "kinds"),
+        (Grant("a", ["producer"], events_per_second=0), "events_per_second"),
+        (Grant("a", ["producer"], bytes_per_second=-1), "bytes_per_second"),
+        (Grant("a", ["producer"], requests_at_once=2**31), "requests_at_once"),
+    ],
+)
+def test_a_grant_that_is_wrong_or_contradicts_itself_is_refused(grant: Grant, path: str) -> None:
+    with pytest.raises(FieldError) as refused:
+        checked_grant(grant)
+    assert refused.value.path == path
+
+
+def test_a_grant_names_each_thing_once() -> None:
+    found = checked_grant(Grant("a", ["producer", "producer"], ["b", "b"], ["Pod", "Pod"]))
+    assert found == Grant("a", ["producer"], ["b"], ["Pod"])
+    assert checked_grant(Grant("a", ["auditor"], [], [])) == Grant("a", ["auditor"])
+
+
+def test_the_page_of_keys_names_what_each_role_sends() -> None:
+    page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]
+    told = {row[0].strip(" `"): {each.strip() for each in row[1].split(",")} - {"–"} for row in rows}
+    assert told == SENT_BY
