@@ -69,7 +69,7 @@ async def create(
         typer.Option(
             help="producer sends pods and budgets, operator sends what belongs to the cluster and reads, "
             "auditor reads, admin does everything. May be repeated.",
-            metavar="producer|operator|auditor|admin",
+            metavar="ROLE",
         ),
     ],
     namespace: Annotated[

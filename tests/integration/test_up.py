@@ -106,7 +106,8 @@ def test_init_says_what_it_did_and_does_nothing_twice(server_dir: Path) -> None:
 
 
 def test_keys_are_shown_once(server_dir: Path) -> None:
-    made = berth(server_dir, "api-key", "create", "ci", "--role", "auditor")
+    scope = ("--role", "producer", "--role", "auditor", "--namespace", "team-a", "--events-per-second", "50")
+    made = berth(server_dir, "api-key", "create", "ci", *scope)
     assert made.returncode == 0, made.stderr
     key = made.stdout.strip()
     assert key.startswith("berth_")
