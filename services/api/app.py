@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from domain.model.errors import FieldError, Unavailable
+from domain.model.validation import shown
 from services.api import failures, pages
 from services.api.answers import Error, Health, ShardLag
 from services.api.contract import answering, openapi
@@ -57,12 +58,18 @@ def create_app(deps: Deps) -> FastAPI:
 
 
 def _check_parameters(request: Request) -> None:
-    """Refuse a parameter that the route does not have. A misspelt filter would otherwise list everything."""
+    """Refuse what no name holds, and a parameter that the route does not have.
+
+    A misspelt filter would otherwise list everything.
+    """
     known = {str(parameter.alias) for parameter in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
             allowed = ", ".join(sorted(known)) or "there are none here"
-            raise FieldError(f"query.{name}", f"unknown parameter; allowed: {allowed}")
+            raise FieldError(f"query.{shown(name)[1:-1]}", f"unknown parameter; allowed: {allowed}")
+    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+        if "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
+            raise FieldError(name, f"{shown(value)} holds a NUL or half a character; no name does")
 
 
 class Observed:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Mapping
+import operator
+import re
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from domain.model.errors import FieldError
+from domain.model.limits import INT64_MAX
 from domain.model.quantities import format_resource
+from domain.model.validation import shown
 
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999
+
+_SHARD_MAX = 2**31 - 1
 
 _UNITS_OF = {
     "~cpu": "cpu",
@@ -48,9 +54,11 @@ def parse_instant(path: str, text: str) -> int:
     try:
         at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise FieldError(path, f"{text!r} is not an RFC 3339 time such as 2026-01-31T08:00:00Z") from None
+        raise FieldError(
+            path, f"{shown(text)} is not an RFC 3339 time such as 2026-01-31T08:00:00Z"
+        ) from None
     if at.tzinfo is None:
-        raise FieldError(path, f"{text!r} has no offset; end it with Z for UTC")
+        raise FieldError(path, f"{shown(text)} has no offset; end it with Z for UTC")
     return int(at.timestamp() * 1000)
 
 
@@ -67,12 +75,20 @@ def text_of(raw: bytes) -> str | None:
         return None
 
 
-def parse_decision_id(text: str) -> tuple[int, int]:
-    """Return shard and seq of a decision id ``<shard>-<seq>``."""
-    shard, _, seq = text.partition("-")
-    if not (shard.isdecimal() and seq.isdecimal()) or max(len(shard) - 8, len(seq) - 18) > 0:
-        raise FieldError("id", f"{text!r} is not a decision id; <shard>-<seq> is allowed, such as 0-17")
-    return int(shard), int(seq)
+def parse_row_id(text: str) -> tuple[int, int]:
+    """Return shard and seq of an id ``<shard>-<seq>``."""
+    found = _whole(text.split("-"), _SHARD_MAX, INT64_MAX)
+    if found is None:
+        raise FieldError("id", f"{shown(text)} is not an id; <shard>-<seq> is allowed, such as 0-17")
+    return found[0], found[1]
+
+
+def _whole(parts: Sequence[str], *most: int) -> list[int] | None:
+    """Return whole numbers that the columns of the ledger can hold, or None."""
+    if len(parts) != len(most) or not all(re.fullmatch("[0-9]{1,19}", part) for part in parts):
+        return None
+    numbers = list(map(int, parts))
+    return numbers if all(map(operator.le, numbers, most)) else None
 
 
 def profile_target(name: str, revision: int) -> str:
@@ -82,13 +98,9 @@ def profile_target(name: str, revision: int) -> str:
 
 def parse_signature(text: str) -> bytes:
     """Return the bytes of a signature written in hex."""
-    try:
-        found = bytes.fromhex(text)
-    except ValueError:
-        found = b""
-    if len(found) != 16:
-        raise FieldError("signature", f"{text!r} is not a signature; 32 hex digits are allowed")
-    return found
+    if not re.fullmatch("[0-9a-fA-F]{32}", text):
+        raise FieldError("signature", f"{shown(text)} is not a signature; 32 hex digits are allowed")
+    return bytes.fromhex(text)
 
 
 def cursor(*parts: object) -> str:
@@ -96,24 +108,29 @@ def cursor(*parts: object) -> str:
     return base64.urlsafe_b64encode("\n".join(map(str, parts)).encode()).decode().rstrip("=")
 
 
-def parse_cursor(text: str) -> list[str]:
-    """Return the parts of a cursor."""
+def _parts(text: str) -> list[str]:
     try:
         found = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
-    except (ValueError, UnicodeDecodeError):
+    except ValueError:  # a text that is not UTF-8 is one, too
         raise _bad_cursor(text) from None
-    if "\0" in found:  # no text of Postgres holds it
-        raise _bad_cursor(text)
     return found.split("\n")
+
+
+def parse_name(text: str) -> str:
+    """Return the name or uid of a cursor."""
+    parts = _parts(text)
+    if len(parts) != 1 or "\0" in parts[0]:  # no text of Postgres holds a NUL
+        raise _bad_cursor(text)
+    return parts[0]
 
 
 def parse_position(text: str) -> tuple[int, int]:
     """Return the (seq, shard) of a cursor."""
-    parts = parse_cursor(text)
-    if len(parts) != 2 or not all(part.isdecimal() and len(part) < 19 for part in parts):
+    found = _whole(_parts(text), INT64_MAX, _SHARD_MAX)
+    if found is None:
         raise _bad_cursor(text)
-    return int(parts[0]), int(parts[1])
+    return found[0], found[1]
 
 
 def _bad_cursor(text: str) -> FieldError:
-    return FieldError("cursor", f"{text!r} is not a cursor; take `next` of the answer before, unchanged")
+    return FieldError("cursor", f"{shown(text)} is not a cursor; take `next` of the answer before, unchanged")

@@ -13,8 +13,8 @@ from services.api.answers import Profile, ProfileDetail, ProfilePage, ProfileRev
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.formats import cursor, instant, parse_cursor
-from services.api.routes import Cursor, Limit
+from services.api.formats import cursor, instant, parse_name
+from services.api.routes import NAME_MAX, Cursor, Limit
 from services.ports.ledger import ProfileRow
 from services.ports.store import Store
 
@@ -48,7 +48,7 @@ def _built_in(name: str) -> Profile:
 
 async def list_profiles(store: Store, *, limit: int, at: str | None) -> ProfilePage:
     """Return a page of the profiles in force, by name."""
-    after = parse_cursor(at)[0] if at else None
+    after = parse_name(at) if at else None
     found = {row.name: _profile(row) for row in await store.profiles(limit, after)}
     for name in BUILT_IN_PROFILES:
         if after is None or name > after:
@@ -99,12 +99,12 @@ def profile_routes(deps: Deps) -> APIRouter:
         summary="Show a profile or a revision of it",
     )
     async def profile(
-        name: Annotated[str, Path(description="Name of the profile")],
+        name: Annotated[str, Path(description="Name of the profile", max_length=NAME_MAX)],
         revision: Annotated[
             int | None, Query(ge=1, le=2**31, description="As this revision had it; without it, the last one")
         ] = None,
     ) -> Response:
-        answer = None if "\0" in name else await show_profile(deps.store, name, revision)
+        answer = await show_profile(deps.store, name, revision)
         if answer is None:
             what = f"profile {name!a}" if revision is None else f"revision {revision} of profile {name!a}"
             raise ApiError("not-found", f"{what} is not known here; events may be on the way")

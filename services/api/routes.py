@@ -12,15 +12,27 @@ from services.api import answers, answers_decisions, attempts, explanation, view
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.formats import parse_decision_id, parse_instant, parse_signature
+from services.api.formats import parse_instant, parse_row_id, parse_signature
 from services.ports.store import DecisionFilter, PodFilter
+
+NAME_MAX = 253
+_TIME_MAX = 64
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
 FewLimit = Annotated[int, Query(ge=1, le=100, description="Items per page at most")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
-Namespace = Annotated[str | None, Query(description="Only this namespace", max_length=253)]
-NodeName = Annotated[str | None, Query(description="Only this node", max_length=253)]
-DecisionId = Annotated[str, Path(description="<shard>-<seq>")]
+Namespace = Annotated[str | None, Query(description="Only this namespace", max_length=NAME_MAX)]
+NodeName = Annotated[str | None, Query(description="Only this node", max_length=NAME_MAX)]
+PodNamespace = Annotated[str, Path(description="Namespace of the pod", max_length=NAME_MAX)]
+PodName = Annotated[str, Path(description="Name of the pod", max_length=NAME_MAX)]
+RowId = Annotated[str, Path(description="<shard>-<seq>")]
+PodGiven = Annotated[
+    str | None, Query(description="Only this pod: namespace/name, or a name", max_length=2 * NAME_MAX + 1)
+]
+Since = Annotated[
+    str | None, Query(description="Decided at or after (RFC 3339, log time)", max_length=_TIME_MAX)
+]
+Signature = Annotated[str | None, Query(description="Only this equivalence group, hex", max_length=32)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
 
@@ -32,12 +44,6 @@ def _found(answer: object | None, what: str) -> Response:
     return json_answer(answer)
 
 
-def _no_nul(*texts: str | None) -> None:
-    """Refuse a NUL, which Postgres cannot hold in a text."""
-    if any("\0" in text for text in texts if text):
-        raise ApiError("not-found", "no name holds a NUL byte")
-
-
 def object_routes(deps: Deps) -> APIRouter:
     """Return the routes of nodes and pods."""
     router = APIRouter()
@@ -46,16 +52,18 @@ def object_routes(deps: Deps) -> APIRouter:
     async def nodes(
         limit: Limit = 100,
         cursor: Cursor = None,
-        name: Annotated[str | None, Query(description="Only names that contain this", max_length=253)] = None,
+        name: Annotated[
+            str | None, Query(description="Only names that contain this", max_length=NAME_MAX)
+        ] = None,
     ) -> Response:
-        _no_nul(name)
         return json_answer(await views.list_nodes(deps.store, limit=limit, at=cursor, name=name))
 
     @router.get(
         "/v1/nodes/{name}", responses=answering(answers.NodeDetail), summary="Show a node and its pods"
     )
-    async def node(name: Annotated[str, Path(description="Name of the node")]) -> Response:
-        _no_nul(name)
+    async def node(
+        name: Annotated[str, Path(description="Name of the node", max_length=NAME_MAX)],
+    ) -> Response:
         return _found(await views.show_node(deps.store, name), f"node {name}")
 
     @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
@@ -69,7 +77,6 @@ def object_routes(deps: Deps) -> APIRouter:
             Query(description="Only bound and orphaned, or only pending pods"),
         ] = None,
     ) -> Response:
-        _no_nul(namespace, node)
         which = PodFilter(namespace=namespace, node=node, phase=phase)
         return json_answer(await views.list_pods(deps.store, which, limit=limit, at=cursor))
 
@@ -79,10 +86,9 @@ def object_routes(deps: Deps) -> APIRouter:
         summary="Show a pod and its history",
     )
     async def pod(
-        namespace: Annotated[str, Path(description="Namespace of the pod")],
-        name: Annotated[str, Path(description="Name of the pod")],
+        namespace: PodNamespace,
+        name: PodName,
     ) -> Response:
-        _no_nul(namespace, name)
         return _found(await views.show_pod(deps.store, namespace, name), f"pod {namespace}/{name}")
 
     @router.get(
@@ -91,11 +97,12 @@ def object_routes(deps: Deps) -> APIRouter:
         summary="Say why a pod was refused, over time or at one moment",
     )
     async def pod_attempts(
-        namespace: Annotated[str, Path(description="Namespace of the pod")],
-        name: Annotated[str, Path(description="Name of the pod")],
-        at: Annotated[str | None, Query(description="Only what held then (RFC 3339, log time)")] = None,
+        namespace: PodNamespace,
+        name: PodName,
+        at: Annotated[
+            str | None, Query(description="Only what held then (RFC 3339, log time)", max_length=_TIME_MAX)
+        ] = None,
     ) -> Response:
-        _no_nul(namespace, name)
         at_ms = parse_instant("at", at) if at else None
         answer = await attempts.show_attempts(deps.store, namespace, name, at_ms)
         return _found(answer, f"pod {namespace}/{name}")
@@ -112,25 +119,26 @@ def decision_routes(deps: Deps) -> APIRouter:
         request: Request,
         limit: Limit = 100,
         cursor: Cursor = None,
-        pod: Annotated[str | None, Query(description="Only this pod: namespace/name, or a name")] = None,
+        pod: PodGiven = None,
         namespace: Namespace = None,
         node: NodeName = None,
         outcome: Annotated[Outcome | None, Query(description="Only this outcome")] = None,
         shard: ShardNumber = None,
-        signature: Annotated[str | None, Query(description="Only this equivalence group, hex")] = None,
+        signature: Signature = None,
         profile: Annotated[
-            str | None, Query(description="Only pods that name this profile", max_length=253)
+            str | None, Query(description="Only pods that name this profile", max_length=NAME_MAX)
         ] = None,
         revision: Annotated[
             int | None, Query(ge=1, le=2**62, description="Only by this revision of `profile`")
         ] = None,
-        since: Annotated[str | None, Query(description="Decided at or after (RFC 3339, log time)")] = None,
-        until: Annotated[str | None, Query(description="Decided before (RFC 3339, log time)")] = None,
+        since: Since = None,
+        until: Annotated[
+            str | None, Query(description="Decided before (RFC 3339, log time)", max_length=_TIME_MAX)
+        ] = None,
         order: Annotated[
             str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")
         ] = "oldest",
     ) -> Response:
-        _no_nul(pod, namespace, node, profile)
         if revision is not None and profile is None:
             raise FieldError("revision", "is of no profile; name it with `profile`")
         name = pod
@@ -157,8 +165,8 @@ def decision_routes(deps: Deps) -> APIRouter:
     @router.get(
         "/v1/decisions/{id}", responses=answering(answers_decisions.Decision), summary="Show a decision"
     )
-    async def decision(id: DecisionId) -> Response:
-        row = await deps.store.decision(*parse_decision_id(id))
+    async def decision(id: RowId) -> Response:
+        row = await deps.store.decision(*parse_row_id(id))
         return _found(row and explanation.decision_of(row), f"decision {id}")
 
     @router.get(
@@ -166,8 +174,8 @@ def decision_routes(deps: Deps) -> APIRouter:
         responses=answering(answers_decisions.Explanation),
         summary="Explain a decision",
     )
-    async def explain(id: DecisionId) -> Response:
-        shard, seq = parse_decision_id(id)
+    async def explain(id: RowId) -> Response:
+        shard, seq = parse_row_id(id)
         return _found(await explanation.explain(deps.store, shard, seq), f"decision {id}")
 
     return router

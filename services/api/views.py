@@ -34,7 +34,7 @@ from services.api.explanation import decision_of
 from services.api.formats import (
     cursor,
     instant,
-    parse_cursor,
+    parse_name,
     parse_position,
     quantities,
     row_id,
@@ -80,7 +80,7 @@ def _node(state: NodeState) -> Node:
 
 async def list_nodes(store: Store, *, limit: int, at: str | None, name: str | None) -> NodePage:
     """Return a page of nodes."""
-    after = parse_cursor(at)[0] if at else None
+    after = parse_name(at) if at else None
     items = [_node(state) for state in await store.nodes(limit, after, name)]
     return NodePage(items=items, next=cursor(items[-1].name) if len(items) == limit else None)
 
@@ -136,7 +136,7 @@ def _pod(pod: PodState) -> Pod:
 
 async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | None) -> PodPage:
     """Return a page of live pods."""
-    after = parse_cursor(at)[0] if at else None
+    after = parse_name(at) if at else None
     items = [_pod(pod) for pod in await store.pods(which, limit, after)]
     return PodPage(items=items, next=cursor(items[-1].uid) if len(items) == limit else None)
 

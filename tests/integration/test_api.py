@@ -344,7 +344,7 @@ async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
         ("GET", "/v1/decisions/0-999", 404, "not-found"),
         ("GET", "/v1/pods/none/none/attempts", 404, "not-found"),
         ("GET", "/v1/pods/none/none/attempts?at=noon", 422, "invalid-field"),
-        ("GET", "/v1/nodes/a%00b", 404, "not-found"),
+        ("GET", "/v1/nodes/a%00b", 422, "invalid-field"),
         ("POST", "/v1/events", 422, "not-json"),
     ],
 )

@@ -141,7 +141,7 @@ async def test_the_api_shows_what_is_in_force_and_what_was(world: World) -> None
     [
         ("/v1/profiles/none", 404, "profile 'none' is not known"),
         ("/v1/profiles/first-fit?revision=7", 404, "revision 7 of profile 'first-fit'"),
-        ("/v1/profiles/a%00b", 404, "is not known"),
+        ("/v1/profiles/a%00b", 422, "holds a NUL"),
         ("/v1/profiles/first-fit?revision=0", 422, "revision"),
         ("/v1/profiles?name=x", 422, "unknown parameter"),
     ],
