@@ -112,9 +112,12 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     key = made.stdout.strip()
     assert key.startswith("berth_")
     shown = json.loads(berth(server_dir, "api-key", "list", "-o", "json").stdout)
-    assert [(each["name"], each["roles"], each["revoked_at"]) for each in shown] == [
-        ("ci", ["auditor"], None)
-    ]
+    (told,) = shown
+    assert (told["name"], told["roles"], told["revoked_at"]) == ("ci", ["producer", "auditor"], None)
+    assert (told["namespaces"], told["kinds"], told["events_per_second"]) == (["team-a"], None, 50)
+    refused = berth(server_dir, "api-key", "create", "ops", "--role", "boss")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "roles: 'boss' is not allowed; allowed are producer, operator, auditor, admin" in refused.stderr
     assert key not in json.dumps(shown)
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 0
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1
