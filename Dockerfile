@@ -2,19 +2,24 @@
 #
 # docker run -p 127.0.0.1:8080:8080 -v berth:/var/lib/berth berth up
 # runs all of it on its own database; the first start prints a key, without which it lets nobody in.
-FROM python:3.12-slim
+#
+# The base is pinned by digest, and every package by the hashes of requirements.lock.
+FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 
 RUN useradd --create-home --uid 10001 berth \
     && install --directory --owner=berth /var/lib/berth
 WORKDIR /app
 
-COPY pyproject.toml requirements.lock README.md ./
+COPY requirements.lock ./
+RUN pip install --no-cache-dir --require-hashes --requirement requirements.lock
+
+COPY pyproject.toml README.md ./
 COPY domain domain
 COPY services services
 COPY benchmarks benchmarks
 COPY migrations migrations
 COPY ops ops
-RUN pip install --no-cache-dir --constraint requirements.lock .
+RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
 USER berth
 WORKDIR /home/berth

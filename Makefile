@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help install dev demo test check bench wheel nightly serve clean
+.PHONY: help install dev demo test check bench wheel nightly serve lock sbom advisories clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -12,11 +12,12 @@ help:  ## show this
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --constraint requirements.lock --editable .
+	$(PIP) install --require-hashes --requirement requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install --constraint requirements.lock --editable '.[dev]'
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	$(PIP) install --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
 install: $(VENV)/.installed  ## make the virtual environment .venv with the command berth
@@ -39,8 +40,9 @@ bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real serv
 
 wheel:  ## build the wheel, install it in an environment of its own, and run the demo from there
 	rm -rf build && $(PYTHON) -m venv build/venv
-	build/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir build/wheel .
-	build/venv/bin/pip --disable-pip-version-check --quiet install --constraint requirements.lock build/wheel/*.whl
+	build/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements.lock
+	build/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	build/venv/bin/pip --disable-pip-version-check --quiet install --no-deps build/wheel/*.whl
 	state=$$(mktemp -d) && chmod 755 $$state && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit && rm -rf $$state
 
 nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
@@ -48,6 +50,29 @@ nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, o
 
 serve: install  ## worker, relay and API on the embedded default, until Ctrl-C
 	$(VENV)/bin/berth up $(ARGS)
+
+build/supply/.installed: ops/supply/tools.lock
+	$(PYTHON) -m venv build/supply
+	build/supply/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
+	@touch $@
+
+LOCK = build/supply/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(ARGS)
+
+lock: build/supply/.installed  ## pin every package, with hashes (ARGS=--upgrade: the newest that pyproject.toml allows)
+	$(LOCK) pyproject.toml --extra build --output-file requirements.lock
+	$(LOCK) pyproject.toml --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) ops/supply/tools.in --output-file ops/supply/tools.lock
+
+sbom: install build/supply/.installed  ## list what the image is made of: build/sbom.cdx.json (CycloneDX)
+	build/supply/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file build/sbom.cdx.json requirements.lock
+	$(VENV)/bin/python -P -m ops.supply.bundled build/sbom.cdx.json
+
+advisories: build/supply/.installed  ## ask for known vulnerabilities of the pinned packages, where a database answers
+	rm -f build/advisories.json
+	build/supply/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip --format json \
+		--progress-spinner off --output build/advisories.json || true
+	$(PYTHON) -P ops/supply/advisories.py build/advisories.json
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

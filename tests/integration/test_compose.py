@@ -66,7 +66,8 @@ def test_the_image_gets_all_that_it_copies_and_pins_what_it_installs() -> None:
     assert copied == {line[1:] for line in ignored if line.startswith("!")}
     packages = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     assert {name.removesuffix("*") for name in packages["find"]["include"]} <= copied
-    assert "RUN pip install --no-cache-dir --constraint requirements.lock ." in lines
+    assert "RUN pip install --no-cache-dir --require-hashes --requirement requirements.lock" in lines
+    assert "RUN pip install --no-cache-dir --no-deps --no-build-isolation ." in lines
     assert "RUN berth compile" in lines
     variables = set(re.findall(r"\b(BERTH_\w+)=", "\n".join(lines)))
     assert variables <= {setting.env for setting in SETTINGS}
