@@ -128,9 +128,10 @@ async def open_app(
     *,
     keys_required: bool,
     open_to_all: bool = False,
+    names: frozenset[str] | None = None,
     registry: CollectorRegistry | None = None,
 ) -> AsyncIterator[FastAPI]:
-    """Return the API on this ledger and log."""
+    """Return the API on this ledger and log; ``names`` are those by which requests may call it."""
     from alembic.script import ScriptDirectory
 
     from services.adapters.postgres import migrate
@@ -153,7 +154,7 @@ async def open_app(
         metrics = ApiMetrics(registry or process_registry())
         gate = Gate(store, keys_required=keys_required, open_to_all=open_to_all)
         lookout = Lookout(store, log, newest)
-        yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, lookout))
+        yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, lookout), names)
 
 
 async def run_worker(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from domain.model.limits import usage_window_seconds, usage_window_seconds_max, 
 from services.secret import holds_password, read_secret, redacted, with_password
 
 DEFAULT_API_PORT = 8080
+API_AUTH = ("made", "always")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -76,6 +78,19 @@ def _url(text: str) -> str:
     if not known:
         raise ValueError("an http:// or https:// address is allowed")
     return text.rstrip("/")
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    found = tuple(each.strip() for each in text.split(",") if each.strip())
+    if not found or not all(re.fullmatch(r"[A-Za-z0-9._:-]+", each) for each in found):
+        raise ValueError("names without a port are allowed, several joined by commas")
+    return found
+
+
+def _auth(text: str) -> str:
+    if text not in API_AUTH:
+        raise ValueError(f"{' or '.join(API_AUTH)} is allowed")
+    return text
 
 
 def _level(text: str) -> str:
@@ -178,7 +193,7 @@ def _setting(
 
     A setting with a secret has a second variable and flag, ``…_FILE``, for a file that holds the value.
     """
-    shown = shown or ("" if default is None else str(default))
+    shown = shown or ("" if default in (None, ()) else str(default))
     metadata = {"setting": (parse, metavar, help, shown, short_flag, secrecy)}
     open_ = secrecy is Secrecy.NONE
     if callable(default):
@@ -249,6 +264,18 @@ class Settings:
         "Port of the API; 0: any free one. `up` and `demo` take a free one when the default is in use.",
         DEFAULT_API_PORT,
         short_flag="--port",
+    )
+    api_hosts: tuple[str, ...] = _setting(
+        _hosts,
+        "NAME,…",
+        "Names besides localhost by which requests may call the API, as that of a proxy before it.",
+        (),
+    )
+    api_auth: str = _setting(
+        _auth,
+        "WHEN",
+        "When the API asks for a key on loopback too: `always`, or once one was `made`.",
+        "made",
     )
     api_url: str | None = _setting(
         _url,

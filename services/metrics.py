@@ -19,6 +19,9 @@ from services.ports.store import Counts, ShardState
 SILENT_SECONDS_MAX = 30.0
 """A process without a beat for so long is stuck. A batch, or a start under load, takes less."""
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""The methods that have a label of their own. Anybody can invent others, and a label is kept for ever."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -88,7 +91,8 @@ class ApiMetrics:
 
     def observe(self, route: str, method: str, status: int, started: float) -> None:
         """Count a request that began at ``started`` (``time.perf_counter``)."""
-        self.requests.labels(route, method, str(status)).inc()
+        known = method if method in _METHODS else "other"
+        self.requests.labels(route, known, str(status)).inc()
         self.request_seconds.labels(route).observe(time.perf_counter() - started)
 
     def render(self) -> bytes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
-import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -15,26 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from domain.model.errors import BerthError, Unavailable
+from domain.model.errors import Unavailable
 from services import bootstrap
 from services.address import KEY_FILE, remove_address, write_address, write_key
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
-from services.config import DEFAULT_API_PORT, Settings
+from services.config import Settings
+from services.listening import ServeError, bind, is_loopback, url_of, why
 from services.metrics import Heartbeat, process_registry, serve
 from services.ports.store import Grant
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from prometheus_client import CollectorRegistry
 
 STOP_SECONDS_MAX = 5.0
 _log = logging.getLogger("berth")
-
-
-class ServeError(BerthError):
-    """A process cannot serve; the message says why and what to do."""
-
-    code = "serve"
 
 
 class Running(NamedTuple):
@@ -65,42 +59,6 @@ async def supervise(*works: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def bind(host: str, port: int, *, move: bool) -> socket.socket:
-    """Return a listening socket; with ``move``, any free port when the default one is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        if move and port == DEFAULT_API_PORT:
-            return socket.create_server((host, 0), family=family)
-        raise ServeError(
-            f"cannot listen on {host}:{port} ({_why(error)}); choose another --port or --host"
-        ) from None
-
-
-def _why(error: OSError) -> str:
-    """Return the fault's message without the address that Python adds."""
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-
-
-def url_of(listening: socket.socket) -> str:
-    """Return the address under which this machine reaches a listening socket."""
-    host, port = listening.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 async def serve_http(app: FastAPI, listening: socket.socket) -> None:
     """Answer requests until cancelled; requests under way are finished."""
     import uvicorn
@@ -111,7 +69,13 @@ async def serve_http(app: FastAPI, listening: socket.socket) -> None:
             yield  # signals are ours: they stop the whole process in order
 
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
     )
     server = Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -133,7 +97,7 @@ async def _observed(
             stop = serve(registry, "0.0.0.0", settings.metrics_port, heartbeat)
         except OSError as error:
             raise ServeError(
-                f"cannot serve metrics on port {settings.metrics_port} ({_why(error)}); "
+                f"cannot serve metrics on port {settings.metrics_port} ({why(error)}); "
                 "choose another BERTH_METRICS_PORT"
             ) from None
     try:
@@ -168,12 +132,26 @@ async def serve_relay(settings: Settings) -> None:
     await _observed("relay", settings, bootstrap.run_relay)
 
 
+def asks_for_keys(settings: Settings) -> bool:
+    """Return whether the API asks for a key even before one was made."""
+    return settings.api_auth == "always" or not is_loopback(settings.api_host)
+
+
+def open_api(
+    at: Place, settings: Settings, registry: CollectorRegistry | None = None
+) -> contextlib.AbstractAsyncContextManager[FastAPI]:
+    """Return the API as the settings want it guarded."""
+    from services.api.door import names_allowed
+
+    names = names_allowed(settings.api_host, settings.api_hosts)
+    return bootstrap.open_app(at, keys_required=asks_for_keys(settings), names=names, registry=registry)
+
+
 async def serve_api(settings: Settings) -> None:
     """Run the API alone."""
     async with bootstrap.place(settings) as at:
         with bind(settings.api_host, settings.api_port, move=False) as listening:
-            keys_required = not is_loopback(settings.api_host)
-            async with bootstrap.open_app(at, keys_required=keys_required) as app:
+            async with open_api(at, settings) as app:
                 typer.echo(f"API on {url_of(listening)} (described at /docs); Ctrl-C stops it", err=True)
                 await supervise(serve_http(app, listening))
 
@@ -184,7 +162,7 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
     directory = bootstrap.data_dir(settings)
     async with bootstrap.place(settings) as at:
         await bootstrap.initialise(at, settings.shards)
-        if not is_loopback(settings.api_host):
+        if asks_for_keys(settings):
             await _make_first_key(at, directory)
         with bind(settings.api_host, settings.api_port, move=True) as listening:
             running = Running(at, directory, url_of(listening))
@@ -210,8 +188,7 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
     """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end."""
     async with prepared(settings) as (running, listening):
         registry = process_registry()
-        keys_required = not is_loopback(settings.api_host)
-        async with bootstrap.open_app(running.place, keys_required=keys_required, registry=registry) as app:
+        async with open_api(running.place, settings, registry) as app:
             compiled = asyncio.Event()
 
             async def announce() -> None:

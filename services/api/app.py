@@ -14,6 +14,7 @@ from services.api import failures, pages
 from services.api.answers import Error, Health, ShardLag
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
+from services.api.door import Door
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
 from services.api.profiles import profile_routes
@@ -25,8 +26,8 @@ DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Ti
 _ERRORS = answering(Error, "default", "What was wrong and what to do")
 
 
-def create_app(deps: Deps) -> FastAPI:
-    """Return the application; the caller opens and closes what ``deps`` holds."""
+def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
+    """Return the application; the caller opens and closes what ``deps`` holds. ``names`` as of ``Door``."""
     app = FastAPI(title="berth", version=VERSION, description=DESCRIPTION, docs_url=None, redoc_url=None)
     failures.install(app)
 
@@ -52,6 +53,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 
     pages.install(app)
+    app.add_middleware(Door, names=names)
     app.add_middleware(Observed, metrics=deps.metrics)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app

@@ -8,6 +8,7 @@ from fastapi import Request
 
 from domain.model.errors import Unavailable
 from services.api.caller import MAY, Caller
+from services.api.door import is_proxied
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.ports.store import Store
@@ -52,6 +53,12 @@ class Gate:
     async def check(self, request: Request, action: str) -> Caller:
         """Return who asks if the request may do this (``read`` or ``write``); else raise ``ApiError``."""
         if not await self._needs_key():
+            if is_proxied(request.headers) and not self._open:
+                raise ApiError(
+                    "forbidden",
+                    "a proxy stands before this API, which asks nobody for a key: whoever reaches the proxy "
+                    "would be let in; make a key with `berth api-key create`",
+                )
             return Caller.unnamed()
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():

@@ -24,6 +24,9 @@ STATUS = {
     "method-not-allowed": 405,
     "unauthorized": 401,
     "forbidden": 403,
+    "foreign-origin": 403,
+    "unsupported-media-type": 415,
+    "wrong-host": 421,
     "too-large": 413,
     "unavailable": 503,
     "not-ready": 503,
@@ -55,7 +58,7 @@ def error_answer(
         body.details = list(details)
     answer = json_answer(Error(error=body), STATUS.get(code, 500))
     if answer.status_code == 401:
-        answer.headers["WWW-Authenticate"] = "Bearer"
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="berth"'
     if answer.status_code == 503:
         answer.headers["Retry-After"] = "1"
     return answer

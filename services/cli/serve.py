@@ -10,7 +10,8 @@ from services.cli.options import PLACE, with_settings
 from services.config import Settings
 
 PLACING = ("seed", "usage_window_seconds")
-ALL_IN_ONE = (*PLACE, *PLACING, "api_host", "api_port", "shards")
+LISTENING = ("api_host", "api_port", "api_hosts", "api_auth")
+ALL_IN_ONE = (*PLACE, *PLACING, *LISTENING, "shards")
 
 
 @with_settings(*PLACE, *PLACING, "worker_name", "metrics_port")
@@ -29,7 +30,7 @@ async def relay(settings: Settings) -> None:
     await serve_relay(settings)
 
 
-@with_settings(*PLACE, "api_host", "api_port")
+@with_settings(*PLACE, *LISTENING)
 async def api(settings: Settings) -> None:
     """Serve the HTTP API, until Ctrl-C; /docs shows it."""
     from services.processes import serve_api

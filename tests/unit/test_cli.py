@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from services import processes
+from services import listening
 from services.cli import apply, documents
 from services.cli.get import FILTERS, OTHER_NAMES, Kind, split_pod
 from services.cli.main import app
@@ -237,16 +237,16 @@ def test_names_that_are_no_pod(text: str) -> None:
 
 
 def test_only_the_default_port_gives_way_to_whoever_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with processes.bind("127.0.0.1", 0, move=True) as taken:
+    with listening.bind("127.0.0.1", 0, move=True) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(processes.ServeError, match=f"cannot listen on 127.0.0.1:{port}"):
-            processes.bind("127.0.0.1", port, move=True)
-        monkeypatch.setattr(processes, "DEFAULT_API_PORT", port)
-        with pytest.raises(processes.ServeError, match="choose another --port"):
-            processes.bind("127.0.0.1", port, move=False)
-        with processes.bind("127.0.0.1", port, move=True) as moved:
+        with pytest.raises(listening.ServeError, match=f"cannot listen on 127.0.0.1:{port}"):
+            listening.bind("127.0.0.1", port, move=True)
+        monkeypatch.setattr(listening, "DEFAULT_API_PORT", port)
+        with pytest.raises(listening.ServeError, match="choose another port"):
+            listening.bind("127.0.0.1", port, move=False)
+        with listening.bind("127.0.0.1", port, move=True) as moved:
             assert moved.getsockname()[1] != port
-            assert processes.url_of(moved).startswith("http://127.0.0.1:")
+            assert listening.url_of(moved).startswith("http://127.0.0.1:")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_only_the_default_port_gives_way_to_whoever_has_it(monkeypatch: pytest.M
     [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("example.org", False)],
 )
 def test_only_loopback_is_open_without_a_key(host: str, loopback: bool) -> None:
-    assert processes.is_loopback(host) is loopback
+    assert listening.is_loopback(host) is loopback
 
 
 # -------------------------------------------------------------------------------------------------- input

@@ -1,0 +1,52 @@
+"""Where a process listens: its socket, its address, and whether others than this machine can reach it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+
+from domain.model.errors import BerthError
+from services.config import DEFAULT_API_PORT
+
+
+class ServeError(BerthError):
+    """A process cannot serve; the message says why and what to do."""
+
+    code = "serve"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int, *, move: bool) -> socket.socket:
+    """Return a listening socket; with ``move``, any free port when the default one is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if move and port == DEFAULT_API_PORT:
+            return socket.create_server((host, 0), family=family)
+        raise ServeError(
+            f"cannot listen on {host}:{port} ({why(error)}); choose another port or address"
+        ) from None
+
+
+def why(error: OSError) -> str:
+    """Return the fault's message without the address that Python adds."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+
+
+def url_of(listening: socket.socket, *, tls: bool = False) -> str:
+    """Return the address under which this machine reaches a listening socket."""
+    host, port = listening.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
