@@ -198,6 +198,7 @@ async def test_requests_that_are_too_large(empty: tuple[Place, Client]) -> None:
     many = await client.post("/v1/events", json=events)
     assert many.status_code == 413
     assert "events_per_request_max" in many.json()["error"]["message"]
-    large = await client.post("/v1/events", content=b"[" + b" " * limits.request_bytes_max + b"]")
+    body, headers = b"[" + b" " * limits.request_bytes_max + b"]", {"Content-Type": "application/json"}
+    large = await client.post("/v1/events", content=body, headers=headers)
     assert large.status_code == 413
     assert "request_bytes_max" in large.json()["error"]["message"]

@@ -62,7 +62,9 @@ def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:
         event = {"type": "ADDED", "object": {"kind": "Pod", "metadata": {"name": "x"}, "spec": None}}
         body = json.dumps([event]).encode()
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/events", body))
+            urllib.request.urlopen(
+                urllib.request.Request(f"{url}/v1/events", body, {"Content-Type": "application/json"})
+            )
         assert refused.value.code == 422
         assert json.load(refused.value)["error"]["details"][0]["path"] == "object.spec"
         assert listed(server_dir, "deadletters") == []

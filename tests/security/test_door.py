@@ -18,7 +18,6 @@ from services import bootstrap
 from tests.integration.api_world import fresh_database
 from tests.integration.commands import BERTH, environment
 
-JSON = {"Content-Type": "application/json"}
 NODE = {
     "type": "ADDED",
     "object": {
