@@ -1,4 +1,4 @@
-"""Says what an audit of the pinned packages found: vulnerabilities, nothing, or that nobody could be asked."""
+"""Says what an audit of the pinned packages found, or that nobody could be asked."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def summary(found: list[dict[str, Any]]) -> tuple[str, int]:
     skipped = [package["name"] for package in found if "skip_reason" in package]
     if len(skipped) == len(found):
         return f"NOT CHECKED: no database of advisories answered for any of {len(found)} packages", 0
-    lines = [
-        f"{package['name']} {package['version']}: {flaw['id']}, mended in {', '.join(flaw['fix_versions']) or 'none'}"
-        for package in found
-        for flaw in package.get("vulns", ())
-    ]
+    lines = []
+    for package in found:
+        for flaw in package.get("vulns", ()):
+            mended = ", ".join(flaw["fix_versions"]) or "none yet"
+            lines.append(f"{package['name']} {package['version']}: {flaw['id']}, mended in {mended}")
     code = 1 if lines else 0
     lines.append(f"{len(found) - len(skipped)} packages checked, {len(lines)} known vulnerabilities")
     if skipped:

