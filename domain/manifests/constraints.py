@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from domain.manifests.node import TAINT_EFFECTS
 from domain.model.errors import FieldError
 from domain.model.limits import INT64_MAX, taints_per_node_max, terms_per_affinity_max
+from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 from domain.model.validation import (
     check_choice,

@@ -10,7 +10,7 @@ import msgspec
 from domain.manifests.metadata import ObjectMeta, read_labels, read_name, read_uid, read_version
 from domain.model.errors import FieldError
 from domain.model.limits import taints_per_node_max, usage_window_seconds_max, usage_window_seconds_min
-from domain.model.nodes import NodeImage, NodeSpec, Taint
+from domain.model.nodes import TAINT_EFFECTS, NodeImage, NodeSpec, Taint
 from domain.model.resources import CPU, MEMORY, PODS, check_pods, read_amounts, to_canonical
 from domain.model.validation import (
     check_choice,
@@ -25,7 +25,6 @@ from domain.model.validation import (
 
 READY = "Ready"
 CONDITION_STATUSES = ("True", "False", "Unknown")
-TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_NODE_PODS = 110
 """The number of pods of a node that does not name one: kubelet's default."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+"""How a taint repels: the first and the last keep a pod off, the second only if there is another node."""
+
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
     """A mark by which a node repels pods that do not tolerate it."""

@@ -9,10 +9,11 @@ import numpy as np
 
 from domain.manifests.constraints import WireNodeAffinity, read_node_affinity
 from domain.manifests.objects import convert_manifest
+from domain.model.integers import integer
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, Requirement
 from domain.plugins.arguments import Arguments
-from domain.plugins.integers import integer
-from domain.state.table import ABSENT, NodeTable
+from domain.state.keyed_values import ABSENT, Values
+from domain.state.table import NodeTable
 
 _NAME_FIELD = "metadata.name"
 
@@ -30,8 +31,13 @@ def added_affinity(args: Mapping[str, Any], path: str) -> NodeAffinity | None:
 def match_labels(selector: dict[str, str], table: NodeTable, rows: np.ndarray) -> np.ndarray:
     """Return bool[len(rows)]: the node has every label of the selector with exactly that value."""
     matched = np.ones(len(rows), dtype=np.bool_)
-    for key, value in selector.items():
-        matched &= _match_one(Requirement(key, "In", (value,)), table, rows)
+    for key, text in selector.items():
+        column, value = table.labels.column(key), table.labels.values.id_of(text)
+        if column is None or value is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        matched &= column[rows] == value
+        if not matched.any():
+            break
     return matched
 
 
@@ -50,6 +56,8 @@ def match_term(term: NodeSelectorTerm, table: NodeTable, rows: np.ndarray) -> np
     matched = np.ones(len(rows), dtype=np.bool_)
     for requirement in term.match_expressions:
         matched &= _match_one(requirement, table, rows)
+        if not matched.any():
+            return matched
     for requirement in term.match_fields:
         matched &= _match_field(requirement, table, rows)
     return matched
@@ -65,45 +73,43 @@ def _match_field(requirement: Requirement, table: NodeTable, rows: np.ndarray) -
 
 
 def _match_one(requirement: Requirement, table: NodeTable, rows: np.ndarray) -> np.ndarray:
-    column = table.label_column(requirement.key)
+    """Return bool[len(rows)]: the requirement holds. Cost: O(rows + values), whatever values nodes have."""
+    column, values = table.labels.column(requirement.key), table.labels.values
     if column is None:
         absent_matches = requirement.operator in ("NotIn", "DoesNotExist")
         return np.full(len(rows), absent_matches, dtype=np.bool_)
-    values = column[rows]
+    found: np.ndarray = column[rows]
     match requirement.operator:
         case "In":
-            return _among(values, requirement, table)
+            return _among(found, requirement, values)
         case "NotIn":
-            return ~_among(values, requirement, table)
+            return ~_among(found, requirement, values)
         case "Exists":
-            present: np.ndarray = values != ABSENT
+            present: np.ndarray = found != ABSENT
             return present
         case "DoesNotExist":
-            absent: np.ndarray = values == ABSENT
+            absent: np.ndarray = found == ABSENT
             return absent
         case _:
-            return _compare(values, requirement, table)
+            return _compare(found, requirement, values)
 
 
-def _among(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
-    matched = np.zeros(len(values), dtype=np.bool_)
-    for text in requirement.values:
-        value = table.value_id(text)
-        if value is not None:
-            matched |= values == value
+def _among(found: np.ndarray, requirement: Requirement, values: Values) -> np.ndarray:
+    matched: np.ndarray
+    if len(requirement.values) > 1:
+        matched = values.marked(requirement.values)[found]
+    else:
+        value = values.id_of(requirement.values[0]) if requirement.values else None
+        matched = np.zeros(len(found), dtype=np.bool_) if value is None else found == value
     return matched
 
 
-def _compare(values: np.ndarray, requirement: Requirement, table: NodeTable) -> np.ndarray:
+def _compare(found: np.ndarray, requirement: Requirement, values: Values) -> np.ndarray:
     """Match Gt and Lt: both sides must be integers without a sign, or the node does not match."""
     bound = integer(requirement.values[0]) if requirement.values else None
-    matched = np.zeros(len(values), dtype=np.bool_)
     if bound is None:
-        return matched
-    for value in np.unique(values):
-        if value == ABSENT:
-            continue
-        number = integer(table.value_text(int(value)))
-        if number is not None and (number > bound if requirement.operator == "Gt" else number < bound):
-            matched |= values == value
+        return np.zeros(len(found), dtype=np.bool_)
+    numbers = values.numbers[found]
+    matched: np.ndarray = values.is_number[found]
+    matched &= numbers > bound if requirement.operator == "Gt" else numbers < bound
     return matched

@@ -12,7 +12,7 @@ from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.view import NodeView
-from domain.state.table import ABSENT
+from domain.state.keyed_values import ABSENT
 
 
 class TemplateFilter(StaticFilter):
@@ -44,7 +44,7 @@ class TemplateFilter(StaticFilter):
         """
         if template.priority >= self._priority:
             return None
-        values = view.table.label_column(self._label)
+        values = view.table.labels.column(self._label)
         if values is None:
             return np.ones(len(rows), dtype=np.uint8)
         refused: np.ndarray = values[rows] == ABSENT

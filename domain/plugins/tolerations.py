@@ -1,20 +1,25 @@
-"""The rule by which a toleration covers a taint."""
+"""The rule by which a toleration covers a taint, for one taint and over columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import count
 
-from domain.model.nodes import Taint
+import numpy as np
+
+from domain.model.integers import canonical_integer
+from domain.model.nodes import TAINT_EFFECTS, Taint
 from domain.model.pods import Toleration
-from domain.plugins.integers import canonical_integer
+from domain.state.keyed_values import ABSENT, Values
+from domain.state.table import NodeTable
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Say whether a toleration covers a taint.
 
-    An empty effect covers every effect, an empty key (with ``Exists``) every key. ``Lt`` and ``Gt`` compare
-    integers in canonical form: the taint's value must be below or above the toleration's (Kubernetes 1.35,
-    alpha).
+    An empty effect covers every effect, an empty key every key; it comes with ``Exists`` only. ``Lt`` and
+    ``Gt`` compare integers in canonical form: the taint's value must be below or above the toleration's
+    (Kubernetes 1.35, alpha).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -37,3 +42,49 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Say whether any of the tolerations covers the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def untolerated_counts(
+    tolerations: Sequence[Toleration], effects: Iterable[str], table: NodeTable
+) -> np.ndarray | None:
+    """Return int32[N]: how many taints of these effects no toleration covers; None: none on any node.
+
+    Cost: O(N + tolerations), and O(N) for each key that some toleration and some taint share.
+    """
+    left: np.ndarray | None = None
+    for effect in effects:
+        number = TAINT_EFFECTS.index(effect)
+        able = [each for each in tolerations if each.effect in ("", effect)]
+        if not table.taint_totals[number] or any(not each.key for each in able):
+            continue
+        of_effect = table.taint_counts[number, : table.count]
+        left = of_effect.copy() if left is None else left + of_effect
+        by_key: dict[str, list[Toleration]] = {}
+        for each in able:
+            by_key.setdefault(each.key, []).append(each)
+        for key, alike in by_key.items():
+            for nth in count():
+                column = table.taints.column((key, effect, nth))
+                if column is None:
+                    break
+                left -= _covered(column[: table.count], alike, table.taints.values)
+    return left
+
+
+def _covered(column: np.ndarray, tolerations: Sequence[Toleration], values: Values) -> np.ndarray:
+    """Return bool[N]: some toleration of the column's key covers the taint there."""
+    if any(each.operator == "Exists" for each in tolerations):
+        covered: np.ndarray = column != ABSENT
+        return covered
+    covered = values.marked([each.value for each in tolerations if each.operator in ("Equal", "")])[column]
+    above, below = (
+        [n for t in tolerations if t.operator == operator and (n := canonical_integer(t.value)) is not None]
+        for operator in ("Gt", "Lt")
+    )
+    if above or below:
+        numbers, is_number = values.numbers[column], values.is_number[column]
+        if above:
+            covered |= is_number & (numbers > min(above))
+        if below:
+            covered |= is_number & (numbers < max(below))
+    return covered

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from domain.model.nodes import NodeSpec, Taint
+from domain.model.integers import canonical_integer, integer
+from domain.model.nodes import TAINT_EFFECTS, NodeSpec
 from domain.state.change_order import ChangeOrder
+from domain.state.keyed_values import KeyedValues
 from domain.state.resources import (
     CPU,
     CPU_BEYOND,
@@ -25,8 +27,10 @@ from domain.state.resources import (
     ResourceIndex,
 )
 
-ABSENT = -1
-"""Value id of a label that a node does not have."""
+TaintKey = tuple[str, str, int]
+"""Key and effect of a taint, and how many of the node's taints before it have the same ones."""
+
+_ROWS_FIRST = 64
 
 
 class NodeTable:
@@ -45,8 +49,14 @@ class NodeTable:
         Seeded hash of the name, which decides between nodes of equal score.
     ordinal : int64[N]
         Order of arrival of the node, kept for ever.
-    taint_set : int32[N]
-        Index into ``taint_sets``.
+    labels : KeyedValues
+        By label key. A value is a number by the rule of Gt and Lt in node selectors.
+    taints : KeyedValues
+        By ``TaintKey``. A value is a number by the rule of Gt and Lt in tolerations.
+    taint_counts : int32[E, N]
+        How many taints of each effect, in the order of ``TAINT_EFFECTS``, a node has.
+    taint_totals : list of int
+        The same over all nodes.
     """
 
     def __init__(self, resources: ResourceIndex, seed: int) -> None:
@@ -60,14 +70,12 @@ class NodeTable:
         self.names: list[str] = []
         self.specs: list[NodeSpec] = []
         self.rows: dict[str, int] = {}
-        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self.labels: KeyedValues[str] = KeyedValues(_ROWS_FIRST, integer)
+        self.taints: KeyedValues[TaintKey] = KeyedValues(_ROWS_FIRST, canonical_integer)
+        self.taint_totals = [0] * len(TAINT_EFFECTS)
         self._seed = seed.to_bytes(8, "big", signed=True)
-        self._taint_set_ids: dict[tuple[Taint, ...], int] = {(): 0}
-        self._values: dict[str, int] = {}
-        self._value_texts: list[str] = []
-        self._labels: dict[str, np.ndarray] = {}
         self._changes = ChangeOrder()
-        self._allocate(64, max(8, len(resources)))
+        self._allocate(_ROWS_FIRST, max(8, len(resources)))
 
     def _allocate(self, rows: int, columns: int) -> None:
         old = self.__dict__
@@ -90,12 +98,10 @@ class NodeTable:
         self.usage_generation = grown("usage_generation", (rows,), np.int64)
         self.tie = grown("tie", (rows,), np.uint64)
         self.ordinal = grown("ordinal", (rows,), np.int64)
-        self.taint_set = grown("taint_set", (rows,), np.int32)
+        self.taint_counts = grown("taint_counts", (len(TAINT_EFFECTS), rows), np.int32)
         self.unschedulable = grown("unschedulable", (rows,), np.bool_)
-        for key, column in self._labels.items():
-            wider = np.full(rows, ABSENT, dtype=np.int32)
-            wider[:count] = column[:count]
-            self._labels[key] = wider
+        self.labels.reserve(rows)
+        self.taints.reserve(rows)
 
     @property
     def rows_capacity(self) -> int:
@@ -154,6 +160,7 @@ class NodeTable:
     def upsert(self, spec: NodeSpec, ordinal: int) -> int:
         """Write a node's spec into its row, a new row if it has none, and return the row."""
         row = self.rows.get(spec.name)
+        before: NodeSpec | None = None
         if row is None:
             if self.count == self.rows_capacity:
                 self._allocate(self.rows_capacity * 2, self.allocatable.shape[0])
@@ -165,13 +172,14 @@ class NodeTable:
             self.requested[:, row] = 0
             self.tie[row] = self._tie(spec.name)
             self.ordinal[row] = ordinal
-            for column in self._labels.values():
-                column[row] = ABSENT
             self._count_images(spec, 1)
-        elif spec.images != self.specs[row].images:
-            self._count_images(self.specs[row], -1)
-            self._count_images(spec, 1)
+        else:
+            before = self.specs[row]
+            if spec.images != before.images:
+                self._count_images(before, -1)
+                self._count_images(spec, 1)
         self._write_spec(row, spec)
+        self._write_keyed(row, before, spec)
         self.touch_spec(row)
         return row
 
@@ -194,33 +202,37 @@ class NodeTable:
         capacity = spec.capacity or spec.allocatable
         self.allocatable[CPU_BEYOND, row] = capacity.get("cpu", 0)
         self.allocatable[MEMORY_BEYOND, row] = capacity.get("memory", 0)
-        for key in self.specs[row].labels:
-            if key not in spec.labels and key in self._labels:
-                self._labels[key][row] = ABSENT
-        for key, value_text in spec.labels.items():
-            column_array = self._labels.get(key)
-            if column_array is None:
-                column_array = self._labels[key] = np.full(self.rows_capacity, ABSENT, dtype=np.int32)
-            column_array[row] = self._intern_value(value_text)
         self.unschedulable[row] = spec.unschedulable
-        self.taint_set[row] = self._intern_taints(spec.taints)
         self.specs[row] = spec
+
+    def _write_keyed(self, row: int, before: NodeSpec | None, after: NodeSpec | None) -> None:
+        """Replace a row's labels and taints; None: the row has none. Cost: O(labels + taints)."""
+        self.labels.write(row, _labels_of(before), _labels_of(after))
+        if before is not None and after is not None and before.taints == after.taints:
+            return
+        self.taints.write(row, _taints_of(before), _taints_of(after))
+        for effect, name in enumerate(TAINT_EFFECTS):
+            count = 0 if after is None else sum(taint.effect == name for taint in after.taints)
+            self.taint_totals[effect] += count - int(self.taint_counts[effect, row])
+            self.taint_counts[effect, row] = count
 
     def remove(self, name: str) -> None:
         """Remove a node's row. The last row takes its place."""
         row = self.rows.pop(name)
         self._count_images(self.specs[row], -1)
+        self._write_keyed(row, self.specs[row], None)
         last = self.count - 1
         if row != last:
-            for array in (self.allocatable, self.requested):
+            for array in (self.allocatable, self.requested, self.taint_counts):
                 array[:, row] = array[:, last]
-            for array in (self.tie, self.ordinal, self.taint_set, self.unschedulable, self.usage_generation):
+            for array in (self.tie, self.ordinal, self.unschedulable, self.usage_generation):
                 array[row] = array[last]
-            for column in self._labels.values():
-                column[row] = column[last]
+            self.labels.move(last, row, _labels_of(self.specs[last]))
+            self.taints.move(last, row, _taints_of(self.specs[last]))
             self.names[row] = self.names[last]
             self.specs[row] = self.specs[last]
             self.rows[self.names[row]] = row
+        self.taint_counts[:, last] = 0
         self.names.pop()
         self.specs.pop()
         self.count = last
@@ -237,34 +249,19 @@ class NodeTable:
         self._changes.append(self.last_generation, row)
         self.spec_generation[row] = self.last_spec_generation = self.last_generation
 
-    # ----------------------------------------------------------------------------------------- labels
-
-    def _intern_value(self, text: str) -> int:
-        value = self._values.get(text)
-        if value is None:
-            value = self._values[text] = len(self._value_texts)
-            self._value_texts.append(text)
-        return value
-
-    def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
-        found = self._taint_set_ids.get(taints)
-        if found is None:
-            found = self._taint_set_ids[taints] = len(self.taint_sets)
-            self.taint_sets.append(taints)
-        return found
-
-    def label_column(self, key: str) -> np.ndarray | None:
-        """Return int32[N] of value ids (``ABSENT``: the node has no such label), None if no node has it."""
-        return self._labels.get(key)
-
-    def value_id(self, text: str) -> int | None:
-        """Return the id of a label value, None if no node has ever had it."""
-        return self._values.get(text)
-
-    def value_text(self, value: int) -> str:
-        """Return the text of a label value."""
-        return self._value_texts[value]
-
     def _tie(self, name: str) -> int:
         digest = hashlib.blake2b(name.encode(), digest_size=8, key=self._seed).digest()
         return int.from_bytes(digest, "big")
+
+
+def _labels_of(spec: NodeSpec | None) -> Mapping[str, str]:
+    return {} if spec is None else spec.labels
+
+
+def _taints_of(spec: NodeSpec | None) -> Mapping[TaintKey, str]:
+    found: dict[TaintKey, str] = {}
+    seen: Counter[tuple[str, str]] = Counter()
+    for taint in () if spec is None else spec.taints:
+        found[taint.key, taint.effect, seen[taint.key, taint.effect]] = taint.value
+        seen[taint.key, taint.effect] += 1
+    return found

@@ -20,12 +20,13 @@ from domain.model.events import (
     PodDeleted,
     PodUpserted,
 )
-from domain.model.nodes import NodeSpec
+from domain.model.nodes import TAINT_EFFECTS, NodeSpec, Taint
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.digest import digest_of
+from domain.state.keyed_values import ABSENT
 from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND, ResourceIndex
 from domain.state.snapshot import Snapshot
-from domain.state.table import ABSENT, NodeTable
+from domain.state.table import NodeTable
 from tests.oracle.scenarios import Scenario, World
 
 fold_settings = settings(deadline=None, max_examples=60)
@@ -111,6 +112,20 @@ def audit_masters(state: ClusterState) -> None:
     }
 
 
+def audit_taints(table: NodeTable, row: int) -> None:
+    taints = table.specs[row].taints
+    for number, effect in enumerate(TAINT_EFFECTS):
+        assert table.taint_counts[number, row] == sum(taint.effect == effect for taint in taints)
+    found: list[tuple[Taint, str]] = []
+    for taint in taints:
+        nth = sum((each.key, each.effect) == (taint.key, taint.effect) for each, _ in found)
+        column = table.taints.column((taint.key, taint.effect, nth))
+        assert column is not None
+        found.append((taint, table.taints.values.text(int(column[row]))))
+    assert all(taint.value == value for taint, value in found)
+    assert table.taint_totals == table.taint_counts.sum(axis=1).tolist()
+
+
 def audit_row(state: ClusterState, name: str, row: int) -> None:
     table, spec = state.table, state.nodes[name].spec
     assert spec is not None
@@ -130,11 +145,11 @@ def audit_row(state: ClusterState, name: str, row: int) -> None:
         assert int(table.allocatable[beyond, row]) == (spec.capacity or spec.allocatable).get(resource, 0)
     labels = {}
     for label in ("zone", "rank", "disk"):
-        column = table.label_column(label)
+        column = table.labels.column(label)
         if column is not None and column[row] != ABSENT:
-            labels[label] = table.value_text(int(column[row]))
+            labels[label] = table.labels.values.text(int(column[row]))
     assert labels == spec.labels
-    assert table.taint_sets[table.taint_set[row]] == spec.taints
+    audit_taints(table, row)
     assert bool(table.unschedulable[row]) == spec.unschedulable
     assert int(table.ordinal[row]) == state.nodes[name].ordinal
     lone = ClusterState(seed=1)

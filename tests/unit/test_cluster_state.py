@@ -122,9 +122,9 @@ def test_removing_a_row_moves_the_last_one_into_the_hole() -> None:
     assert table.allocatable[0, :3].tolist() == [0, 3, 2]
     assert table.requested[0, :3].tolist() == [100, 103, 102]
     assert (table.tie[1], table.ordinal[1]) == (tie_of_d, 4)
-    only = table.label_column("only")
+    only = table.labels.column("only")
     assert only is not None
-    assert [only[row] == table.value_id("d") for row in range(3)] == [False, True, False]
+    assert [only[row] == table.labels.values.id_of("d") for row in range(3)] == [False, True, False]
     assert sorted(table.changed_since(before).tolist()) == [1, 3]
     table.upsert(node("e", cpu=9), 5)
     assert (table.requested[0, 3], only[3]) == (0, -1)
@@ -135,11 +135,11 @@ def test_the_table_grows_in_both_directions(state: ClusterState) -> None:
         put(state, node(f"n{i}", cpu=i, labels={"i": str(i)}, extended={f"x.io/{i % 30}": i}))
     for i in (0, 63, 64, 199):
         row = state.table.rows[f"n{i}"]
-        labels = state.table.label_column("i")
+        labels = state.table.labels.column("i")
         assert labels is not None
         assert state.table.allocatable[0, row] == i
         assert state.table.allocatable[state.resources.column(f"x.io/{i % 30}"), row] == i
-        assert state.table.value_text(int(labels[row])) == str(i)
+        assert state.table.labels.values.text(int(labels[row])) == str(i)
 
 
 def test_generations_order_nodes_by_their_last_change(state: ClusterState) -> None:

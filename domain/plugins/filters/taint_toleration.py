@@ -9,7 +9,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.plugins.tolerations import tolerated
+from domain.plugins.tolerations import untolerated_counts
 from domain.plugins.view import NodeView
 
 _REPELLING = ("NoSchedule", "NoExecute")
@@ -18,7 +18,7 @@ _REPELLING = ("NoSchedule", "NoExecute")
 class TaintToleration(StaticFilter):
     """Refuse a node with a NoSchedule or NoExecute taint that no toleration of the pod covers.
 
-    Evaluated once per distinct set of taints, not per node. Source: kube-scheduler plugin TaintToleration.
+    Source: kube-scheduler plugin TaintToleration.
     """
 
     name: ClassVar[str] = "TaintToleration"
@@ -28,11 +28,5 @@ class TaintToleration(StaticFilter):
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
-        refused = np.array(
-            [
-                any(t.effect in _REPELLING and not tolerated(t, template.tolerations) for t in taints)
-                for taints in view.table.taint_sets
-            ],
-            dtype=np.uint8,
-        )
-        return refused[view.table.taint_set[rows]] if refused.any() else None
+        left = untolerated_counts(template.tolerations, _REPELLING, view.table)
+        return None if left is None or not left.any() else (left > 0)[rows].astype(np.uint8)

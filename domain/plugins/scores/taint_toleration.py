@@ -9,7 +9,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.plugins.base import StaticScore
 from domain.plugins.normaliser import Normaliser
-from domain.plugins.tolerations import tolerated
+from domain.plugins.tolerations import untolerated_counts
 from domain.plugins.view import NodeView
 
 _PREFER = "PreferNoSchedule"
@@ -19,7 +19,7 @@ class TaintToleration(StaticScore):
     """Count the PreferNoSchedule taints that no toleration of the pod covers: the fewer, the better.
 
     Formula: ``100 * (highest count - count) / highest count`` over the feasible nodes; 100 where no node has
-    any. Evaluated once per distinct set of taints, not per node.
+    any.
     Source: kube-scheduler plugin TaintToleration.
     """
 
@@ -29,13 +29,5 @@ class TaintToleration(StaticScore):
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
-        able = [each for each in template.tolerations if each.effect in ("", _PREFER)]
-        counts = np.array(
-            [
-                sum(taint.effect == _PREFER and not tolerated(taint, able) for taint in taints)
-                for taints in view.table.taint_sets
-            ],
-            dtype=np.float64,
-        )
-        found: np.ndarray = counts[view.table.taint_set[rows]]
-        return found
+        left = untolerated_counts(template.tolerations, (_PREFER,), view.table)
+        return np.zeros(len(rows)) if left is None else left[rows].astype(np.float64)
