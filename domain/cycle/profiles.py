@@ -12,7 +12,7 @@ from domain.model.limits import profiles_max
 from domain.model.profiles import Profile, ProfileRevision
 from domain.plugins.registry import ProfilePlan
 from domain.state.changes import Change, ProfileChanged, Refused, Skipped
-from domain.state.versions import is_older, is_stale, newer_of
+from domain.state.versions import is_older, is_stale, newer_of, skip_reason
 
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
@@ -71,23 +71,26 @@ class Profiles:
     def _upsert(self, event: ProfileUpserted) -> Change:
         name, known = event.profile.name, self._known.get(event.profile.name)
         if known is not None and is_stale(event.resource_version, known.resource_version):
-            return Skipped()
+            return Skipped(skip_reason(event.resource_version, known.resource_version))
         if name not in self.plans and len(self.plans) >= profiles_max:
             return Refused(
                 "object.metadata.name",
                 f"{len(self.plans)} profiles are in force; allowed are at most {profiles_max} (profiles_max)",
             )
-        return self._change(name, event.profile, event.resource_version)
+        before = None if known is None else known.resource_version
+        return self._change(name, event.profile, newer_of(event.resource_version, before))
 
     def _delete(self, event: ProfileDeleted) -> Change:
         known = self._known.get(event.name)
-        if known is None or is_older(event.resource_version, known.resource_version):
+        if known is None:
             return Skipped()
+        if is_older(event.resource_version, known.resource_version):
+            return Skipped("older")
+        # Without a version it forgets the known one: nothing else lets a name go on after a wrong version.
         return self._change(event.name, self._built_in.get(event.name), event.resource_version)
 
-    def _change(self, name: str, profile: Profile | None, version: int | None) -> Change:
+    def _change(self, name: str, profile: Profile | None, newest: int | None) -> Change:
         known = self._known.get(name)
-        newest = newer_of(version, None if known is None else known.resource_version)
         if known is not None and _written(known.profile) == _written(profile):
             if newest == known.resource_version:
                 return Skipped()

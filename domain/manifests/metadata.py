@@ -14,6 +14,7 @@ from domain.model.validation import (
     check_printable,
     check_subdomain,
     read_resource_version,
+    shown,
 )
 
 DEFAULT_NAMESPACE = "default"
@@ -51,13 +52,26 @@ def read_namespace(namespace: str | None, path: str) -> str:
 
 
 def read_uid(uid: str | None, missing: str, path: str) -> str:
-    """Return an object's uid, ``missing`` when it has none."""
-    return check_printable(uid, f"{path}.uid") if uid else missing
+    """Return an object's uid, ``missing`` when it has none.
+
+    A '/' is only in what stands for a missing uid, ``namespace/name``: nobody can take that of another pod.
+    """
+    if not uid:
+        return missing
+    if "/" in uid and uid != missing:
+        raise FieldError(f"{path}.uid", f"{shown(uid)} contains '/', which no uid may")
+    return check_printable(uid, f"{path}.uid")
 
 
 def read_version(version: str | None, path: str) -> int | None:
     """Return an object's resource version as a number."""
     return read_resource_version(version, f"{path}.resourceVersion")
+
+
+def read_deletion(meta: Identity, missing: str, path: str) -> tuple[str, int | None]:
+    """Return the uid and version of a deletion; the uid is "" where ``missing`` stands for it."""
+    uid = read_uid(meta.uid, missing, path)
+    return "" if uid == missing else uid, read_version(meta.resource_version, path)
 
 
 def read_labels(labels: dict[str, Any] | None, path: str) -> dict[str, str]:

@@ -182,7 +182,7 @@ def template_from_wire(
         if spec.scheduler_name
         else DEFAULT_PROFILE,
         images=_images(spec, path),
-        limits=to_canonical(effective_limits(needs)),
+        limits=to_canonical(_within_limits(effective_limits(needs), "the limits", path)),
         cpu_claim=cpu_claim(needs),
         gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
         unsupported=tuple(_unsupported(spec, f"{path}.topologySpreadConstraints")) if asks_more else (),
@@ -243,13 +243,19 @@ def priority_class(spec: WirePodSpec, path: str) -> str | None:
     return check_printable(spec.priority_class_name, path) if spec.priority_class_name else ""
 
 
-def _requests(amounts: Amounts, path: str) -> dict[str, int]:
+def _within_limits(amounts: Amounts, what: str, path: str) -> Amounts:
+    """Return what the containers add up to. Each may be within the limits where their sum is not."""
     for name, milli in amounts.items():
         try:
             check_amount(name, milli, path)
-        except FieldError as error:  # each container is within the limit, their sum is not
-            raise FieldError(f"{path}.containers", f"the sum of {name} {error.message}") from None
-    requests = {name: value for name, value in to_canonical(amounts).items() if value}
+        except FieldError as error:
+            raise FieldError(f"{path}.containers", f"the sum of {what} of {name} {error.message}") from None
+    return amounts
+
+
+def _requests(amounts: Amounts, path: str) -> dict[str, int]:
+    within = _within_limits(amounts, "the requests", path)
+    requests = {name: value for name, value in to_canonical(within).items() if value}
     if len(requests) > requested_resources_max:
         too_many(f"{path}.containers", len(requests), requested_resources_max, "requested_resources_max")
     return requests

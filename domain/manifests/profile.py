@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from domain.manifests.metadata import read_name
@@ -10,7 +9,7 @@ from domain.model.errors import FieldError
 from domain.model.limits import INT64_MAX
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import PluginUse, Profile
-from domain.model.validation import check_printable, key_path, shown
+from domain.model.validation import check_printable, finite, key_path, shown
 
 WEIGHT_MAX = 1_000_000
 KIND = "SchedulingProfile"
@@ -145,11 +144,12 @@ def _use(item: Any, path: str, allowed: tuple[str, ...]) -> PluginUse:
 def _weight(value: Any, path: str) -> float:
     if value is None:
         return 1.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    weight = finite(value)
+    if weight is None:
         raise FieldError(path, f"expected a number, got {shown(value)}")
-    if not 0 < value <= WEIGHT_MAX:
-        raise FieldError(path, f"{value:g} is out of range; allowed is above 0, up to {WEIGHT_MAX}")
-    return float(value)
+    if not 0 < weight <= WEIGHT_MAX:
+        raise FieldError(path, f"{weight:g} is out of range; allowed is above 0, up to {WEIGHT_MAX}")
+    return weight
 
 
 def _object(value: Any, path: str, allowed: tuple[str, ...]) -> dict[str, Any]:

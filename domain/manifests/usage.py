@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from domain.model.errors import FieldError
 from domain.model.limits import usage_percent_max, usage_resources_max
 from domain.model.resources import read_amounts, to_canonical
 from domain.model.usage import Measured, NodeUsage
-from domain.model.validation import check_count, is_qualified_name, key_path, shown
+from domain.model.validation import check_count, finite, is_qualified_name, key_path, shown
 
 _WINDOW_FIGURES = ("avg", "std", "latest")
 
@@ -75,10 +74,11 @@ def _figures(figures: Any, path: str) -> Measured:
 
 
 def _percent(value: Any, path: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    percent = finite(value)
+    if percent is None:
         raise FieldError(path, f"expected a number (percent), got {shown(value)}")
-    if not 0 <= value <= usage_percent_max:
+    if not 0 <= percent <= usage_percent_max:
         raise FieldError(
             path, f"{shown(value)} is out of range; allowed is 0 to {usage_percent_max} (usage_percent_max)"
         )
-    return float(value)
+    return percent

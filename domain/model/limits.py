@@ -41,7 +41,7 @@ usage_window_seconds_min = 10
 usage_window_seconds_max = 86_400
 usage_window_seconds = 900  # where neither the node nor the configuration says another
 usage_samples_max = 120  # per node and resource; closer ones are thinned out, the latest of each span stays
-usage_ahead_seconds_max = 86_400  # that a measurement may be later than its record
+usage_ahead_seconds_max = 60  # by which the clock of whoever measures may be ahead of the log's
 unknown_nodes_measured_max = 10_000
 
 # What the filters and scores of one profile may have together.

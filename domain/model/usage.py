@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from domain.model.errors import FieldError
-from domain.model.validation import key_path, shown
+from domain.model.validation import finite, key_path, shown
 
 _FIGURES = ("avg", "std", "latest", "peak")
 
@@ -104,9 +103,10 @@ def measured_from_manifest(figures: Any, path: str) -> Measured:
 
 
 def _percent(value: Any, path: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    percent = finite(value)
+    if percent is None:
         raise FieldError(path, f"expected a number (percent), got {shown(value)}")
-    return float(value)
+    return percent
 
 
 def _mapping(value: Any, path: str) -> dict[str, Any]:

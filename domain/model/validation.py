@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -123,6 +124,17 @@ def check_labels(labels: Mapping[str, Any] | None, path: str) -> dict[str, str]:
         if not isinstance(value, str) or (value and not _LABEL_NAME.fullmatch(value)):
             check_label_value(value, key_path(path, key))
     return dict(labels)
+
+
+def finite(value: object) -> float | None:
+    """Return a number of a JSON document; None for what is none, or more than a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # JSON sets no limit to the digits of a whole number
+        return None
+    return number if math.isfinite(number) else None
 
 
 def check_choice(value: str, allowed: tuple[str, ...], path: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from domain.model.config import ConfigObject
@@ -10,7 +12,16 @@ from domain.model.profiles import ProfileRevision
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
-    """The event was a duplicate, or older than what is known: nothing changed."""
+    """Nothing changed. ``reason`` is counted: see ``SKIP_REASONS``."""
+
+    reason: str = "known"
+
+
+SKIP_REASONS: Mapping[str, str] = {
+    "known": "says nothing new: a duplicate, a heartbeat, the deletion of what is not there",
+    "older": "has a lower resourceVersion than what is known of its object",
+    "other-uid": "deletes an object of the name that has another uid",
+}
 
 
 class NodeChanged(msgspec.Struct, frozen=True, gc=False):
@@ -90,10 +101,11 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """The event is well formed but contradicts what is known. It becomes a dead letter."""
+    """The event is well formed but contradicts what is known. It becomes a dead letter with the code."""
 
     path: str
     message: str
+    code: str = "conflict"
 
 
 class NodeMeasured(msgspec.Struct, frozen=True, gc=False):

@@ -39,11 +39,11 @@ from domain.state.changes import (
 from domain.state.config import Config
 from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
-from domain.state.pods import PodEntry, Tombstone
+from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 from domain.state.usage import UsageWindows
-from domain.state.versions import is_older, is_stale, newer_of, same_node
+from domain.state.versions import is_stale, newer_of, same_node, skip_reason, why_not_deleted
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 _TOO_MANY_NAMES = (
@@ -77,7 +77,7 @@ class ClusterState:
         self.holdings = self._occupancy.holdings
         self.dirty_nodes, self.improved_rows = self._occupancy.dirty, self._occupancy.improved_rows
         self.pods: dict[str, PodEntry] = {}
-        self.tombstones: dict[str, Tombstone] = {}
+        self.tombstones: dict[tuple[str, str], int] = {}  # key and uid of pods that are gone -> last version
         self.usage = UsageWindows(usage_window_seconds)
         self.config = Config()
         self._keys_by_uid: dict[str, str] = {}
@@ -113,16 +113,19 @@ class ClusterState:
             return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
         if entry is None:
             entry = self._first_seen(spec.name)
-        elif is_stale(spec.resource_version, entry.resource_version) or (
-            not entry.deleted and same_node(entry.spec, spec)
-        ):
+        renewed = entry.spec is not None and entry.spec.uid != spec.uid
+        if not (renewed and entry.deleted) and is_stale(spec.resource_version, entry.resource_version):
+            return (Skipped(skip_reason(spec.resource_version, entry.resource_version)),)
+        if not entry.deleted and same_node(entry.spec, spec):
             return _SKIPPED
         is_back = entry.deleted and entry.spec is not None
         if entry.ordinal == 0:
             entry.ordinal = self._next_ordinal
             self._next_ordinal += 1
             entry.version = 0  # what happened before the node was known is not in the ledger
-        entry.resource_version = newer_of(spec.resource_version, entry.resource_version)
+        # A new object under the name counts its versions anew, so that no version blocks a name for ever.
+        known = None if renewed else entry.resource_version
+        entry.resource_version = newer_of(spec.resource_version, known)
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._show(entry)
         self.usage.unknown.discard(spec.name)
@@ -156,11 +159,12 @@ class ClusterState:
 
     def _delete_node(self, event: NodeDeleted) -> tuple[Change, ...]:
         entry = self.nodes.get(event.name)
-        if entry is None or entry.deleted or is_older(event.resource_version, entry.resource_version):
+        if entry is None or entry.deleted:
             return _SKIPPED
         assert entry.spec is not None
-        if event.uid and event.uid != entry.spec.uid:
-            return _SKIPPED
+        refused = why_not_deleted(event, entry.spec)
+        if refused:
+            return (Skipped(refused),)
         entry.deleted = True
         # The last version that was seen outlives the node, so that a late duplicate stays late.
         entry.resource_version = newer_of(event.resource_version, entry.resource_version)
@@ -205,19 +209,16 @@ class ClusterState:
         key = pod.key
         changes: list[Change] = []
         entry = self.pods.get(key)
-        if entry is None:
-            tombstone = self.tombstones.get(key)
-            if tombstone is not None and is_stale(pod.resource_version, tombstone.resource_version):
-                return _SKIPPED
-        elif is_stale(pod.resource_version, entry.spec.resource_version):
-            return _SKIPPED
-        elif entry.spec.uid != pod.uid:
+        known = self.tombstones.get((key, pod.uid)) if entry is None else entry.spec.resource_version
+        if is_stale(pod.resource_version, known):
+            return (Skipped(skip_reason(pod.resource_version, known)),)
+        holder = self._keys_by_uid.get(pod.uid, key)
+        if holder != key:
+            return (Refused("object.metadata.uid", _taken(pod, holder), "uid-taken"),)
+        if entry is not None and entry.spec.uid != pod.uid:
             # A new pod under a known name: compaction lost the deletion of the old one.
             changes.append(self._release(entry, "replaced", pod.resource_version))
             entry = None
-        if self._keys_by_uid.get(pod.uid, key) != key:
-            message = f"{pod.uid!r} is the uid of pod {self._keys_by_uid[pod.uid]}; a uid names one pod"
-            return (*changes, Refused("object.metadata.uid", message))
         if pod.finished:
             if entry is not None:
                 changes.append(self._release(entry, "finished", pod.resource_version))
@@ -292,10 +293,11 @@ class ClusterState:
     def _delete_pod(self, event: PodDeleted) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
         entry = self.pods.get(key)
-        if entry is None or (event.uid and event.uid != entry.spec.uid):
+        if entry is None:
             return _SKIPPED
-        if is_older(event.resource_version, entry.spec.resource_version):
-            return _SKIPPED
+        refused = why_not_deleted(event, entry.spec)
+        if refused:
+            return (Skipped(refused),)
         return (self._release(entry, "deleted", event.resource_version),)
 
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> Change:
@@ -342,11 +344,14 @@ class ClusterState:
             self._place(entry, node, adopted=adopted)
 
     def restore_tombstone(self, key: str, uid: str, resource_version: int) -> None:
-        """Remember a pod that is gone. Beyond a bound the one that went first is forgotten."""
-        self.tombstones.pop(key, None)
+        """Remember a pod that is gone. Beyond a bound the one that went first is forgotten.
+
+        Each uid of a name is remembered by itself: no version of one keeps the next one out.
+        """
+        self.tombstones.pop((key, uid), None)
         if len(self.tombstones) >= tombstones_max:
             del self.tombstones[next(iter(self.tombstones))]
-        self.tombstones[key] = Tombstone(uid, resource_version)
+        self.tombstones[key, uid] = resource_version
 
     def restore_usage(self, record: UsageRecord) -> None:
         """Restore the measured usage of a node, after the pods that it covers and before later ones."""
@@ -377,3 +382,10 @@ class ClusterState:
     def requested_of_each(self, names: Sequence[str]) -> list[dict[str, int]]:
         """Return ``requested_of`` of each node. Nodes that exist are read from the columns together."""
         return self.sums.of_each(names, self.nodes)
+
+
+def _taken(pod: PodSpec, holder: str) -> str:
+    """Say who holds a pod's uid, without the name of a pod of another namespace."""
+    namespace = holder.partition("/")[0]
+    who = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
+    return f"{pod.uid!r} is the uid of {who}; a uid names one pod"

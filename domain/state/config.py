@@ -14,7 +14,7 @@ from domain.model.priorities import NEVER, SYSTEM_CLASSES, PriorityClass
 from domain.model.signature import signature
 from domain.state.changes import Change, ConfigChanged, PodResolved, Refused, Skipped
 from domain.state.pods import PodEntry
-from domain.state.versions import is_older, is_stale, newer_of
+from domain.state.versions import is_older, is_stale, newer_of, skip_reason
 
 
 class Config:
@@ -57,7 +57,7 @@ class Config:
     def _upsert(self, event: ConfigUpserted) -> Change:
         known = self.known.get((PRIORITY_CLASS, "", event.content.name))
         if known is not None and is_stale(event.resource_version, known.resource_version):
-            return Skipped()
+            return Skipped(skip_reason(event.resource_version, known.resource_version))
         if known is None and len(self.known) >= priority_classes_max:
             in_force = sum(each.content is not None for each in self.known.values())
             if in_force >= priority_classes_max:
@@ -65,22 +65,27 @@ class Config:
                     f"{in_force} are in force; allowed are {priority_classes_max} (priority_classes_max)"
                 )
                 return Refused("object.metadata.name", message)
-        return self._change(event.content.name, event.content, event.resource_version)
+        before = None if known is None else known.resource_version
+        newest = newer_of(event.resource_version, before)
+        return self._change(event.content.name, event.content, newest)
 
     def _delete(self, event: ConfigDeleted) -> Change:
         known = self.known.get((event.kind, event.namespace, event.name))
-        if known is None or is_older(event.resource_version, known.resource_version):
+        if known is None:
             return Skipped()
+        if is_older(event.resource_version, known.resource_version):
+            return Skipped("older")
+        # Without a version it forgets the known one: nothing else lets a name go on after a wrong version.
         return self._change(event.name, None, event.resource_version)
 
-    def _change(self, name: str, content: PriorityClass | None, version: int | None) -> Change:
+    def _change(self, name: str, content: PriorityClass | None, newest: int | None) -> Change:
         known = self.known.get((PRIORITY_CLASS, "", name))
         thing = ConfigObject(
             kind=PRIORITY_CLASS,
             namespace="",
             name=name,
             content=content,
-            resource_version=newer_of(version, None if known is None else known.resource_version),
+            resource_version=newest,
         )
         if thing == known:
             return Skipped()

@@ -36,13 +36,3 @@ class PodEntry(msgspec.Struct, eq=False, gc=False):
         """Return what must be equal in equal states."""
         spec = self.spec
         return (spec.uid, spec.resource_version, spec.labels, spec.signature, self.node, self.adopted)
-
-
-class Tombstone:
-    """What is remembered of a pod that is gone."""
-
-    __slots__ = ("resource_version", "uid")
-
-    def __init__(self, uid: str, resource_version: int) -> None:
-        self.uid = uid
-        self.resource_version = resource_version

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.model.events import NodeDeleted, PodDeleted
 from domain.model.nodes import NodeSpec
+from domain.model.pods import PodSpec
 
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
@@ -22,11 +24,26 @@ def is_older(new: int | None, known: int | None) -> bool:
     return new is not None and known is not None and new < known
 
 
+def skip_reason(new: int | None, known: int | None) -> str:
+    """Say why an event with a version that is not newer changes nothing."""
+    return "older" if is_older(new, known) else "known"
+
+
 def newer_of(first: int | None, second: int | None) -> int | None:
     """Return the newer of two versions, either of which may be missing."""
     if first is None or second is None:
         return first if second is None else second
     return max(first, second)
+
+
+def why_not_deleted(event: NodeDeleted | PodDeleted, known: NodeSpec | PodSpec) -> str:
+    """Return why a deletion does not concern the object that is there, "" where it does.
+
+    A uid never comes back, so the deletion of a uid holds whatever versions were seen of it.
+    """
+    if event.uid:
+        return "" if event.uid == known.uid else "other-uid"
+    return "older" if is_older(event.resource_version, known.resource_version) else ""
 
 
 def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:

@@ -11,7 +11,14 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from domain.manifests.metadata import Identity, read_labels, read_name, read_namespace, read_uid, read_version
+from domain.manifests.metadata import (
+    Identity,
+    read_deletion,
+    read_labels,
+    read_name,
+    read_namespace,
+    read_version,
+)
 from domain.manifests.node import node_from_wire
 from domain.manifests.objects import assemble_pod
 from domain.manifests.pod import (
@@ -149,7 +156,7 @@ class Decoder:
             rejected = refusal.rejected
         except FieldError as error:
             rejected = Refusal(error.code, error.path, error.message).rejected
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError) as error:
             rejected = _diagnose(value or b"", record.topic, error)
         return Decoded(None, rejected)
 
@@ -166,9 +173,9 @@ class Decoder:
         if event.type == "DELETED":
             name = read_name(meta.name, _META_PATH, strict=True)
             namespace = read_namespace(meta.namespace, _META_PATH)
-            _check_key(record.key, f"{namespace}/{name}")
-            uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
-            return PodDeleted(namespace, name, uid, version)
+            key = f"{namespace}/{name}"
+            _check_key(record.key, key)
+            return PodDeleted(namespace, name, *read_deletion(meta, key, _META_PATH))
         template, signature, node_name, asked = self._template(
             pod.spec, given_qos(pod.status, "object.status")
         )
@@ -288,8 +295,7 @@ def _node(record: Record, event: NodeEvent) -> Event | None:
         meta = node.metadata or Identity()
         name = read_name(meta.name, _META_PATH, strict=True)
         _check_key(record.key, name)
-        uid, version = read_uid(meta.uid, "", _META_PATH), read_version(meta.resource_version, _META_PATH)
-        return NodeDeleted(name, uid, version)
+        return NodeDeleted(name, *read_deletion(meta, name, _META_PATH))
     spec = node_from_wire(node, "object", strict=True)
     _check_key(record.key, spec.name)
     return NodeUpserted(spec)
@@ -302,11 +308,8 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
     at_ms = clamp_ms(record.timestamp_ms) if event.at is None else to_ms(event.at)
     ahead_ms = at_ms - record.timestamp_ms
     if ahead_ms > usage_ahead_seconds_max * 1000 and record.timestamp_ms > 0:
-        raise FieldError(
-            "at",
-            f"is {ahead_ms // 1000} s after its record was written; allowed are at most "
-            f"{usage_ahead_seconds_max} s (usage_ahead_seconds_max)",
-        )
+        allowed = f"allowed are at most {usage_ahead_seconds_max} s (usage_ahead_seconds_max)"
+        raise FieldError("at", f"is {ahead_ms // 1000} s after its record was written; {allowed}")
     found = usage_from_wire(usage, at_ms, "object")
     _check_key(record.key, found.node)
     return NodeUsed(found)

@@ -156,7 +156,10 @@ class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back."""
+    """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back.
+
+    Each uid that a name had has its own.
+    """
 
     namespace: str
     name: str
@@ -243,6 +246,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     usage: Sequence[UsageRow] = ()
     seq_next: Mapping[int, int] = {}
     dead_seq_next: Mapping[int, int] = {}
+    skipped: Mapping[str, int] = {}
     log_time_ms: int = 0
 
 

@@ -52,6 +52,7 @@ from services.worker.ledger_rows import (
     pending_groups,
     pending_pod,
     profile_row,
+    tombstone,
 )
 
 _NO_REASONS: Mapping[str, int] = {}
@@ -74,8 +75,9 @@ class BatchBuilder:
         self._pending_removed: list[str] = []
         self._waiting: dict[str, tuple[PodSpec, int]] = {}  # with their arrival; pending rows to be written
         self._came: dict[str, int | None] = {}  # pods that began to wait in this batch: when, as events claim
-        self._tombstones: dict[str, PodTombstone] = {}
+        self._tombstones: dict[tuple[str, str], PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
+        self._skipped: dict[str, int] = {}  # events that changed nothing, by reason
         self._profiles: list[ProfileRow] = []
         self._config: list[ConfigRow] = []
         self._measured: dict[str, None] = {}  # nodes whose usage is to be written
@@ -134,7 +136,9 @@ class BatchBuilder:
             case ConfigChanged():
                 self._config.append(config_row(change.object, self.now_ms))
             case Refused():
-                self.refuse(record, shard, Rejected("conflict", change.path, change.message))
+                self.refuse(record, shard, Rejected(change.code, change.path, change.message))
+            case Skipped():
+                self._skipped[change.reason] = self._skipped.get(change.reason, 0) + 1
             case _:
                 pass
 
@@ -222,14 +226,8 @@ class BatchBuilder:
             reason=change.reason,
         )
         if change.resource_version is not None:
-            self._tombstones[pod.key] = PodTombstone(
-                namespace=pod.namespace,
-                name=pod.name,
-                uid=pod.uid,
-                resource_version=change.resource_version,
-                shard=shard,
-                at_ms=self.now_ms,
-            )
+            stone = tombstone(pod, change.resource_version, shard, self.now_ms)
+            self._tombstones[pod.key, pod.uid] = stone
 
     # -------------------------------------------------------------------------------------------- cycle
 
@@ -385,6 +383,7 @@ class BatchBuilder:
             usage=self._usage_rows(),
             seq_next={shard: self._book.seq[shard] for shard in shards},
             dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
+            skipped=self._skipped,
             log_time_ms=self.now_ms,
         )
 

@@ -16,7 +16,15 @@ from domain.model.priorities import PriorityClass
 from domain.model.profiles import ProfileRevision
 from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
-from services.ports.ledger import ConfigRow, DeadLetter, NodeWrite, PendingGroup, PendingPod, ProfileRow
+from services.ports.ledger import (
+    ConfigRow,
+    DeadLetter,
+    NodeWrite,
+    PendingGroup,
+    PendingPod,
+    PodTombstone,
+    ProfileRow,
+)
 from services.ports.log import Record
 from services.worker.book import Book
 
@@ -34,6 +42,18 @@ def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_
         code=rejected.code,
         path=rejected.path,
         message=rejected.message,
+        at_ms=at_ms,
+    )
+
+
+def tombstone(pod: PodSpec, resource_version: int, shard: int, at_ms: int) -> PodTombstone:
+    """Return what is kept of a pod that is gone."""
+    return PodTombstone(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        resource_version=resource_version,
+        shard=shard,
         at_ms=at_ms,
     )
 

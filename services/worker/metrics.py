@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from domain.state.changes import SKIP_REASONS
 from services.lag import Lag
 from services.ports.ledger import CommitBatch
 
@@ -20,6 +21,12 @@ class WorkerMetrics:
         )
         self.dead_letters = Counter(
             "berth_dead_letters", "Records made dead letters, by code", ["code"], registry=registry
+        )
+        self.skipped = Counter(
+            "berth_events_skipped",
+            f"Events that changed nothing, by reason: {'; '.join(map(' '.join, SKIP_REASONS.items()))}",
+            ["reason"],
+            registry=registry,
         )
         self.records = Counter("berth_records", "Records whose effect is durable", registry=registry)
         self.batches = Counter("berth_batches", "Transactions committed", registry=registry)
@@ -54,5 +61,7 @@ class WorkerMetrics:
         for outcome, count in outcomes.items():
             self.decisions.labels(outcome.value).inc(count)
         self.measured.inc(len(batch.usage))
+        for reason, count in batch.skipped.items():
+            self.skipped.labels(reason).inc(count)
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()

@@ -89,7 +89,7 @@ class Planner:
             self.scheduler.restore_pod(pod, arrival=waiting.arrival)
             self.book.wait(pod.key, waiting.shard, waiting.since_ms)
             self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
-        for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name)):
+        for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
             key = f"{gone.namespace}/{gone.name}"
             self.scheduler.state.restore_tombstone(key, gone.uid, gone.resource_version)
         self.scheduler.state.restored()

@@ -203,18 +203,19 @@ async def test_a_pod_cannot_wait_twice(backend: Backend, ledger: Ledger) -> None
     assert await backend.dump() == before
 
 
-async def test_the_latest_tombstone_of_a_name_counts(ledger: Ledger) -> None:
+async def test_the_latest_tombstone_of_each_uid_counts(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
 
-    def gone(name: str, version: int, at_ms: int) -> PodTombstone:
+    def gone(name: str, uid: str, version: int, at_ms: int) -> PodTombstone:
         return PodTombstone(
-            namespace="ns", name=name, uid=f"{name}{version}", resource_version=version, shard=0, at_ms=at_ms
+            namespace="ns", name=name, uid=uid, resource_version=version, shard=0, at_ms=at_ms
         )
 
-    first = [gone("a", 1, 30), gone("a", 2, 30), gone("b", 1, 20)]
+    first = [gone("a", "1", 1, 30), gone("a", "1", 2, 30), gone("a", "0", 9, 30), gone("b", "2", 1, 20)]
     assert await ledger.commit(bind(lease, [1], 0, tombstones=first)) is COMMITTED
-    assert await ledger.commit(bind(lease, [2], 1, tombstones=[gone("b", 9, 40)])) is COMMITTED
-    assert (await ledger.load([lease])).tombstones == [gone("a", 2, 30), gone("b", 9, 40)]
+    assert await ledger.commit(bind(lease, [2], 1, tombstones=[gone("b", "2", 9, 40)])) is COMMITTED
+    expected = [gone("a", "0", 9, 30), gone("a", "1", 2, 30), gone("b", "2", 9, 40)]
+    assert (await ledger.load([lease])).tombstones == expected
 
 
 async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None:

@@ -153,7 +153,7 @@ class Site:
                 (row.name, row.id, row.deleted, row.spec and orjson.dumps(row.spec.allocatable))
                 for row in db.nodes.values()
             },
-            "tombstones": {(key, stone.resource_version) for key, stone in db.tombstones.items()},
+            "tombstones": {(*key, stone.resource_version) for key, stone in db.tombstones.items()},
             "dead": {
                 (x.topic, x.partition, x.offset): x.code for rows in db.dead_letters.values() for x in rows
             },

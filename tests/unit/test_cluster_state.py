@@ -27,7 +27,7 @@ from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 from tests.values import GIB, node, pod, template
 
-SKIPPED = (Skipped(),)
+SKIPPED, OLDER, OTHER_UID = (Skipped(),), (Skipped("older"),), (Skipped("other-uid"),)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def cpu_on(state: ClusterState, name: str) -> int:
 
 def test_an_older_node_event_never_overwrites_a_newer_one(state: ClusterState) -> None:
     put(state, node("a", cpu=8_000, version=5))
-    assert put(state, node("a", cpu=1_000, version=4)) == SKIPPED
+    assert put(state, node("a", cpu=1_000, version=4)) == OLDER
     assert put(state, node("a", cpu=1_000, version=5)) == SKIPPED
     assert state.table.allocatable[0, 0] == 8_000
     assert put(state, node("a", cpu=1_000, version=6)) == (NodeChanged("a"),)
@@ -69,15 +69,15 @@ def test_a_node_event_without_version_applies_unless_it_says_nothing_new(state: 
 def test_a_late_duplicate_does_not_bring_a_deleted_node_back(state: ClusterState) -> None:
     put(state, node("a", version=3))
     assert state.apply(NodeDeleted("a", resource_version=4)) == (NodeChanged("a"),)
-    assert put(state, node("a", version=3)) == SKIPPED
+    assert put(state, node("a", version=3)) == OLDER
     assert state.apply(NodeDeleted("a", resource_version=4)) == SKIPPED
     assert put(state, node("a", version=5)) == (NodeChanged("a"),)
 
 
 def test_a_late_deletion_does_not_remove_a_newer_node(state: ClusterState) -> None:
     put(state, node("a", version=5, uid="new"))
-    assert state.apply(NodeDeleted("a", resource_version=4)) == SKIPPED
-    assert state.apply(NodeDeleted("a", uid="old")) == SKIPPED
+    assert state.apply(NodeDeleted("a", resource_version=4)) == OLDER
+    assert state.apply(NodeDeleted("a", uid="old")) == OTHER_UID
     assert state.apply(NodeDeleted("unknown")) == SKIPPED
     assert state.apply(NodeDeleted("a")) == (NodeChanged("a"),)
 
@@ -216,7 +216,7 @@ def test_resize_counts_the_new_size_once(state: ClusterState) -> None:
     bigger = pod("p", template(900), on="a", version=2)
     assert put(state, bigger) == (PodResized(bigger, "a", 4, adopted=True, reasons=()),)
     assert cpu_on(state, "a") == 900
-    assert put(state, pod("p", template(500), on="a", version=1)) == SKIPPED
+    assert put(state, pod("p", template(500), on="a", version=1)) == OLDER
     assert cpu_on(state, "a") == 900
 
 
@@ -243,7 +243,7 @@ def test_a_finished_pod_frees_its_room(state: ClusterState, on: str) -> None:
     assert isinstance(change, PodReleased)
     assert (change.node, change.reason) == (on, "finished")
     assert (state.requested_of("a"), state.holdings.ports) == ({}, {})
-    assert put(state, pod("p", template(500, 0, 80), on=on, version=1)) == SKIPPED
+    assert put(state, pod("p", template(500, 0, 80), on=on, version=1)) == OLDER
 
 
 def test_a_pod_that_arrives_finished_was_never_there(state: ClusterState) -> None:
@@ -254,19 +254,19 @@ def test_a_pod_that_arrives_finished_was_never_there(state: ClusterState) -> Non
 def test_a_late_duplicate_does_not_resurrect_a_deleted_pod(state: ClusterState) -> None:
     put(state, pod("p", version=3))
     state.apply(PodDeleted("default", "p", resource_version=5))
-    assert put(state, pod("p", version=3)) == SKIPPED
+    assert put(state, pod("p", version=3)) == OLDER
     assert put(state, pod("p", version=5)) == SKIPPED
     assert state.pods == {}
     assert put(state, pod("p", version=6, uid="next")) == (PodWaits(state.pods["default/p"].spec, 2),)
     put(state, pod("p", version=None, uid="next"))
     state.apply(PodDeleted("default", "p"))
-    assert put(state, pod("p", version=4)) == SKIPPED, "also when a pod without a version was there since"
+    assert put(state, pod("p", version=4)) == OLDER, "also when a pod without a version was there since"
 
 
 def test_a_late_deletion_does_not_remove_a_successor(state: ClusterState) -> None:
     put(state, pod("p", version=6, uid="next"))
-    assert state.apply(PodDeleted("default", "p", uid="first", resource_version=7)) == SKIPPED
-    assert state.apply(PodDeleted("default", "p", resource_version=5)) == SKIPPED
+    assert state.apply(PodDeleted("default", "p", uid="first", resource_version=7)) == OTHER_UID
+    assert state.apply(PodDeleted("default", "p", resource_version=5)) == OLDER
     assert state.apply(PodDeleted("default", "q")) == SKIPPED
     assert "default/p" in state.pods
 
@@ -295,7 +295,7 @@ def test_tombstones_are_bounded_and_the_oldest_goes_first(
     for name in "pqr":
         put(state, pod(name, version=1))
         state.apply(PodDeleted("default", name, resource_version=2))
-    assert list(state.tombstones) == ["default/q", "default/r"]
+    assert list(state.tombstones) == [("default/q", "uid-of-default-q"), ("default/r", "uid-of-default-r")]
 
 
 # ---------------------------------------------------------------------------------------- ledger and digest

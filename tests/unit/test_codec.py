@@ -12,7 +12,7 @@ from domain.manifests.objects import node_from_manifest, pod_event_from_manifest
 from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
-from domain.model.limits import event_bytes_max
+from domain.model.limits import event_bytes_max, usage_ahead_seconds_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import signature
 from domain.model.usage import NodeUsage
@@ -42,7 +42,8 @@ def test_a_measurement_is_of_its_own_moment_or_of_its_records() -> None:
     assert decode(USAGE_TOPIC, event_bytes("ADDED", raw), b"n") == Decoded(NodeUsed(usage), None)
     early = decode(USAGE_TOPIC, event_bytes("MODIFIED", raw, at="2023-11-14T22:13:19Z"), b"n").event
     assert early == NodeUsed(msgspec.structs.replace(usage, at_ms=NOW_MS - 1_000))
-    assert decode(USAGE_TOPIC, event_bytes("ADDED", raw, at="2023-11-15T22:13:20Z"), b"n").event is not None
+    ahead = decode(USAGE_TOPIC, event_bytes("ADDED", raw, at="2023-11-14T22:14:20Z"), b"n").event
+    assert ahead == NodeUsed(msgspec.structs.replace(usage, at_ms=NOW_MS + usage_ahead_seconds_max * 1_000))
 
 
 def pod_of(decoded: Decoded) -> PodSpec:
@@ -242,7 +243,7 @@ REFUSED: dict[str, tuple[str, bytes | None, bytes | None, str, str]] = {
     ),
     "usage of the future": (
         USAGE_TOPIC,
-        event_bytes("ADDED", usage_manifest("n", percent={"cpu": 1}), at="2023-11-15T22:13:21Z"),
+        event_bytes("ADDED", usage_manifest("n", percent={"cpu": 1}), at="2023-11-14T22:14:21Z"),
         b"n",
         "invalid-field",
         "at",

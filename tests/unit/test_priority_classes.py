@@ -123,11 +123,11 @@ def test_a_pod_of_an_unknown_class_is_held_until_it_comes() -> None:
 def test_older_news_of_a_class_changes_nothing() -> None:
     state = ClusterState(seed=1)
     state.apply(class_event("high", 1, resource_version=5))
-    for late in (class_event("high", 2, resource_version=5), class_event("high", 2, resource_version=4)):
-        assert state.apply(late) == (Skipped(),)
-    assert state.apply(ConfigDeleted("PriorityClass", "", "high", 4)) == (Skipped(),)
+    for version, why in ((5, "known"), (4, "older")):
+        assert state.apply(class_event("high", 2, resource_version=version)) == (Skipped(why),)
+    assert state.apply(ConfigDeleted("PriorityClass", "", "high", 4)) == (Skipped("older"),)
     assert isinstance(state.apply(ConfigDeleted("PriorityClass", "", "high", 7))[0], ConfigChanged)
-    assert state.apply(class_event("high", 2, resource_version=6)) == (Skipped(),)
+    assert state.apply(class_event("high", 2, resource_version=6)) == (Skipped("older"),)
     assert state.apply(ConfigDeleted("PriorityClass", "", "never-seen", 6)) == (Skipped(),)
 
 

@@ -202,8 +202,8 @@ def test_an_older_version_changes_nothing_also_after_one_that_says_the_same() ->
     assert profiles.apply(ProfileUpserted(of("a", "LeastAllocated"), 5)) == Skipped()
     same = profiles.apply(ProfileUpserted(of("a"), 9))
     assert same == ProfileChanged(ProfileRevision(name="a", revision=1, profile=of("a"), resource_version=9))
-    assert profiles.apply(ProfileUpserted(of("a", "LeastAllocated"), 7)) == Skipped()
-    assert profiles.apply(ProfileDeleted("a", 8)) == Skipped()
+    assert profiles.apply(ProfileUpserted(of("a", "LeastAllocated"), 7)) == Skipped("older")
+    assert profiles.apply(ProfileDeleted("a", 8)) == Skipped("older")
     assert revision(profiles.apply(ProfileDeleted("a", 9))) == 2
     assert profiles.apply(ProfileUpserted(of("a"), 9)) == Skipped()
     assert revision(profiles.apply(ProfileUpserted(of("a"), 10))) == 3

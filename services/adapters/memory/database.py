@@ -105,7 +105,7 @@ class MemoryDatabase:
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
         self.events: dict[str, bytes] = {}
         self.keys: dict[bytes, KeyRow] = {}
-        self.tombstones: dict[tuple[str, str], PodTombstone] = {}
+        self.tombstones: dict[tuple[str, str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
@@ -231,7 +231,7 @@ class MemoryDatabase:
             self.attempts[attempt.shard, attempt.seq] = attempt
         self._write_pending(batch)
         for tombstone in batch.tombstones:
-            self.tombstones[tombstone.namespace, tombstone.name] = tombstone
+            self.tombstones[tombstone.namespace, tombstone.name, tombstone.uid] = tombstone
         for letter in batch.dead_letters:
             self.dead_letters[letter.shard].append(letter)
         for profile in batch.profiles:

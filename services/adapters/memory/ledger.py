@@ -133,7 +133,7 @@ class MemoryLedger(Client):
         opened = [row.opened for row in database.open_placements.values()]
         pending = [pod for pod in database.pending.values() if pod.shard in owned]
         tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
-        tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name))
+        tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
         return LedgerState(
             offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
             nodes=[database.nodes[at] for at in sorted(database.nodes)],

@@ -243,9 +243,9 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
         await connection.execute(sql.NOTE_ATTEMPTS, *columns)
     if touched or groups:
         await connection.execute(sql.REMOVE_EMPTY_GROUPS, *_columns(sorted(touched | groups.keys())))
-    latest = {(tombstone.namespace, tombstone.name): tombstone for tombstone in batch.tombstones}
+    latest = {(t.namespace, t.name, t.uid): t for t in batch.tombstones}
     if latest:
-        gone = [(*key, t.uid, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
+        gone = [(*key, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
         await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
     if batch.profiles:
         await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, batch.profiles)))

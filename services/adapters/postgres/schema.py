@@ -204,7 +204,7 @@ pod_tombstones = sa.Table(
     sa.Column("resource_version", sa.BigInteger, nullable=False),
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
-    sa.PrimaryKeyConstraint("namespace", "name"),
+    sa.PrimaryKeyConstraint("namespace", "name", "uid"),
     comment="last version of pods that are gone, against late duplicates",
 )
 

@@ -167,8 +167,8 @@ WHERE g.shard = w.shard AND g.signature = w.signature
 UPSERT_TOMBSTONES = """
 INSERT INTO pod_tombstones (namespace, name, uid, resource_version, shard, at_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::bigint[])
-ON CONFLICT (namespace, name) DO UPDATE SET
-    uid = excluded.uid, resource_version = excluded.resource_version,
+ON CONFLICT (namespace, name, uid) DO UPDATE SET
+    resource_version = excluded.resource_version,
     shard = excluded.shard, at_ms = excluded.at_ms
 """
 
@@ -302,8 +302,8 @@ LOAD_TOMBSTONES = """
 SELECT * FROM (
     SELECT namespace, name, uid, resource_version, shard, at_ms
     FROM pod_tombstones WHERE shard = ANY($1::int[])
-    ORDER BY at_ms DESC, namespace COLLATE "C" DESC, name COLLATE "C" DESC LIMIT $2
-) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C"
+    ORDER BY at_ms DESC, namespace COLLATE "C" DESC, name COLLATE "C" DESC, uid COLLATE "C" DESC LIMIT $2
+) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """
 
 # ---------------------------------------------------------------------------------------------------- leases
