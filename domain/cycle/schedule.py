@@ -8,7 +8,7 @@ per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Hashable, KeysView, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ from domain.model.limits import (
 )
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
+from domain.plugins.base import OccupancyFilter
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import Assumed, ClusterState
@@ -339,16 +340,23 @@ class Scheduler:
 
 def _exclusions(programs: Sequence[Program], slots: int) -> kernel.Exclusions:
     """Return which of these groups cannot share a node because of what their pods hold."""
-    asking = [(p, o, occupancy) for p in programs for o, occupancy in enumerate(p.occupancies)]
+    asking: dict[tuple[str, Hashable], list[tuple[int, int]]] = {}  # what must not be held -> slot, occupancy
+    filters: dict[str, OccupancyFilter] = {}
+    for program in programs:
+        for o, occupancy in enumerate(program.occupancies):
+            filters[occupancy.name] = occupancy
+            for asked in set(occupancy.asked_by(program.template)):
+                asking.setdefault((occupancy.name, asked), []).append((program.slot, o))
     # A group whose own profile does not ask may still hold what another group's profile asks for.
-    excluded: dict[int, list[tuple[int, int]]] = {}
+    excluded: dict[int, set[tuple[int, int]]] = {}
     for one in programs if asking else ():
-        counted = [(p.slot, o) for p, o, each in asking if each.excludes(one.template, p.template)]
+        held = {(name, each) for name, f in filters.items() for each in f.held_by(one.template)}
+        counted = set().union(*(asking.get(each, ()) for each in held))
         if counted:
             excluded[one.slot] = counted
     lengths = np.zeros(slots + 1, dtype=np.int32)
     for slot, counted in excluded.items():
         lengths[slot + 1] = len(counted)
-    flat = [pair for slot in sorted(excluded) for pair in excluded[slot]]
+    flat = [pair for slot in sorted(excluded) for pair in sorted(excluded[slot])]
     pairs = np.array(flat, dtype=np.int32).reshape(-1, 2)
     return kernel.Exclusions(np.cumsum(lengths).astype(np.int32), pairs[:, 0].copy(), pairs[:, 1].copy())

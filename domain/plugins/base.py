@@ -15,7 +15,7 @@ asks, and the numbers that it hands to the kernel.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -112,8 +112,15 @@ class OccupancyFilter(Plugin):
         return False
 
     @abstractmethod
-    def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
-        """Say whether a pod of ``template``, once placed, counts 1 against ``other`` on its node."""
+    def held_by(self, template: PodTemplate) -> Iterable[Hashable]:
+        """Return what a pod of the template holds, once placed: it counts 1 against who asks for any of it.
+
+        A template that the filter does not concern may hold something, too.
+        """
+
+    @abstractmethod
+    def asked_by(self, template: PodTemplate) -> Iterable[Hashable]:
+        """Return what must not be held by others for a pod of the template; see ``held_by``."""
 
 
 class Limit(NamedTuple):

@@ -7,10 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from domain.model.pods import HostPort
 from domain.model.usage import Measured, Usage
 from domain.state.cluster import ClusterState
-from domain.state.holdings import Masters
+from domain.state.holdings import Masters, PortMark
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 
@@ -60,8 +59,8 @@ class NodeView:
         return self._state.resources
 
     @property
-    def ports_held(self) -> Mapping[str, Mapping[HostPort, int]]:
-        """Node -> host port -> number of pods that hold it."""
+    def ports_held(self) -> Mapping[PortMark, Mapping[str, int]]:
+        """Mark of a host port -> node -> how many ports with it are held there."""
         return self._state.holdings.ports
 
     @property

@@ -23,6 +23,7 @@ from domain.model.events import (
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec, Taint
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.digest import digest_of
+from domain.state.holdings import marks_held
 from domain.state.keyed_values import ABSENT
 from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND, ResourceIndex
 from domain.state.snapshot import Snapshot
@@ -83,16 +84,17 @@ def audit(state: ClusterState) -> None:
         assert pod.spec.key == key
         if pod.node:
             on_node.setdefault(pod.node, []).append(key)
+    ports: Counter[object] = Counter()
     for name, entry in state.nodes.items():
         assert sorted(entry.pods) == sorted(on_node.get(name, []))
         specs = [pod.spec for pod in entry.pods.values()]
         expected: Counter[str] = Counter(pods=len(specs))
-        ports: Counter[object] = Counter()
         for spec in specs:
             expected.update(spec.template.requests)
-            ports.update(spec.template.host_ports)
+            ports.update((name, mark) for port in spec.template.host_ports for mark in marks_held(port))
         assert state.requested_of(name) == {k: v for k, v in expected.items() if v}
-        assert state.holdings.ports.get(name, {}) == dict(ports)
+    held = {(node, mark): n for mark, nodes in state.holdings.ports.items() for node, n in nodes.items()}
+    assert held == ports
     audit_masters(state)
     each = state.requested_of_each(list(state.nodes))
     assert each == [state.requested_of(name) for name in state.nodes]

@@ -129,13 +129,12 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
     if isinstance(plugin, StaticFilter):
         found["refuse"] = plugin.refuse(shape, view, rows)
     if isinstance(plugin, OccupancyFilter):
-        others = [held for held in OTHERS if plugin.concerns(held)]
         found["concerns"] = plugin.concerns(shape)
         found["counts"] = (
             [each.tolist() for each in plugin.counts(shape, view)] if found["concerns"] else None
         )
         found["allowed"] = (plugin.allowed(shape, view), plugin.grows(shape, view))
-        found["excludes"] = [(plugin.excludes(shape, o), plugin.excludes(o, shape)) for o in others]
+        found["holds"] = (sorted(plugin.held_by(shape), key=repr), sorted(plugin.asked_by(shape), key=repr))
     if isinstance(plugin, LimitFilter):
         found["limits"] = plugin.limits(shape, resources)
     if isinstance(plugin, ResourceFilter):
@@ -154,9 +153,6 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
 
 def random_template(random: Random) -> PodTemplate:
     return PodTemplate(**{field: random.choice(values) for field, values in VALUES.items()})
-
-
-OTHERS = tuple(random_template(Random(i)) for i in range(20))
 
 
 def fields_that_matter(plugin: Plugin, questions: tuple[str, ...] = ()) -> set[str]:

@@ -114,7 +114,8 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
         plugin.concerns(shape)
         plugin.counts(shape, view)
         plugin.allowed(shape, view)
-        plugin.excludes(shape, shape)
+        list(plugin.held_by(shape))
+        list(plugin.asked_by(shape))
     if isinstance(plugin, LimitFilter):
         plugin.limits(shape, state.resources)
     if isinstance(plugin, ResourceFilter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,9 +54,11 @@ class MasterShare(OccupancyFilter):
         count = _masters_count(template, view)
         return self._allowed_of(count + 1) > self._allowed_of(count)
 
-    def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
+    def held_by(self, template: PodTemplate) -> Iterable[Hashable]:
         """See ``OccupancyFilter``."""
-        return is_master(template) and is_master(other) and template.cluster == other.cluster
+        return (template.cluster,) if is_master(template) else ()
+
+    asked_by = held_by
 
     def _allowed_of(self, count: int) -> int:
         return max(1, int(self._percent * count / 100.0))

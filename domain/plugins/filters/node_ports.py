@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
 
-from domain.model.pods import HostPort, PodTemplate
+from domain.model.pods import PodTemplate
 from domain.plugins.base import OccupancyFilter, Reason
 from domain.plugins.view import NodeView
-
-_ANY_ADDRESS = ("0.0.0.0", "")
+from domain.state.holdings import marks_asked, marks_held
 
 
 class NodePorts(OccupancyFilter):
@@ -31,29 +30,21 @@ class NodePorts(OccupancyFilter):
         return bool(template.host_ports)
 
     def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
-        """See ``OccupancyFilter``: 1 where any port is taken."""
-        rows = view.table.rows
-        found = [
-            rows[node]
-            for node, held in view.ports_held.items()
-            if node in rows and _collide(template.host_ports, held)
-        ]
+        """See ``OccupancyFilter``: 1 where any port is taken. Cost: O(nodes that hold one of its ports)."""
+        held, rows = view.ports_held, view.table.rows
+        asked = (mark for port in template.host_ports for mark in marks_asked(port))
+        nodes = set().union(*(held.get(mark, ()) for mark in asked))
+        found = [rows[node] for node in nodes if node in rows]
         return np.array(found, dtype=np.int64), np.ones(len(found), dtype=np.int64)
 
     def allowed(self, template: PodTemplate, view: NodeView) -> int:
         """See ``OccupancyFilter``."""
         return 1
 
-    def excludes(self, template: PodTemplate, other: PodTemplate) -> bool:
+    def held_by(self, template: PodTemplate) -> Iterable[Hashable]:
         """See ``OccupancyFilter``."""
-        return _collide(template.host_ports, other.host_ports)
+        return (mark for port in template.host_ports for mark in marks_held(port))
 
-
-def _collide(ours: Iterable[HostPort], theirs: Iterable[HostPort]) -> bool:
-    return any(_same(a, b) for a in ours for b in theirs)
-
-
-def _same(a: HostPort, b: HostPort) -> bool:
-    if a.host_port != b.host_port or a.protocol != b.protocol:
-        return False
-    return a.host_ip == b.host_ip or a.host_ip in _ANY_ADDRESS or b.host_ip in _ANY_ADDRESS
+    def asked_by(self, template: PodTemplate) -> Iterable[Hashable]:
+        """See ``OccupancyFilter``."""
+        return (mark for port in template.host_ports for mark in marks_asked(port))
