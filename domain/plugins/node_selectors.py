@@ -81,9 +81,9 @@ def _match_one(requirement: Requirement, table: NodeTable, rows: np.ndarray) -> 
     found: np.ndarray = column[rows]
     match requirement.operator:
         case "In":
-            return _among(found, requirement, values)
+            return values.among(found, requirement.values)
         case "NotIn":
-            return ~_among(found, requirement, values)
+            return ~values.among(found, requirement.values)
         case "Exists":
             present: np.ndarray = found != ABSENT
             return present
@@ -92,16 +92,6 @@ def _match_one(requirement: Requirement, table: NodeTable, rows: np.ndarray) -> 
             return absent
         case _:
             return _compare(found, requirement, values)
-
-
-def _among(found: np.ndarray, requirement: Requirement, values: Values) -> np.ndarray:
-    matched: np.ndarray
-    if len(requirement.values) > 1:
-        matched = values.marked(requirement.values)[found]
-    else:
-        value = values.id_of(requirement.values[0]) if requirement.values else None
-        matched = np.zeros(len(found), dtype=np.bool_) if value is None else found == value
-    return matched
 
 
 def _compare(found: np.ndarray, requirement: Requirement, values: Values) -> np.ndarray:

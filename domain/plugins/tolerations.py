@@ -49,7 +49,7 @@ def untolerated_counts(
 ) -> np.ndarray | None:
     """Return int32[N]: how many taints of these effects no toleration covers; None: none on any node.
 
-    Cost: O(N + tolerations), and O(N) for each key that some toleration and some taint share.
+    Cost: O(N + tolerations), and for each of their keys O(nodes that have a taint of it).
     """
     left: np.ndarray | None = None
     for effect in effects:
@@ -57,34 +57,33 @@ def untolerated_counts(
         able = [each for each in tolerations if each.effect in ("", effect)]
         if not table.taint_totals[number] or any(not each.key for each in able):
             continue
-        of_effect = table.taint_counts[number, : table.count]
-        left = of_effect.copy() if left is None else left + of_effect
+        left = table.taint_counts[number] + (0 if left is None else left)
         by_key: dict[str, list[Toleration]] = {}
         for each in able:
             by_key.setdefault(each.key, []).append(each)
         for key, alike in by_key.items():
             for nth in count():
-                column = table.taints.column((key, effect, nth))
-                if column is None:
+                entries = table.taints.entries((key, effect, nth))
+                if entries is None:
                     break
-                left -= _covered(column[: table.count], alike, table.taints.values)
-    return left
+                rows, values = entries
+                left[rows] -= _covered(values, alike, table.taints.values)
+    return None if left is None else left[: table.count]
 
 
-def _covered(column: np.ndarray, tolerations: Sequence[Toleration], values: Values) -> np.ndarray:
-    """Return bool[N]: some toleration of the column's key covers the taint there."""
+def _covered(found: np.ndarray, tolerations: Sequence[Toleration], values: Values) -> np.ndarray:
+    """Return bool[len(found)]: some toleration of the key covers the taint that has the value."""
+    covered: np.ndarray
     if any(each.operator == "Exists" for each in tolerations):
-        covered: np.ndarray = column != ABSENT
+        covered = found != ABSENT
         return covered
-    covered = values.marked([each.value for each in tolerations if each.operator in ("Equal", "")])[column]
+    covered = values.among(found, [each.value for each in tolerations if each.operator in ("Equal", "")])
     above, below = (
         [n for t in tolerations if t.operator == operator and (n := canonical_integer(t.value)) is not None]
         for operator in ("Gt", "Lt")
     )
-    if above or below:
-        numbers, is_number = values.numbers[column], values.is_number[column]
-        if above:
-            covered |= is_number & (numbers > min(above))
-        if below:
-            covered |= is_number & (numbers < max(below))
+    if above:
+        covered |= values.is_number[found] & (values.numbers[found] > min(above))
+    if below:
+        covered |= values.is_number[found] & (values.numbers[found] < max(below))
     return covered

@@ -6,7 +6,7 @@ node each do not cost as many columns. Values and keys that no row has any more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -80,11 +80,21 @@ class Values:
         """Return the text of an id."""
         return self._texts[value]
 
-    def marked(self, texts: Iterable[str]) -> np.ndarray:
-        """Return bool[V]: true for the ids of these texts; index it with value ids, ``ABSENT`` among them."""
-        marks = np.zeros(len(self.numbers), dtype=np.bool_)
-        marks[[value for text in texts if (value := self._ids.get(text)) is not None]] = True
-        return marks
+    def among(self, found: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+        """Return bool[len(found)]: the value id is that of one of the texts. Cost: O(ids + texts)."""
+        wanted = [value for text in texts if (value := self._ids.get(text)) is not None]
+        matched: np.ndarray
+        if len(wanted) > 2:
+            marks = np.zeros(len(self.numbers), dtype=np.bool_)
+            marks[wanted] = True
+            matched = marks[found]
+        elif wanted:
+            matched = found == wanted[0]
+            if len(wanted) > 1:
+                matched |= found == wanted[1]
+        else:
+            matched = np.zeros(len(found), dtype=np.bool_)
+        return matched
 
 
 class KeyedValues(Generic[K]):
@@ -118,6 +128,20 @@ class KeyedValues(Generic[K]):
             few = self._few.get(key)
             column = None if few is None else self._spread(few)
         return column
+
+    def entries(self, key: K) -> tuple[np.ndarray | slice, np.ndarray] | None:
+        """Return rows, and what they have of a key: int32, one value id each; None if no node has the key.
+
+        Cost: O(rows that have it), or O(1) where many have.
+        """
+        column = self._many.get(key)
+        if column is not None:
+            return slice(None), column
+        few = self._few.get(key)
+        if few is None:
+            return None
+        rows = np.fromiter(few, dtype=np.int64, count=len(few))
+        return rows, np.fromiter(few.values(), dtype=np.int32, count=len(few))
 
     def _spread(self, few: Mapping[int, int]) -> np.ndarray:
         column = np.full(self._rows, ABSENT, dtype=np.int32)

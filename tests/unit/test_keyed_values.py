@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from domain.model.integers import integer
@@ -62,4 +63,19 @@ def test_numbers_follow_their_texts() -> None:
     assert value is not None
     assert (keyed.values.numbers[value], keyed.values.is_number.sum()) == (199, 1)
     assert not keyed.values.is_number[ABSENT]
-    assert keyed.values.marked(["199", "198"]).tolist().count(True) == 1
+    found = np.array([value, ABSENT], dtype=np.int32)
+    for texts in ([], ["199"], ["198", "x"], ["x", "199", "198"]):
+        assert keyed.values.among(found, texts).tolist() == ["199" in texts, False]
+
+
+def test_entries_are_the_column() -> None:
+    keyed: KeyedValues[str] = KeyedValues(ROWS, integer)
+    for row in range(40):
+        keyed.write(row, {}, {"all": str(row), **({"one": "x"} if row == 7 else {})})
+        for key in KEYS:
+            column, entries = keyed.column(key), keyed.entries(key)
+            assert (column is None) == (entries is None)
+            if column is not None and entries is not None:
+                found = np.full(ROWS, ABSENT, dtype=np.int32)
+                found[entries[0]] = entries[1]
+                assert found.tolist() == column.tolist()
