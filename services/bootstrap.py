@@ -129,6 +129,7 @@ async def open_app(
     keys_required: bool,
     open_to_all: bool = False,
     names: frozenset[str] | None = None,
+    settings: Settings | None = None,
     registry: CollectorRegistry | None = None,
 ) -> AsyncIterator[FastAPI]:
     """Return the API on this ledger and log; ``names`` are those by which requests may call it."""
@@ -138,11 +139,13 @@ async def open_app(
     from services.api.app import create_app
     from services.api.auth import Gate
     from services.api.deps import Deps
+    from services.api.forgetting import forget_event_ids
     from services.api.health import Lookout
     from services.codec.gateway import Gateway
     from services.metrics import ApiMetrics, process_registry
 
     newest = ScriptDirectory.from_config(migrate.alembic_config()).get_current_head() or ""
+    told = settings or Settings()
 
     async with contextlib.AsyncExitStack() as stack:
         store = open_store(at)
@@ -154,6 +157,9 @@ async def open_app(
         metrics = ApiMetrics(registry or process_registry())
         gate = Gate(store, keys_required=keys_required, open_to_all=open_to_all)
         lookout = Lookout(store, log, newest)
+        forgetting = asyncio.create_task(forget_event_ids(store, told.event_id_hours * 3600))
+        stack.push_async_callback(asyncio.wait, [forgetting])
+        stack.callback(forgetting.cancel)
         yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, lookout), names)
 
 

@@ -287,6 +287,12 @@ class Settings:
     api_key: str | None = _setting(
         _text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
     )
+    event_id_hours: int = _setting(
+        _integer(1, 24 * 366),
+        "HOURS",
+        "How long the API remembers the ids of accepted events; an older one is taken for new.",
+        24 * 7,
+    )
     metrics_port: int = _setting(
         _integer(0, 65535),
         "PORT",

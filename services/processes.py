@@ -144,7 +144,8 @@ def open_api(
     from services.api.door import names_allowed
 
     names = names_allowed(settings.api_host, settings.api_hosts)
-    return bootstrap.open_app(at, keys_required=asks_for_keys(settings), names=names, registry=registry)
+    required = asks_for_keys(settings)
+    return bootstrap.open_app(at, keys_required=required, names=names, settings=settings, registry=registry)
 
 
 async def serve_api(settings: Settings) -> None:

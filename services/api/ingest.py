@@ -88,9 +88,10 @@ async def check(deps: Deps, scope: Scope, events: list[Any]) -> tuple[dict[int, 
     return good, bad, forbidden
 
 
-async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], Refused]:
+async def _fresh(store: Store, holder: str, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], Refused]:
     """Drop events that were accepted before; refuse a known id with other content."""
-    seen = dict(await store.known_events([each.id for each in good.values() if each.id]))
+    ids = [each.id for each in good.values() if each.id]
+    seen = dict(await store.known_events(holder, ids)) if ids else {}
     fresh: list[Outgoing] = []
     bad: Refused = {}
     for index, each in good.items():
@@ -105,17 +106,17 @@ async def _fresh(store: Store, good: Mapping[int, Outgoing]) -> tuple[list[Outgo
 
 
 class Taken:
-    """The ids of the events that some request of this process is about to append.
+    """The ids of the events that some request of this process is about to append, each with its holder.
 
     An id is looked up before its event is appended and recorded after; between the two no other request may
     do the same.
     """
 
     def __init__(self) -> None:
-        self._until: dict[str, asyncio.Event] = {}
+        self._until: dict[tuple[str, str], asyncio.Event] = {}
 
     @contextlib.asynccontextmanager
-    async def alone(self, ids: Collection[str]) -> AsyncIterator[None]:
+    async def alone(self, ids: Collection[tuple[str, str]]) -> AsyncIterator[None]:
         """Wait until no other request has one of these ids, and have all of them at once."""
         while others := [self._until[each] for each in ids if each in self._until]:
             await others[0].wait()
@@ -136,14 +137,15 @@ async def ingest(deps: Deps, taken: Taken, caller: Caller, events: list[Any], *,
     outcome was unknown may append an event twice; folding an event twice changes nothing.
     """
     good, bad, forbidden = await check(deps, Scope(caller), events)
-    async with taken.alone({each.id for each in good.values() if each.id}):
-        fresh, reused = await _fresh(deps.store, good)
+    holder = caller.name or ""
+    async with taken.alone({(holder, each.id) for each in good.values() if each.id}):
+        fresh, reused = await _fresh(deps.store, holder, good)
         refused = bad | forbidden | reused
         _count(deps.metrics, "invalid", len(bad) + len(reused))
         _count(deps.metrics, "forbidden", len(forbidden))
         if refused and not partial:
             raise _nothing_sent(refused, forbidden)
-        return await _append(deps, good, fresh, reused, refused)
+        return await _append(deps, holder, good, fresh, reused, refused)
 
 
 def _nothing_sent(refused: Refused, forbidden: Refused) -> ApiError:
@@ -159,11 +161,16 @@ def _nothing_sent(refused: Refused, forbidden: Refused) -> ApiError:
 
 
 async def _append(
-    deps: Deps, good: Mapping[int, Outgoing], fresh: list[Outgoing], reused: Refused, refused: Refused
+    deps: Deps,
+    holder: str,
+    good: Mapping[int, Outgoing],
+    fresh: list[Outgoing],
+    reused: Refused,
+    refused: Refused,
 ) -> Appended:
     spans = await append(deps.writer, fresh)
     if digests := {each.id: each.digest for each in fresh if each.id}:
-        await deps.store.record_events(digests)
+        await deps.store.record_events(holder, digests)
     duplicates_count = len(good) - len(reused) - len(fresh)
     _count(deps.metrics, "accepted", len(fresh))
     _count(deps.metrics, "duplicate", duplicates_count)

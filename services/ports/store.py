@@ -230,11 +230,17 @@ class Store(Protocol):
     async def counts(self) -> Counts:
         """Return the counts for the metrics."""
 
-    async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
-        """Return which of these event ids were accepted before, each with its digest if that was kept."""
+    async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
+        """Return which of these event ids were accepted before, each with its digest if that was kept.
 
-    async def record_events(self, digests: Mapping[str, bytes]) -> None:
+        Ids are those of a key's holder, by name; whoever shows no key is the holder "".
+        """
+
+    async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
         """Remember accepted event ids with the digests of their content; known ones stay as they are."""
+
+    async def forget_events(self, age_seconds: float, limit: int) -> int:
+        """Forget at most ``limit`` event ids that are older, oldest first; return how many there were."""
 
     async def keys(self) -> Sequence[KeyRow]:
         """Return the API keys, revoked ones included, oldest first."""

@@ -41,7 +41,7 @@ class Backend(Protocol):
         """Return the store as another process would open it."""
 
     async def pass_time(self, seconds: float) -> None:
-        """Let leases grow older."""
+        """Let leases and event ids grow older."""
 
     async def dump(self) -> Mapping[str, Any]:
         """Return everything that is stored, by table."""
@@ -126,6 +126,9 @@ class PostgresBackend:
         """See ``Backend``."""
         for table in ("shards", "relay_cursor"):
             await self.execute(f"UPDATE {table} SET lease_until = lease_until - interval '{seconds} seconds'")
+        await self.execute(
+            f"UPDATE ingested_events SET recorded_at = recorded_at - interval '{seconds} seconds'"
+        )
 
     async def dump(self) -> Mapping[str, Any]:
         """See ``Backend``."""

@@ -353,10 +353,30 @@ async def test_profiles_in_force_and_all_revisions(store: Store, ledger: Ledger,
 
 
 async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]) -> None:
-    await store.record_events({"a": b"1", "b": b"2"})
-    await store.record_events({"b": b"3", "c": b"4"})
-    assert await store.known_events(["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
-    assert await store.known_events([]) == {}
+    await store.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.record_events("ci", {"b": b"3", "c": b"4"})
+    assert await store.known_events("ci", ["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
+    assert await store.known_events("ci", []) == {}
+
+
+async def test_event_ids_are_those_of_their_holder(store: Store, leases: list[Lease]) -> None:
+    await store.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.record_events("", {"a": b"3"})
+    assert await store.known_events("ci", ["a", "b"]) == {"a": b"1", "b": b"2"}
+    assert await store.known_events("", ["a", "b"]) == {"a": b"3"}
+    assert await store.known_events("another", ["a", "b"]) == {}
+
+
+async def test_old_event_ids_are_forgotten(backend: Backend, store: Store, leases: list[Lease]) -> None:
+    await store.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.record_events("team", {"a": b"3"})
+    await backend.pass_time(1)
+    await store.record_events("ci", {"new": b"4"})
+    assert await store.forget_events(60, 10) == 0
+    assert await store.forget_events(0.5, 2) == 2
+    assert await store.forget_events(0.5, 10) == 1
+    left = await store.known_events("ci", ["a", "b", "new"]) | await store.known_events("team", ["a"])
+    assert left == {"new": b"4"}
 
 
 async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) -> None:

@@ -47,7 +47,7 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
     assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
 
 
-async def slow(self: PostgresStore, digests: Mapping[str, bytes]) -> None:
+async def slow(self: PostgresStore, holder: str, digests: Mapping[str, bytes]) -> None:
     await asyncio.sleep(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest_asyncio
 
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
-from services.api import answers
+from services.api import answers, forgetting
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
 from services.codec.encode import encode_decision, template_fragment
@@ -248,3 +249,33 @@ def test_the_page_of_keys_names_what_each_role_sends() -> None:
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]
     told = {row[0].strip(" `"): {each.strip() for each in row[1].split(",")} - {"–"} for row in rows}
     assert told == SENT_BY
+
+
+# ------------------------------------------------------------------------------------------------ event ids
+
+
+async def test_two_teams_may_use_the_same_id(house: House) -> None:
+    for team in ("team-a", "team-b"):
+        await house.key(team, ["producer"], namespaces=[team])
+        sent = event("ADDED", pod_manifest("p", team), id="1")
+        first = (await house.send(team, sent)).json()
+        again = (await house.send(team, sent)).json()
+        assert (first["accepted"], first["duplicates"]) == (1, 0)
+        assert (again["accepted"], again["duplicates"]) == (0, 1)
+        other = await house.send(team, event("ADDED", pod_manifest("q", team), id="1"))
+        assert (other.status_code, error_of(other).code) == (422, "invalid-events")
+    assert house.keys_of(PODS_TOPIC) == ["team-a/p", "team-b/p"]
+
+
+async def test_ids_are_forgotten_after_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgetting, "FORGET_SECONDS", 0.01)
+    monkeypatch.setattr(forgetting, "FORGET_AT_ONCE_MAX", 2)
+    await house.store.record_events("ci", {str(n): b"" for n in range(7)})
+    house.database.now_ms = lambda: 3_600_001
+    await house.store.record_events("ci", {"new": b""})
+    running = asyncio.create_task(forgetting.forget_event_ids(house.store, 3600))
+    async with asyncio.timeout(10):
+        while len(house.database.events) > 1:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    assert [*house.database.events] == [("ci", "new")]

@@ -103,7 +103,7 @@ class MemoryDatabase:
         self.pending: dict[str, PendingPod] = {}
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
-        self.events: dict[str, bytes] = {}
+        self.events: dict[tuple[str, str], tuple[bytes, int]] = {}  # (holder, id) -> digest, when
         self.keys: dict[bytes, KeyRow] = {}
         self.tombstones: dict[tuple[str, str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}

@@ -258,13 +258,23 @@ class MemoryStore:
         found = [row for row in rows if revision in (None, row.revision)]
         return sorted(found, key=lambda row: row.revision, reverse=True)[:limit]
 
-    async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
+    async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """See ``Store.known_events``."""
-        return {each: self._database.events[each] for each in ids if each in self._database.events}
+        events = self._database.events
+        return {each: events[holder, each][0] for each in ids if (holder, each) in events}
 
-    async def record_events(self, digests: Mapping[str, bytes]) -> None:
+    async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
         """See ``Store.record_events``."""
-        self._database.events = {**digests, **self._database.events}
+        for each, digest in digests.items():
+            self._database.events.setdefault((holder, each), (digest, self._database.now_ms()))
+
+    async def forget_events(self, age_seconds: float, limit: int) -> int:
+        """See ``Store.forget_events``."""
+        events, before_ms = self._database.events, self._database.now_ms() - age_seconds * 1000
+        old = [key for key, (_, at_ms) in events.items() if at_ms < before_ms][:limit]
+        for key in old:
+            del events[key]
+        return len(old)
 
     async def keys(self) -> Sequence[KeyRow]:
         """See ``Store.keys``."""

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from domain.model.decisions import Attempt
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
+from services.adapters.postgres.access import Access
 from services.adapters.postgres.connections import WORKER
-from services.adapters.postgres.engine import Engine
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
     bound_pods,
@@ -30,8 +30,6 @@ from services.ports.store import (
     Counts,
     DecisionFilter,
     DecisionRow,
-    Grant,
-    KeyRow,
     NodeState,
     PlacementSpan,
     PodFilter,
@@ -59,14 +57,6 @@ def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
 
 
 _DECISION = _columns(t.decisions, DecisionRow)
-_GRANT = _columns(t.api_keys, Grant)
-
-
-def _grant(row: Sequence[Any]) -> Grant:
-    return Grant(*row)
-
-
-_BYTES = sa.ARRAY(sa.LargeBinary)
 _DEAD_LETTER = [column for column in t.dead_letters.c if column.name != "recorded_at"]
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
@@ -75,7 +65,7 @@ def _template(spec: dict[str, Any] | None) -> PodTemplate | None:
     return None if spec is None else msgspec.convert(spec, PodTemplate)
 
 
-class PostgresStore(Engine):
+class PostgresStore(Access):
     """The ``Store`` port on Postgres."""
 
     # ------------------------------------------------------------------------------------------ health
@@ -359,42 +349,3 @@ class PostgresStore(Engine):
         query = sa.select(*_PROFILE).where(p.name == name).order_by(p.revision.desc()).limit(limit)
         query = query if revision is None else query.where(p.revision == revision)
         return [ProfileRow(**row._mapping) for row in await self._rows(query)]
-
-    # ----------------------------------------------------------------------------- event ids and API keys
-
-    async def known_events(self, ids: Sequence[str]) -> dict[str, bytes | None]:
-        """Look ids up by the primary key."""
-        i, wanted = t.ingested_events.c, texts(ids)
-        joined = t.ingested_events.join(wanted, i.id == wanted.c.id)
-        found = await self._rows(sa.select(i.id, i.digest).select_from(joined))
-        return {row.id: row.digest for row in found}
-
-    async def record_events(self, digests: Mapping[str, bytes]) -> None:
-        """Insert what is new."""
-        columns = (sa.cast(list(digests), sa.ARRAY(sa.Text)), sa.cast(list(digests.values()), _BYTES))
-        new = sa.select(*(sa.func.unnest(column) for column in columns))
-        statement = insert(t.ingested_events).from_select(["id", "digest"], new)
-        await self._write(statement.on_conflict_do_nothing())
-
-    async def keys(self) -> Sequence[KeyRow]:
-        """List the keys by age."""
-        k = t.api_keys.c
-        query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
-        found = [list(row) for row in await self._rows(query)]
-        return [KeyRow(_grant(row[2:]), row[0], row[1]) for row in found]
-
-    async def grant(self, key_hash: bytes) -> Grant | None:
-        """Look a key up by its hash."""
-        k = t.api_keys.c
-        row = await self._row(sa.select(*_GRANT).where(k.key_hash == key_hash, k.revoked_at.is_(None)))
-        return None if row is None else _grant(row)
-
-    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
-        """Insert a key."""
-        await self._write(sa.insert(t.api_keys).values(key_hash=key_hash, **grant._asdict()))
-
-    async def revoke_key(self, name: str) -> int:
-        """Stamp the keys of this name that are not revoked yet."""
-        k = t.api_keys.c
-        statement = sa.update(t.api_keys).where(k.name == name, k.revoked_at.is_(None))
-        return await self._write(statement.values(revoked_at=sa.func.now()))

@@ -309,9 +309,18 @@ relay_cursor = sa.Table(
 ingested_events = sa.Table(
     "ingested_events",
     metadata,
-    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False),
     sa.Column("digest", sa.LargeBinary, comment="SHA-256 of type, object and at; null: not kept then"),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column(
+        "holder",
+        sa.Text,
+        nullable=False,
+        server_default="",
+        comment="name of the key that sent it; empty: without a key",
+    ),
+    sa.PrimaryKeyConstraint("holder", "id"),
+    sa.Index("ingested_events_time", "recorded_at"),
     comment="ids of events accepted by the API, so that a repeated request appends nothing",
 )
 

@@ -1,0 +1,66 @@
+"""What the API itself writes: who may use it, and which events it has accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from services.adapters.postgres import schema as t
+from services.adapters.postgres.engine import Engine
+from services.adapters.postgres.selects import texts
+from services.ports.store import Grant, KeyRow
+
+_BYTES = sa.ARRAY(sa.LargeBinary)
+_GRANT = [t.api_keys.c[name] for name in Grant._fields]
+
+
+class Access(Engine):
+    """The part of the ``Store`` port that is about callers."""
+
+    async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
+        """Look ids up by the primary key."""
+        i, wanted = t.ingested_events.c, texts(ids)
+        joined = t.ingested_events.join(wanted, sa.and_(i.holder == holder, i.id == wanted.c.id))
+        found = await self._rows(sa.select(i.id, i.digest).select_from(joined))
+        return {row.id: row.digest for row in found}
+
+    async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
+        """Insert what is new."""
+        columns = (sa.cast(list(digests), sa.ARRAY(sa.Text)), sa.cast(list(digests.values()), _BYTES))
+        new = sa.select(sa.literal(holder, sa.Text), *(sa.func.unnest(column) for column in columns))
+        statement = insert(t.ingested_events).from_select(["holder", "id", "digest"], new)
+        await self._write(statement.on_conflict_do_nothing())
+
+    async def forget_events(self, age_seconds: float, limit: int) -> int:
+        """Delete along the index on the time. Rows that another process deletes are skipped."""
+        i = t.ingested_events.c
+        before = sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, age_seconds)
+        oldest = sa.select(i.holder, i.id).where(i.recorded_at < before).order_by(i.recorded_at).limit(limit)
+        old = oldest.with_for_update(skip_locked=True).subquery()
+        statement = sa.delete(t.ingested_events).where(i.holder == old.c.holder, i.id == old.c.id)
+        return await self._write(statement)
+
+    async def keys(self) -> Sequence[KeyRow]:
+        """List the keys by age."""
+        k = t.api_keys.c
+        query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
+        found = [list(row) for row in await self._rows(query)]
+        return [KeyRow(Grant(*row[2:]), row[0], row[1]) for row in found]
+
+    async def grant(self, key_hash: bytes) -> Grant | None:
+        """Look a key up by its hash."""
+        k = t.api_keys.c
+        found = sa.select(*_GRANT).where(k.key_hash == key_hash, k.revoked_at.is_(None))
+        return next(iter(await self._all(Grant, found)), None)
+
+    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
+        """Insert a key."""
+        await self._write(sa.insert(t.api_keys).values(key_hash=key_hash, **grant._asdict()))
+
+    async def revoke_key(self, name: str) -> int:
+        """Stamp the keys of this name that are not revoked yet."""
+        k = t.api_keys.c
+        statement = sa.update(t.api_keys).where(k.name == name, k.revoked_at.is_(None))
+        return await self._write(statement.values(revoked_at=sa.func.now()))
