@@ -60,6 +60,11 @@ batch_records_max = 2_000
 batch_bytes_max = 32 << 20
 poll_records_max = 2_000
 
+# What is unpacked of the log's own batches. A batch of 1 MiB may hold a hundred times as much: equal pods do.
+unpacked_batch_bytes_max = 128 << 20
+unpacked_poll_bytes_max = 32 << 20
+unpacked_held_bytes_max = 256 << 20  # by one reader, of large batches that it has begun to read
+
 # What the engine keeps.
 group_cache_bytes_max = 384 << 20  # as reserved; what no node uses or groups share is not taken
 candidates_explained_max = 5
@@ -81,6 +86,7 @@ assert cpu_milli_max <= resource_value_max
 assert usage_window_seconds_min <= usage_window_seconds <= usage_window_seconds_max
 assert usage_samples_max > 1
 assert poll_records_max <= batch_records_max
+assert event_bytes_max < unpacked_poll_bytes_max <= unpacked_batch_bytes_max <= unpacked_held_bytes_max
 assert events_per_request_max * 64 <= request_bytes_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max

@@ -136,6 +136,8 @@ class Decoder:
         value = record.value
         try:
             if value is None:
+                if record.fault is not None:
+                    raise Refusal(record.fault.code, "", record.fault.message)
                 return Decoded(_tombstone(record), None)
             if len(value) > event_bytes_max:
                 raise Refusal(

@@ -46,8 +46,19 @@ def partitions_of(shard: int, *, lead: bool) -> list[TopicPartition]:
     return [*own, TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)] if lead else own
 
 
+class Fault(NamedTuple):
+    """Why something in the log cannot be read: a stable code, and a sentence for people."""
+
+    code: str
+    message: str
+
+
 class Record(NamedTuple):
-    """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is when the log took it."""
+    """A record as read: ``value`` None is a tombstone; ``timestamp_ms`` is when the log took it.
+
+    With a ``fault`` it stands for a record, or a whole batch, that cannot be read, and for all offsets up to
+    its own that no other record has. It has no key and no value then, and is no tombstone.
+    """
 
     topic: str
     partition: int
@@ -55,6 +66,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    fault: Fault | None = None
 
 
 class Entry(NamedTuple):

@@ -33,7 +33,7 @@ def test_the_parts_have_the_names_that_we_use() -> None:
 
 
 def test_a_fetch_is_unpacked_by_the_method_that_we_replace() -> None:
-    bases = internals._Unpacked.__mro__[1:]
+    bases = internals._Fetched.__mro__[1:]
     assert any("_consumer_record(self, tp, record)" in inspect.getsource(base) for base in bases[:1])
     internals.unpack_into_records()
-    assert fetcher.PartitionRecords is internals._Unpacked
+    assert fetcher.PartitionRecords is internals._Fetched

@@ -7,35 +7,225 @@ until somebody has looked at each function here again.
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from itertools import count, islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.consumer import fetcher
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch
 
-from services.adapters.kafka.times import CREATE_TIME, until_now
-from services.ports.log import Record
+from domain.model.limits import unpacked_batch_bytes_max, unpacked_held_bytes_max, unpacked_poll_bytes_max
+from services.adapters.kafka.batches import (
+    SCRATCH_BYTES,
+    Batches,
+    Header,
+    Refused,
+    check_format,
+    header_of,
+    is_small,
+    open_batch,
+)
+from services.adapters.kafka.times import until_now
+from services.codec.partition import RECORD_BYTES_MAX
+from services.ports.log import Fault, Record
 
 SERIES = "0.14."
 """The versions of aiokafka that this was written for."""
 
+_TRIES_MAX = 3
 
-class _Unpacked(fetcher.PartitionRecords):  # type: ignore[misc]
-    """Unpacks a fetch into our records.
+
+class Budget:
+    """What a consumer may unpack in one poll, and hold of large batches that it has begun to read."""
+
+    def __init__(self) -> None:
+        self.bytes_left = unpacked_poll_bytes_max
+        self._held: WeakKeyDictionary[_Fetched, int] = WeakKeyDictionary()
+
+    @cached_property
+    def scratch(self) -> bytearray:
+        """Memory for one small batch."""
+        return bytearray(SCRATCH_BYTES)
+
+    def renew(self) -> None:
+        """Begin a poll."""
+        self.bytes_left = unpacked_poll_bytes_max
+
+    def hold(self, fetched: _Fetched, size: int) -> None:
+        """Note a large batch in memory. Let those go that were begun first when they are too many."""
+        self._held[fetched] = size
+        while sum(self._held.values()) > unpacked_held_bytes_max:
+            first = next(iter(self._held))
+            self.release(first)
+            first.let_go()
+
+    def release(self, fetched: _Fetched) -> None:
+        """Note that a large batch has been read."""
+        self._held.pop(fetched, None)
+
+
+class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
+    """Unpacks a fetch of one partition into our records, batch after batch.
 
     The client would make a record of twelve fields, and we would make ours from that. The client's record
-    alone costs more than all the rest of reading.
+    alone costs more than all the rest of reading. It would also unpack whatever a batch holds, and at one
+    that is broken it would stop for ever.
     """
 
-    def _consumer_record(self, tp: TopicPartition, record: Any) -> Record:
-        timestamp_ms = record.timestamp
-        if record.timestamp_type == CREATE_TIME:
-            timestamp_ms = until_now(tp.topic, timestamp_ms)
-        return Record(tp.topic, tp.partition, record.offset, record.key, record.value, timestamp_ms)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._topic, self._partition = self._tp
+        self._made: Iterator[Record] = iter(())
+        self._large = False
+        self._batch_end = 0
+        self.ended = False
+
+    def take(self, records_max: int) -> list[Record]:
+        """Return the next records. None may come before the end, when the poll has unpacked enough."""
+        taken: list[Record] = []
+        budget: Budget = self._key_deserializer or Budget()
+        opened = False  # what was unpacked is handed out
+        while len(taken) < records_max and (opened or budget.bytes_left > 0):
+            opened = False
+            records = list(islice(self._made, 1 if self._large else records_max - len(taken)))
+            if records:
+                taken += records
+                self.next_fetch_offset = records[-1].offset + 1
+                if self._large:
+                    budget.bytes_left -= len(records[0].value or b"")
+                continue
+            # Offsets at the end of a batch may have no record: it was compacted away.
+            self.next_fetch_offset = max(self.next_fetch_offset, self._batch_end)
+            if self.ended or not self._records.has_next():
+                self.ended = True
+                break
+            if self._large:
+                self._large = False
+                budget.release(self)
+            self._open(self._records.next_batch(), budget)
+            opened = True
+        return taken
+
+    def let_go(self) -> None:
+        """Forget the rest of the fetch; the client will ask for it again."""
+        self._made, self._batch_end, self.ended = iter(()), 0, True
+
+    def _open(self, raw: memoryview, budget: Budget) -> None:
+        """Make the records of a batch the next ones. One with a fault stands for a batch that is refused."""
+        header = header_of(raw)
+        self._batch_end = header.last_offset + 1
+        if self._batch_end <= self.next_fetch_offset:
+            return
+        try:
+            if self._counts(raw, header):
+                self._read(raw, header, budget)
+        except Refused as refused:
+            budget.bytes_left -= unpacked_batch_bytes_max  # of which most may have been unpacked in vain
+            self._made = iter([self._stand_in(header, refused.fault)])
+
+    def _counts(self, raw: memoryview, header: Header) -> bool:
+        """Whether a batch holds records that were not taken back."""
+        check_format(header)
+        packed = DefaultRecordBatch(raw)
+        if not packed.validate_crc():
+            if next(_tries(self._tp, header.base_offset)) < _TRIES_MAX:
+                raise CorruptRecordException(f"{self._tp} at {header.base_offset}: wrong checksum")
+            raise Refused("batch-corrupt", "has a wrong checksum")
+        self._consume_aborted_up_to(header.base_offset)
+        if header.control:
+            if self._contains_abort_marker(packed):
+                self._aborted_producers.discard(header.producer_id)
+            return False
+        return not (header.transactional and header.producer_id in self._aborted_producers)
+
+    def _read(self, raw: memoryview, header: Header, budget: Budget) -> None:
+        batch = open_batch(raw, header, budget.scratch)
+        if is_small(header, batch):
+            budget.bytes_left -= len(batch)
+            self._made = iter(list(self._records_of(batch, header)))
+        else:
+            self._large = True
+            budget.hold(self, len(batch))
+            self._made = self._large_records_of(batch, header)
+
+    def _records_of(self, batch: memoryview, header: Header) -> Iterator[Record]:
+        topic, partition, start = self._topic, self._partition, self.next_fetch_offset
+        before, last, appended_ms = header.base_offset - 1, header.last_offset, header.appended_ms
+        try:
+            for record in DefaultRecordBatch(batch):
+                offset = record.offset
+                if not before < offset <= last:
+                    raise Refused("batch-corrupt", f"has a record that says its offset is {offset}")
+                before = offset
+                if offset >= start:
+                    at_ms = until_now(topic, record.timestamp) if appended_ms is None else appended_ms
+                    yield Record(topic, partition, offset, record.key, record.value, at_ms)
+        except MemoryError:
+            bytearray(len(batch))  # no honest record takes more; where memory is short, this fails as well
+            raise Refused("batch-corrupt", "has a length that no memory can hold") from None
+        except (CorruptRecordException, ValueError, OverflowError) as error:
+            raise Refused("batch-corrupt", f"is not what it says: {error}") from None
+
+    def _large_records_of(self, batch: memoryview, header: Header) -> Iterator[Record]:
+        try:
+            for record in self._records_of(batch, header):
+                size = len(record.key or b"") + len(record.value or b"")
+                if size > RECORD_BYTES_MAX:
+                    fault = Fault("too-large", f"is {size} bytes; the log takes {RECORD_BYTES_MAX}")
+                    record = record._replace(key=None, value=None, fault=fault)
+                yield record
+        except Refused as refused:
+            yield self._stand_in(header, refused.fault)
+
+    def _stand_in(self, header: Header, fault: Fault) -> Record:
+        """Return the record for a batch that is refused."""
+        message = f"the batch of offsets {header.base_offset} to {header.last_offset} {fault.message}"
+        at_ms = until_now(self._topic, header.max_ms) if header.appended_ms is None else header.appended_ms
+        fault = Fault(fault.code, message)
+        return Record(self._topic, self._partition, header.last_offset, None, None, at_ms, fault)
+
+
+@lru_cache(maxsize=1024)
+def _tries(at: TopicPartition, offset: int) -> Iterator[int]:
+    """Count how often a batch came with a wrong checksum: once may be the network, or one broker's disk."""
+    return count(1)
+
+
+class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
+    """Hands out the records of a fetch, a list at a time."""
+
+    _partition_records: _Fetched | None
+
+    def getall(self, max_records: int | None = None) -> list[Record]:
+        """Return the next records, and move the position behind them."""
+        if not self.check_assignment(self._topic_partition):
+            return []
+        fetched = self._partition_records
+        assert fetched is not None
+        records = fetched.take(sys.maxsize if max_records is None else max_records)
+        self._update_position()
+        if fetched.ended:
+            self._partition_records = None
+        return records
+
+    def getone(self) -> Record | None:
+        """Return the next record."""
+        return next(iter(self.getall(1)), None)
 
 
 def unpack_into_records() -> None:
-    """Make all consumers of this process return ``ports.Record``."""
-    fetcher.PartitionRecords = _Unpacked
+    """Make all consumers of this process return ``ports.Record``.
+
+    A consumer whose ``key_deserializer`` is a ``Budget`` keeps to that.
+    """
+    fetcher.MemoryRecords = Batches
+    fetcher.PartitionRecords = _Fetched
+    fetcher.FetchResult = _FetchResult
 
 
 def set_fetch_wait(consumer: AIOKafkaConsumer, wait_ms: int) -> None:

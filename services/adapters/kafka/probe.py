@@ -10,7 +10,7 @@ from aiokafka import TopicPartition as KafkaPartition
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
-from services.adapters.kafka.internals import close_client
+from services.adapters.kafka.internals import Budget, close_client
 from services.ports.log import Ahead, TopicPartition
 
 _POLL_MS = 100
@@ -25,6 +25,7 @@ class Probe:
         self._counts: dict[str, int] = {}
         self._consumer: AIOKafkaConsumer | None = None
         self._turn = asyncio.Lock()
+        self._budget = Budget()
 
     async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
         """See ``ports.Log``. Cost: a request per broker, and one more per partition with something ahead."""
@@ -61,6 +62,7 @@ class Probe:
                 consumer.seek(at, max(start, firsts[at]))
             try:
                 while missing := [at for at in behind if at not in times]:
+                    self._budget.renew()
                     found = await consumer.getmany(*missing, timeout_ms=_POLL_MS, max_records=1)
                     times |= {at: records[0].timestamp_ms for at, records in found.items()}
                     if not found:
@@ -90,6 +92,7 @@ class Probe:
                 auto_offset_reset="none",
                 isolation_level="read_committed",
                 max_partition_fetch_bytes=1,  # which still is one batch: the next record is enough
+                key_deserializer=self._budget,
             )
             await self._consumer.start()
         return self._consumer

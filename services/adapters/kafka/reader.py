@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 
 from domain.model.errors import BerthError, LogTruncated, Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
-from services.adapters.kafka.internals import close_client, set_fetch_wait, unpack_into_records
+from services.adapters.kafka.internals import Budget, close_client, set_fetch_wait, unpack_into_records
 from services.ports.log import Record, TopicPartition
 
 _PARTITION_FETCH_BYTES = 4 << 20
@@ -43,6 +43,7 @@ class KafkaReader:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._heard_at = 0.0
+        self._budget = Budget()
 
     async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """See ``ports.LogReader``."""
@@ -60,6 +61,7 @@ class KafkaReader:
         """See ``ports.LogReader``."""
         async with self._discarding_on_fault(timeout_seconds):
             consumer = await self._connected()
+            self._budget.renew()
             records = await self._take(consumer, records_max)
             if records or timeout_seconds <= 0:
                 return records
@@ -96,7 +98,7 @@ class KafkaReader:
         active = [at for at in self._positions if at not in self._paused]
         for index, at in enumerate(active):
             share = -(-(records_max - len(taken)) // (len(active) - index))
-            if not share:
+            if not share or self._budget.bytes_left <= 0:
                 break
             try:
                 found = await consumer.getmany(KafkaPartition(*at), timeout_ms=0, max_records=share)
@@ -164,6 +166,7 @@ class KafkaReader:
                 max_partition_fetch_bytes=_PARTITION_FETCH_BYTES,
                 fetch_max_bytes=_FETCH_BYTES_MAX,
                 fetch_max_wait_ms=_FETCH_WAIT_MS,
+                key_deserializer=self._budget,
             )
             self._consumer = consumer
             await consumer.start()

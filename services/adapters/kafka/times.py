@@ -6,9 +6,6 @@ import logging
 import time
 from functools import lru_cache
 
-CREATE_TIME = 0
-"""Kafka's number for "this time is the producer's"."""
-
 _LOGGER = logging.getLogger(__name__)
 
 
