@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
-_FILE = "api.json"
+from ops.owned import read_own, write_own
+
+ADDRESS_FILE = "api.json"
 KEY_FILE = "admin.key"
+CHALLENGE_PATH = "/v1/instance"
 
 
-def write_address(directory: Path, url: str) -> None:
-    """Note where this directory's API is."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / _FILE).write_bytes(orjson.dumps({"url": url}))
+class Instance(NamedTuple):
+    """A running instance: where its API is, and the secret by which it proves to be that instance.
+
+    The file outlives a killed instance, and its port may belong to anybody by then.
+    """
+
+    url: str
+    secret: str
+
+    def answer(self, challenge: str) -> str:
+        """Return what only this instance answers, and at this address only."""
+        return hmac.new(self.secret.encode(), f"{challenge}\n{self.url}".encode(), hashlib.sha256).hexdigest()
+
+
+def write_address(directory: Path, url: str) -> Instance:
+    """Note where this directory's API is, with a fresh secret."""
+    instance = Instance(url, secrets.token_hex(32))
+    write_own(directory / ADDRESS_FILE, orjson.dumps(instance._asdict()))
+    return instance
 
 
 def remove_address(directory: Path) -> None:
     """Forget where this directory's API was."""
-    (directory / _FILE).unlink(missing_ok=True)
+    (directory / ADDRESS_FILE).unlink(missing_ok=True)
 
 
-def read_address(directory: Path) -> str | None:
-    """Return the last known address of this directory's API. After a kill the file may be out of date."""
+def read_address(directory: Path) -> Instance | None:
+    """Return the last known instance of this directory. After a kill the file may be out of date."""
     try:
-        return str(orjson.loads((directory / _FILE).read_bytes())["url"])
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        found = orjson.loads(read_own(directory / ADDRESS_FILE) or b"")
+        return Instance(str(found["url"]), str(found["secret"]))
+    except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
 
 
 def write_key(directory: Path, key: str) -> None:
-    """Keep a key for the commands of everybody who may read this directory."""
-    path = directory / KEY_FILE
-    path.touch(mode=0o600)
-    path.write_text(key + "\n")
+    """Keep a key for our own commands."""
+    write_own(directory / KEY_FILE, f"{key}\n".encode())
 
 
 def read_key(directory: Path) -> str | None:
     """Return the key that is kept here."""
-    try:
-        return (directory / KEY_FILE).read_text().strip() or None
-    except OSError:
-        return None
+    return (read_own(directory / KEY_FILE) or b"").decode(errors="replace").strip() or None

@@ -53,8 +53,10 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
     if settings.dsn is not None:
         yield Place(settings.dsn, settings.kafka_bootstrap)
         return
+    from ops.owned import own_directory
     from ops.postgres.server import EmbeddedServer
 
+    own_directory(data_dir(settings))
     server = EmbeddedServer(data_dir(settings) / "embedded")
     dsn = await asyncio.to_thread(server.start)
     try:

@@ -15,7 +15,7 @@ import typer
 
 from domain.model.errors import Unavailable
 from services import bootstrap
-from services.address import KEY_FILE, remove_address, write_address, write_key
+from services.address import KEY_FILE, Instance, remove_address, write_address, write_key
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.config import Settings
@@ -36,7 +36,12 @@ class Running(NamedTuple):
 
     place: Place
     directory: Path
-    url: str
+    instance: Instance
+
+    @property
+    def url(self) -> str:
+        """The address of the API."""
+        return self.instance.url
 
 
 async def supervise(*works: Coroutine[Any, Any, None]) -> None:
@@ -166,10 +171,9 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
         if asks_for_keys(settings):
             await _make_first_key(at, directory)
         with bind(settings.api_host, settings.api_port, move=True) as listening:
-            running = Running(at, directory, url_of(listening))
-            write_address(directory, running.url)
+            instance = write_address(directory, url_of(listening))
             try:
-                yield running, listening
+                yield Running(at, directory, instance), listening
             finally:
                 remove_address(directory)
 
@@ -187,9 +191,12 @@ async def _make_first_key(at: Place, directory: Path) -> None:
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:
     """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end."""
+    from services.api.instance import instance_route
+
     async with prepared(settings) as (running, listening):
         registry = process_registry()
         async with open_api(running.place, settings, registry) as app:
+            app.include_router(instance_route(running.instance))
             compiled = asyncio.Event()
 
             async def announce() -> None:

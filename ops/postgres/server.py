@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -19,6 +20,7 @@ import psutil
 
 from domain.model.errors import BerthError
 from ops.child import Reaper
+from ops.owned import own_directory, write_own
 from ops.postgres.account import Account, reachable, server_account, server_binaries
 from ops.reaper import end
 
@@ -84,7 +86,7 @@ class EmbeddedServer:
             When another process uses the directory, or the server does not come up.
         """
         assert self._process is None, "started already"
-        self._directory.mkdir(parents=True, exist_ok=True)
+        own_directory(self._directory)
         try:
             self._lock = _lock(self._directory / "lock")
             account = server_account()
@@ -136,8 +138,7 @@ class EmbeddedServer:
         account.own(scratch)
         password = self._directory / "password"
         if not password.exists():
-            password.touch(mode=0o600)
-            password.write_text(secrets.token_urlsafe(18))
+            write_own(password, secrets.token_urlsafe(18).encode())
         account.own(password)
         options = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password}", "--locale=C"]
         _run(account, [binaries / "initdb", "-D", scratch, "-U", _USER, "--encoding=UTF8", *options])
@@ -146,17 +147,22 @@ class EmbeddedServer:
         scratch.rename(self._data)
 
     def _socket_directory(self, account: Account) -> Path:
+        """Return a directory for the socket that only the account can enter."""
         path = self._directory / "run"
-        if len(os.fsencode(path / f".s.PGSQL.{_SOCKET_PORT}")) > _SOCKET_PATH_BYTES_MAX:
+        if len(os.fsencode(path / f".s.PGSQL.{_SOCKET_PORT}")) <= _SOCKET_PATH_BYTES_MAX:
+            path.mkdir(mode=0o700, exist_ok=True)
+            path.chmod(0o700)
+        else:
+            # Everybody can make a directory of this name first: it is used only if it was ours before.
             digest = hashlib.sha256(os.fsencode(self._directory)).hexdigest()[:12]
             path = Path(tempfile.gettempdir()) / f"berth-{digest}"
-        path.mkdir(mode=0o700, exist_ok=True)
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or status.st_mode & 0o077:
+                    path = Path(tempfile.mkdtemp(prefix="berth-"))
         account.own(path)
-        if path.is_symlink() or path.stat().st_uid != account.uid:
-            raise EmbeddedServerError(
-                f"{path} belongs to somebody else; remove it or choose another directory"
-            )
-        path.chmod(0o700)
         return path
 
     def _launch(self, account: Account, binaries: Path, socket_directory: Path) -> None:
@@ -197,7 +203,7 @@ def default_dir() -> Path:
 
 def _lock(path: Path) -> int:
     """Take the directory's lock; it stays with the reaper after a ``kill -9``, so wait for that."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
     while True:
         try:

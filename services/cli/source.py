@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
+import secrets
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,14 @@ from urllib.parse import quote, urlencode
 import httpx
 import orjson
 
-from services.address import read_address, read_key
+from services.address import ADDRESS_FILE, CHALLENGE_PATH, read_address, read_key
 from services.cli.options import CommandError
 from services.config import Settings
 
 PAGE = 1000
 _ANSWER_SECONDS_MAX = 120.0
+_PROOF_SECONDS_MAX = 10.0
+_PROOF_BYTES_MAX = 1024
 
 
 class Source:
@@ -137,16 +141,33 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
 
 
 async def running_api(directory: Path) -> str | None:
-    """Return the address of the API that runs on this directory, if one answers."""
-    url = read_address(directory)
-    if url is None:
+    """Return the address of the API that runs on this directory, if there is one.
+
+    Raises
+    ------
+    CommandError
+        Something else listens at the address. It gets no key.
+    """
+    instance = read_address(directory)
+    if instance is None:
         return None
-    try:
-        async with contextlib.aclosing(Source(url)) as source:
-            status, _ = await source.request("GET", "/healthz")
-    except CommandError:
-        return None
-    return url if status == 200 else None
+    challenge = secrets.token_hex(32)
+    async with httpx.AsyncClient(timeout=_PROOF_SECONDS_MAX, trust_env=False) as client:
+        try:
+            async with client.stream(
+                "GET", f"{instance.url}{CHALLENGE_PATH}", params={"challenge": challenge}
+            ) as answer:
+                start = await anext(answer.aiter_bytes(_PROOF_BYTES_MAX), b"")
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            return None
+        except (httpx.HTTPError, httpx.InvalidURL):
+            start = b""
+    if hmac.compare_digest(start, orjson.dumps({"answer": instance.answer(challenge)})):
+        return instance.url
+    raise CommandError(
+        f"what listens at {instance.url} is not the instance of {directory}, which was killed or does not "
+        f"answer; no key was sent. Start `berth up` again, or remove {directory / ADDRESS_FILE}"
+    )
 
 
 @contextlib.asynccontextmanager

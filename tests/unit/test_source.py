@@ -10,19 +10,25 @@ from typing import Any
 
 import pytest
 
-from services.address import write_address
+from services.address import CHALLENGE_PATH, Instance, write_address
 from services.cli import source as sources
 from services.cli.options import CommandError
 from services.cli.source import Source, fetch, in_process, running_api
 
 
 class Healthy(BaseHTTPRequestHandler):
-    """Answers everything with what it was asked."""
+    """Answers everything with what it was asked, and proves to be an instance if it is one."""
+
+    instance: Instance | None = None
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"path": "%s"}' % self.path.encode())
+        path, _, challenge = self.path.partition("?challenge=")
+        if path == CHALLENGE_PATH and self.instance is not None:
+            self.wfile.write(b'{"answer":"%s"}' % self.instance.answer(challenge).encode())
+        else:
+            self.wfile.write(b'{"path": "%s"}' % self.path.encode())
 
     def log_message(self, format: str, *args: Any) -> None:
         return None
@@ -43,7 +49,7 @@ async def test_the_instance_of_this_machine_is_found_past_any_proxy(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    write_address(tmp_path, address)
+    Healthy.instance = write_address(tmp_path, address)
     assert await running_api(tmp_path) == address
 
 
