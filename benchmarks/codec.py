@@ -98,7 +98,7 @@ def encode_all() -> int:
     )
     fragment = template_fragment(PodTemplate(requests={"cpu": 1000, "memory": 1 << 30}), bytes(16))
     for _ in range(EVENTS):
-        encode_decision(decision, fragment, {"app": "web"}, 1)
+        encode_decision(decision, fragment, {"app": "web"}, 1, "key:web")
     return EVENTS
 
 

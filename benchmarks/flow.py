@@ -98,7 +98,7 @@ def _measure(workload: Workload, records: Material, pods_per_cycle: int) -> Flow
 
 def _decode(decoder: Decoder, topic: str, entries: Sequence[Entry]) -> list[Event]:
     events = []
-    for offset, (key, value) in enumerate(entries):
+    for offset, (key, value, _) in enumerate(entries):
         event = decoder.decode(Record(topic, 0, offset, key, value, 0)).event
         if event is None or isinstance(event, ProfileEvent):
             raise BenchError(f"the workload holds an event that the engine refuses: {value!r}")

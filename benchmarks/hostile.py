@@ -175,6 +175,7 @@ def new_planner() -> Planner:
         seq_next={0: 1},
         dead_seq_next={0: 1},
         log_time_ms=0,
+        seal_secret=b"",
     )
     return Planner([Lease(0, 1)], ledger, BUILT_IN_PROFILES, seed=0)
 

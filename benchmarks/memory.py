@@ -181,6 +181,7 @@ def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
         seq_next={0: pods + 1},
         dead_seq_next={0: 1},
         log_time_ms=_AT_MS,
+        seal_secret=b"",
     )
 
 

@@ -129,12 +129,15 @@ async def open_app(
     at: Place,
     *,
     keys_required: bool,
-    open_to_all: bool = False,
+    local_user: str | None = None,
     names: frozenset[str] | None = None,
     settings: Settings | None = None,
     registry: CollectorRegistry | None = None,
 ) -> AsyncIterator[FastAPI]:
-    """Return the API on this ledger and log; ``names`` are those by which requests may call it."""
+    """Return the API on this ledger and log; ``names`` are those by which requests may call it.
+
+    With ``local_user`` it is that user's alone, and asks for no key.
+    """
     from alembic.script import ScriptDirectory
 
     from services.adapters.postgres import migrate
@@ -143,7 +146,7 @@ async def open_app(
     from services.api.deps import Deps
     from services.api.forgetting import forget_event_ids
     from services.api.health import Lookout
-    from services.codec.gateway import Gateway
+    from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
 
     newest = ScriptDirectory.from_config(migrate.alembic_config()).get_current_head() or ""
@@ -156,13 +159,14 @@ async def open_app(
         stack.push_async_callback(log.aclose)
         writer = await log.writer()
         stack.push_async_callback(writer.aclose)
+        appender = Appender(writer, store.seal_secret)
         metrics = ApiMetrics(registry or process_registry())
-        gate = Gate(store, keys_required=keys_required, open_to_all=open_to_all)
+        gate = Gate(store, keys_required=keys_required, local_user=local_user)
         lookout = Lookout(store, log, newest)
         forgetting = asyncio.create_task(forget_event_ids(store, told.event_id_hours * 3600))
         stack.push_async_callback(asyncio.wait, [forgetting])
         stack.callback(forgetting.cancel)
-        yield create_app(Deps(store, log, writer, gate, Gateway(), metrics, lookout), names)
+        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout), names)
 
 
 async def run_worker(

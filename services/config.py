@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import getpass
 import os
 import re
 import socket
@@ -204,6 +205,14 @@ def _setting(
 def default_worker_name() -> str:
     """Return a name that no other live process of this installation has."""
     return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def local_user() -> str:
+    """Return the name of the user of this machine who runs this process, or his number if he has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

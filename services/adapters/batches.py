@@ -137,6 +137,7 @@ class DeadLetterRecord(msgspec.Struct, gc=False):
     path: str
     message: str
     at: str
+    sent_by: str | None
     raw: str
     raw_bytes: int
     raw_truncated: bool
@@ -157,6 +158,7 @@ def dead_letter_value(letter: DeadLetter) -> bytes:
             path=letter.path,
             message=letter.message,
             at=format_ms(letter.at_ms),
+            sent_by=letter.sent_by,
             raw=base64.b64encode(raw).decode(),
             raw_bytes=len(letter.raw),
             raw_truncated=len(raw) < len(letter.raw),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from services.api.answers_decisions import INSTANT, QUANTITIES, Decision, Figures, about
+from services.api.answers_decisions import INSTANT, QUANTITIES, SENT_BY, Decision, Figures, about
 
 Item = TypeVar("Item")
 
@@ -81,6 +81,7 @@ class DeadLetter(Struct, kw_only=True):
     path: Annotated[str, about("Path of the field that is wrong")]
     message: Annotated[str, about("What is wrong and what is allowed")]
     at: Annotated[str, about(f"When the record was appended ({INSTANT})")]
+    sent_by: Annotated[str | None, about(SENT_BY)]
     raw_base64: Annotated[str, about("The record's bytes")]
     raw_text: Annotated[str | None, about("The record's bytes as text, where they are UTF-8")]
 
@@ -152,6 +153,7 @@ class Node(Struct, kw_only=True):
     overcommitted: Annotated[list[str], about("Resources of which its pods hold more than it offers")]
     free: Annotated[dict[str, str], about("allocatable minus requested, never below 0")]
     spec_changed_at: Annotated[str, about(f"When the node last changed its spec ({INSTANT})")]
+    spec_sent_by: Annotated[str | None, about(SENT_BY)]
 
 
 class Pod(Struct, kw_only=True):
@@ -242,6 +244,7 @@ class ProfileRevision(Struct, kw_only=True):
     since: Annotated[
         str | None, about(f"When its event was folded ({INSTANT}, log time); null: it is built in")
     ]
+    sent_by: Annotated[str | None, about(SENT_BY)]
 
 
 class Profile(ProfileRevision, kw_only=True):

@@ -12,6 +12,12 @@ INSTANT = "RFC 3339, UTC"
 QUANTITIES = "Kubernetes quantities by resource name, such as cpu 500m or memory 16Gi"
 
 
+SENT_BY = (
+    "Who sent the event: key:<name>, anonymous or local:<user> through the API; direct: written to the log "
+    "without it; unverified: with a name that no API of this ledger sealed; null: from before this was noted"
+)
+
+
 def about(text: str) -> Meta:
     """Describe a field."""
     return Meta(description=text)
@@ -39,6 +45,7 @@ class Decision(Struct, kw_only=True):
     node_version: Annotated[int | None, about("Change counter of the node after this decision")] = None
     decided_at: Annotated[str, about(f"Log time of the decision ({INSTANT})")]
     event_at: Annotated[str | None, about("When the pod's event happened, as its `at` claims")] = None
+    sent_by: Annotated[str | None, about(SENT_BY)] = None
     recorded_at: Annotated[str | None, about(f"When it became durable ({INSTANT}, the database's clock)")] = (
         None
     )

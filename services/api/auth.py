@@ -11,6 +11,7 @@ from services.api.caller import MAY, Caller
 from services.api.door import is_proxied
 from services.api.failures import ApiError
 from services.api.keys import key_hash
+from services.codec.seal import ANONYMOUS
 from services.ports.store import Store
 
 _CACHE_SECONDS = 2.0
@@ -25,20 +26,20 @@ class Gate:
         Where the keys are.
     keys_required : bool
         Whether a key is needed even when none was ever created.
-    open_to_all : bool
-        Whether no key is ever needed: the caller already holds the ledger.
+    local_user : str, optional
+        Who asks: a user of this machine who already holds the ledger. No key is ever needed then.
     """
 
-    def __init__(self, store: Store, *, keys_required: bool, open_to_all: bool = False) -> None:
+    def __init__(self, store: Store, *, keys_required: bool, local_user: str | None = None) -> None:
         self._store = store
         self._required = keys_required
-        self._open = open_to_all
+        self._local_user = local_user
         self._checked_at = float("-inf")
         self._any_key = False
 
     async def _needs_key(self) -> bool:
-        if self._open or self._required:
-            return self._required and not self._open
+        if self._local_user is not None or self._required:
+            return self._local_user is None
         if time.monotonic() - self._checked_at > _CACHE_SECONDS:
             try:
                 self._any_key = bool(await self._store.keys())
@@ -53,13 +54,13 @@ class Gate:
     async def check(self, request: Request, action: str) -> Caller:
         """Return who asks if the request may do this (``read`` or ``write``); else raise ``ApiError``."""
         if not await self._needs_key():
-            if is_proxied(request.headers) and not self._open:
+            if is_proxied(request.headers) and self._local_user is None:
                 raise ApiError(
                     "forbidden",
                     "a proxy stands before this API, which asks nobody for a key: whoever reaches the proxy "
                     "would be let in; make a key with `berth api-key create`",
                 )
-            return Caller.unnamed()
+            return Caller.unnamed(ANONYMOUS if self._local_user is None else f"local:{self._local_user}")
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise ApiError(

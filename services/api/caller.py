@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fastapi import Request
 
+from services.codec.seal import ANONYMOUS, of_key
 from services.ports.store import Grant
 
 MAY: Mapping[str, frozenset[str]] = {
@@ -17,25 +18,29 @@ MAY: Mapping[str, frozenset[str]] = {
 
 
 class Caller(NamedTuple):
-    """The holder of a key, or (without a name) somebody whom this API asks for none."""
+    """The holder of a key, or (without a name) somebody whom this API asks for none.
+
+    ``sent_by`` goes beside the events that he sends (``services/codec/seal.py``).
+    """
 
     name: str | None
     roles: frozenset[str]
     namespaces: frozenset[str] | None  # None: all
     kinds: frozenset[str] | None  # None: those of the roles
     grant: Grant | None
+    sent_by: str
 
     @staticmethod
     def of(grant: Grant) -> Caller:
         """Return the caller who showed a key with this grant."""
         namespaces = None if grant.namespaces is None else frozenset(grant.namespaces)
         kinds = None if grant.kinds is None else frozenset(grant.kinds)
-        return Caller(grant.name, frozenset(grant.roles), namespaces, kinds, grant)
+        return Caller(grant.name, frozenset(grant.roles), namespaces, kinds, grant, of_key(grant.name))
 
     @staticmethod
-    def unnamed() -> Caller:
+    def unnamed(sent_by: str = ANONYMOUS) -> Caller:
         """Return the caller of an API that asks for no key: he may do everything."""
-        return Caller(None, frozenset({"admin"}), None, None, None)
+        return Caller(None, frozenset({"admin"}), None, None, None, sent_by)
 
 
 def caller_of(request: Request) -> Caller:

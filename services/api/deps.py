@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from services.api.auth import Gate
 from services.api.health import Lookout
-from services.codec.gateway import Gateway
+from services.codec.gateway import Appender, Gateway
 from services.metrics import ApiMetrics
-from services.ports.log import Log, LogWriter
+from services.ports.log import Log
 from services.ports.store import Store
 
 
@@ -17,7 +17,7 @@ class Deps(NamedTuple):
 
     store: Store
     log: Log
-    writer: LogWriter
+    appender: Appender
     gate: Gate
     gateway: Gateway
     metrics: ApiMetrics

@@ -20,7 +20,7 @@ from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.scope import Scope
 from services.api.waiting import Appended, Folding, Until, next_letters, seconds_of, wait_for
-from services.codec.gateway import Outgoing, append
+from services.codec.gateway import Outgoing
 from services.metrics import ApiMetrics
 from services.phrases import plural
 from services.ports.store import Store
@@ -145,7 +145,7 @@ async def ingest(deps: Deps, taken: Taken, caller: Caller, events: list[Any], *,
         _count(deps.metrics, "forbidden", len(forbidden))
         if refused and not partial:
             raise _nothing_sent(refused, forbidden)
-        return await _append(deps, holder, good, fresh, reused, refused)
+        return await _append(deps, caller, good, fresh, reused, refused)
 
 
 def _nothing_sent(refused: Refused, forbidden: Refused) -> ApiError:
@@ -162,15 +162,15 @@ def _nothing_sent(refused: Refused, forbidden: Refused) -> ApiError:
 
 async def _append(
     deps: Deps,
-    holder: str,
+    caller: Caller,
     good: Mapping[int, Outgoing],
     fresh: list[Outgoing],
     reused: Refused,
     refused: Refused,
 ) -> Appended:
-    spans = await append(deps.writer, fresh)
+    spans = await deps.appender.append(fresh, caller.sent_by)
     if digests := {each.id: each.digest for each in fresh if each.id}:
-        await deps.store.record_events(holder, digests)
+        await deps.store.record_events(caller.name or "", digests)
     duplicates_count = len(good) - len(reused) - len(fresh)
     _count(deps.metrics, "accepted", len(fresh))
     _count(deps.metrics, "duplicate", duplicates_count)

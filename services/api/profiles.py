@@ -29,6 +29,7 @@ def _profile(row: ProfileRow) -> Profile:
         deleted=row.spec is None,
         resource_version=row.resource_version,
         since=instant(row.at_ms),
+        sent_by=row.sent_by,
         spec=row.spec,
     )
 
@@ -42,6 +43,7 @@ def _built_in(name: str) -> Profile:
         deleted=False,
         resource_version=None,
         since=None,
+        sent_by=None,
         spec=profile_to_spec(profile),
     )
 
@@ -78,7 +80,11 @@ async def show_profile(store: Store, name: str, revision: int | None) -> Profile
         in_force=asked is known[0] and not asked.deleted,
         revisions=[
             ProfileRevision(
-                revision=item.revision, built_in=item.built_in, deleted=item.deleted, since=item.since
+                revision=item.revision,
+                built_in=item.built_in,
+                deleted=item.deleted,
+                since=item.since,
+                sent_by=item.sent_by,
             )
             for item in known
         ],

@@ -75,6 +75,7 @@ def _node(state: NodeState) -> Node:
         overcommitted=sorted(name for name, amount in held.items() if amount > offered.get(name, 0)),
         free=quantities({name: max(0, amount - held.get(name, 0)) for name, amount in offered.items()}),
         spec_changed_at=instant(state.spec_changed_ms),
+        spec_sent_by=state.spec_sent_by,
     )
 
 
@@ -263,6 +264,7 @@ def dead_letter_of(row: DeadLetterRow) -> DeadLetter:
         path=row.path,
         message=row.message,
         at=instant(row.at_ms),
+        sent_by=row.sent_by,
         raw_base64=base64.b64encode(row.raw).decode(),
         raw_text=text_of(row.raw),
     )

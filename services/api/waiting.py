@@ -114,7 +114,8 @@ async def _ends(sent: Appended, log: Log) -> dict[TopicPartition, int]:
     if sum(span.end - span.first for span in sent.spans) < len(sent.events):
         counts = {topic: await log.partitions(topic) for topic in {each.topic for each in sent.events}}
         places = {
-            TopicPartition(each.topic, partition_for(*each.entry, counts[each.topic])) for each in sent.events
+            TopicPartition(each.topic, partition_for(*each.entry[:2], counts[each.topic]))
+            for each in sent.events
         }
         return {at: ahead.end for at, ahead in (await log.ahead(dict.fromkeys(places, 0))).items()}
     ends: dict[TopicPartition, int] = {}

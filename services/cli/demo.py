@@ -17,7 +17,7 @@ from services import bootstrap
 from services.cli.explain import explained, print_pod
 from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
 from services.cli.terminal import echo
-from services.config import Settings
+from services.config import Settings, local_user
 from services.phrases import plural, reason_in_words
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
 from services.ports.store import Store
@@ -68,7 +68,7 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
     async def show(running: Running) -> None:
         store, log = bootstrap.open_store(running.place), bootstrap.open_log(running.place)
         try:
-            async with bootstrap.open_app(running.place, keys_required=False, open_to_all=True) as app:
+            async with bootstrap.open_app(running.place, keys_required=False, local_user=local_user()) as app:
                 source = in_process(app)
                 published = await _play(store, log, source)
                 await _report(source, store, running, published, settings, leave=leave)

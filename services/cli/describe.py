@@ -101,7 +101,11 @@ def _node(node: Json) -> None:
     _facts(
         ("Name", [node["name"]]),
         ("Status", [node_status(node) + (f" ({', '.join(over)})" if over else "")]),
-        ("Version", [f"{node['version']}, last changed by its producer at {node['spec_changed_at']}"]),
+        (
+            "Version",
+            [f"{node['version']}, last changed by its producer at {node['spec_changed_at']}"],
+        ),
+        ("Sent by", [node["spec_sent_by"]]),
         ("Labels", [f"{key}={value}" for key, value in sorted(node["labels"].items())]),
         ("Taints", taints(node)),
     )

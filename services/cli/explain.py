@@ -191,11 +191,12 @@ def print_explanation(explanation: dict[str, Any]) -> None:
 
 
 def _print_inputs(decision: dict[str, Any]) -> None:
-    """Print the decision's id and time, and the versions of pod and node that it saw."""
+    """Print the decision's id and time, the versions of pod and node that it saw, and who sent the event."""
     version, node_version = decision["pod"]["resource_version"], decision["node_version"]
     node = f", node version {node_version}" if node_version is not None else ""
     output.say(
         f"\ndecision {decision['id']} at {decision['decided_at']}: resource version {version or '-'}{node}"
+        f", sent by {decision.get('sent_by') or '-'}"
     )
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from services.address import ADDRESS_FILE, CHALLENGE_PATH, read_address, read_key
 from services.cli.options import CommandError
-from services.config import Settings
+from services.config import Settings, local_user
 
 PAGE = 1000
 _ANSWER_SECONDS_MAX = 120.0
@@ -187,5 +187,5 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     async with bootstrap.place(settings) as place:
         if settings.postgres_dsn is None:
             await bootstrap.initialise(place, settings.shards)
-        async with bootstrap.open_app(place, keys_required=False, open_to_all=True) as app:
+        async with bootstrap.open_app(place, keys_required=False, local_user=local_user()) as app:
             yield in_process(app)

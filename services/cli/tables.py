@@ -205,6 +205,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         moment("DECIDED", "decided_at"),
         moment("RECORDED", "recorded_at"),
         moment("EVENT AT", "event_at", wide=True),
+        Column("SENT BY", _field("sent_by"), wide=True),
         Column("SCORE", _field("score"), wide=True, right=True),
         Column("PROFILE", _field("profile"), wide=True),
         Column("REVISION", _field("profile_revision"), wide=True, right=True),
@@ -243,6 +244,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("FILTERS", lambda item: len(item["spec"]["filters"]), right=True),
         Column("SCORES", lambda item: " ".join(_scores(item)), lines=_scores),
         Column("FILTER NAMES", _filters, wide=True),
+        Column("SENT BY", _field("sent_by"), wide=True),
         Column("RESOURCE VERSION", _field("resource_version"), wide=True, right=True),
     ),
     "shards": (
@@ -266,6 +268,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("WHAT IS WRONG", _what_is_wrong),
         moment("AT", "at", wide=True),
         Column("CODE", _field("code"), wide=True),
+        Column("SENT BY", _field("sent_by"), wide=True),
         Column("PARTITION", _field("partition"), wide=True, right=True),
         Column("KEY", _field("key"), wide=True),
         Column("RAW", _raw, wide=True),

@@ -46,6 +46,7 @@ class DecisionRecord(msgspec.Struct, gc=False):
     node: str | None
     decided_at: str
     event_at: str | None
+    sent_by: str | None
     profile: str
     profile_revision: int | None
     reason: str
@@ -66,6 +67,7 @@ def encode_decision(
     fragment: bytes,
     labels: Mapping[str, str],
     node_version: int | None,
+    sent_by: str | None,
     reasons: Mapping[str, int] = _NO_REASONS,
     warnings: Sequence[str] | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
@@ -81,6 +83,8 @@ def encode_decision(
         The pod's labels.
     node_version : int or None
         The node's version in the ledger after this decision; None where no node is concerned.
+    sent_by : str or None
+        Who sent the event that the decision answers; None where that was not noted.
     reasons : mapping, optional
         Nodes per reason code.
     warnings : sequence, optional
@@ -103,6 +107,7 @@ def encode_decision(
             decision.node,
             format_ms(decision.decided_at_ms),
             None if decision.event_at_ms is None else format_ms(decision.event_at_ms),
+            sent_by,
             decision.profile,
             decision.profile_revision,
             decision.reason,

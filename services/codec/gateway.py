@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from domain.model.events import Event, ProfileEvent
 from services.codec.decode import Decoder
 from services.codec.encode import encode_event, event_topic_and_key
 from services.codec.envelope import NAMESPACED_KINDS
+from services.codec.seal import seal
 from services.ports.log import Entry, LogWriter, Record, Span
 
 
@@ -69,12 +70,31 @@ def _digest(event: Any) -> bytes:
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).digest()
 
 
-async def append(writer: LogWriter, events: Sequence[Outgoing]) -> list[Span]:
-    """Append events, those of a topic in order; return their positions.
+class Appender:
+    """Appends checked events to the log, and beside each of them who sent it.
 
-    Topics follow each other in the order in which they first occur; between topics the log has no order.
+    Parameters
+    ----------
+    writer : LogWriter
+    secret : callable
+        Reads the secret of the seals. It is asked for once, at the first append.
     """
-    by_topic: dict[str, list[Entry]] = {}
-    for event in events:
-        by_topic.setdefault(event.topic, []).append(event.entry)
-    return [span for topic, entries in by_topic.items() for span in await writer.append(topic, entries)]
+
+    def __init__(self, writer: LogWriter, secret: Callable[[], Awaitable[bytes]]) -> None:
+        self._writer = writer
+        self._read_secret = secret
+        self._secret: bytes | None = None
+
+    async def append(self, events: Sequence[Outgoing], sent_by: str) -> list[Span]:
+        """Append events, those of a topic in order; return their positions.
+
+        Topics follow each other in the order in which they first occur; between topics the log has no order.
+        """
+        if self._secret is None:
+            self._secret = await self._read_secret()
+        by_topic: dict[str, list[Entry]] = {}
+        for event in events:
+            key, value, _ = event.entry
+            sealed = seal(self._secret, event.topic, key, value, sent_by)
+            by_topic.setdefault(event.topic, []).append(Entry(key, value, sealed))
+        return [span for topic, each in by_topic.items() for span in await self._writer.append(topic, each)]

@@ -55,7 +55,8 @@ class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     ``spec`` is None when only ``requested`` changes. ``deleted``: the node is gone after this write.
     Its row stays for its version, and a spec that comes with the deletion for its resource version.
-    ``requested`` is the new sum per resource, ``pods`` included.
+    ``requested`` is the new sum per resource, ``pods`` included. ``sent_by`` sent the event that changed the
+    spec.
     """
 
     id: int
@@ -65,6 +66,7 @@ class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
     requested: dict[str, int]
     spec: NodeSpec | None = None
     deleted: bool = False
+    sent_by: str | None = None
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -104,10 +106,14 @@ class PlacementRefreshed(NamedTuple):
 
 
 class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
-    """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first."""
+    """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first.
+
+    ``sent_by`` sent the event by which it waits. Here and elsewhere None means: from before this was noted.
+    """
 
     arrival: int
     since_ms: int
+    sent_by: str | None = None
 
 
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +189,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     message: str
     at_ms: int
+    sent_by: str | None = None
 
 
 class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,6 +200,7 @@ class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
     spec: dict[str, Any] | None
     resource_version: int | None
     at_ms: int
+    sent_by: str | None = None
 
 
 class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,16 +212,18 @@ class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
     object: dict[str, Any] | None
     resource_version: int | None
     at_ms: int
+    sent_by: str | None = None
 
 
 class UsageRow(NamedTuple):
     """A node's measured usage, and the next seq of each shard at the last measurement.
 
-    Pods placed from there on are not in the measurement.
+    Pods placed from there on are not in the measurement. ``sent_by`` sent it.
     """
 
     record: UsageRecord
     marks: dict[int, int]
+    sent_by: str | None = None
 
 
 class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +236,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
     A pending group without pods left disappears by itself. A revision of a profile that is there already
     gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
+    ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
     offsets: Sequence[OffsetAdvance]
@@ -248,6 +259,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     dead_seq_next: Mapping[int, int] = {}
     skipped: Mapping[str, int] = {}
     log_time_ms: int = 0
+    unverified_count: int = 0
 
 
 class CommitOutcome(enum.Enum):
@@ -267,7 +279,10 @@ class Resolution(enum.Enum):
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker starts from, read in one snapshot. It holds the last revision of each profile."""
+    """All that a worker starts from, read in one snapshot. It holds the last revision of each profile.
+
+    ``seal_secret`` is that of ``services/codec/seal.py``.
+    """
 
     offsets: Mapping[tuple[int, str, int], int]
     nodes: Sequence[NodeRow]
@@ -281,6 +296,7 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
     log_time_ms: int
+    seal_secret: bytes
 
 
 class Ledger(Protocol):

@@ -58,6 +58,8 @@ class Record(NamedTuple):
 
     With a ``fault`` it stands for a record, or a whole batch, that cannot be read, and for all offsets up to
     its own that no other record has. It has no key and no value then, and is no tombstone.
+
+    ``seal`` is what ``Entry`` says; ``services/codec/seal.py`` reads it.
     """
 
     topic: str
@@ -66,14 +68,19 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    seal: bytes | None = None
     fault: Fault | None = None
 
 
 class Entry(NamedTuple):
-    """A record to append. Kafka's default partitioner chooses its partition by the key."""
+    """A record to append. Kafka's default partitioner chooses its partition by the key.
+
+    ``seal`` says who sent it, in a way that only an API can write; None where nobody says so.
+    """
 
     key: bytes | None
     value: bytes | None
+    seal: bytes | None = None
 
 
 class Span(NamedTuple):

@@ -39,10 +39,11 @@ class PodFilter(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """A node as it is now, and the log time at which its spec last changed."""
+    """A node as it is now, the log time at which its spec last changed, and who sent that."""
 
     node: NodeRow
     spec_changed_ms: int
+    spec_sent_by: str | None
 
 
 class PodState(NamedTuple):
@@ -241,6 +242,9 @@ class Store(Protocol):
 
     async def forget_events(self, age_seconds: float, limit: int) -> int:
         """Forget at most ``limit`` event ids that are older, oldest first; return how many there were."""
+
+    async def seal_secret(self) -> bytes:
+        """Return the secret by which senders' names are sealed (``services/codec/seal.py``)."""
 
     async def keys(self) -> Sequence[KeyRow]:
         """Return the API keys, revoked ones included, oldest first."""

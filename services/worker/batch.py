@@ -13,6 +13,7 @@ from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     Change,
     ConfigChanged,
+    NodeChanged,
     NodeMeasured,
     PodAdopted,
     PodOrphaned,
@@ -28,6 +29,7 @@ from domain.state.changes import (
 )
 from services.codec.encode import encode_decision
 from services.codec.envelope import Rejected
+from services.codec.seal import UNVERIFIED
 from services.ports.ledger import (
     CommitBatch,
     ConfigRow,
@@ -39,7 +41,6 @@ from services.ports.ledger import (
     PlacementRefreshed,
     PodTombstone,
     ProfileRow,
-    UsageRow,
 )
 from services.ports.log import Record
 from services.worker.book import Book
@@ -51,8 +52,10 @@ from services.worker.ledger_rows import (
     node_writes,
     pending_groups,
     pending_pod,
+    placement_opened,
     profile_row,
     tombstone,
+    usage_rows,
 )
 
 _NO_REASONS: Mapping[str, int] = {}
@@ -62,7 +65,7 @@ class BatchBuilder:
     """Collects what one batch changes.
 
     ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
-    that its event claims.
+    that its event claims, ``sent_by`` who sent it.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
@@ -80,27 +83,34 @@ class BatchBuilder:
         self._skipped: dict[str, int] = {}  # events that changed nothing, by reason
         self._profiles: list[ProfileRow] = []
         self._config: list[ConfigRow] = []
-        self._measured: dict[str, None] = {}  # nodes whose usage is to be written
+        self._measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
+        self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
         self.now_ms = now_ms
         self.event_at_ms: int | None = None
+        self.sent_by = ""
+        self._unverified_count = 0
         self._changed_ms = 0  # log time of the last change of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
 
-    def reach(self, appended_at_ms: int, event_at_ms: int | None) -> None:
+    def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
         """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
         if appended_at_ms > self.now_ms:
             self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
         self.event_at_ms = event_at_ms
+        self.sent_by = sent_by
+        self._unverified_count += sent_by is UNVERIFIED
 
     def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
         """Write a dead letter for a record."""
         seq = self._book.dead_seq[shard]
         self._book.dead_seq[shard] = seq + 1
-        self._dead_letters.append(dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms))
+        self._dead_letters.append(
+            dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms, sent_by=self.sent_by)
+        )
 
     def take(self, change: Change, record: Record, shard: int) -> None:
         """Add what folding a record changed."""
@@ -110,7 +120,7 @@ class BatchBuilder:
             case PodWaits():
                 if change.previous is not None:
                     self._end_wait(change.previous)
-                self._book.wait(change.pod.key, shard, self.now_ms)
+                self._book.wait(change.pod.key, shard, self.now_ms, self.sent_by)
                 self._waiting[change.pod.key] = (change.pod, change.arrival)
                 self._came[change.pod.key] = self.event_at_ms
             case PodRefreshed():
@@ -127,14 +137,16 @@ class BatchBuilder:
                 self._decide_placed(change, Outcome.RETURNED, self._book.shards[change.pod.key], None)
             case PodReleased():
                 self._release(change, shard)
+            case NodeChanged():
+                self._specs[change.name] = self.sent_by
             case NodeMeasured():
                 self._measure(change)
             case PodResolved():
                 self._resolve(change)
             case ProfileChanged():
-                self._profiles.append(profile_row(change.revision, self.now_ms))
+                self._profiles.append(profile_row(change.revision, self.now_ms, self.sent_by))
             case ConfigChanged():
-                self._config.append(config_row(change.object, self.now_ms))
+                self._config.append(config_row(change.object, self.now_ms, self.sent_by))
             case Refused():
                 self.refuse(record, shard, Rejected(change.code, change.path, change.message))
             case Skipped():
@@ -145,7 +157,7 @@ class BatchBuilder:
     def _measure(self, change: NodeMeasured) -> None:
         if change.newer:
             self._book.mark(change.name)
-        self._measured[change.name] = None
+        self._measured[change.name] = self.sent_by
 
     def _resolve(self, change: PodResolved) -> None:
         """Write a pod's row again: it goes on waiting in another group, which was not tried yet."""
@@ -203,6 +215,7 @@ class BatchBuilder:
             change.node,
             self.now_ms,
             event_at_ms,
+            self.sent_by,
             node_version=change.node_version,
             reason=describe_node(change.node, change.reasons),
             reasons=dict.fromkeys(change.reasons, 1),
@@ -222,6 +235,7 @@ class BatchBuilder:
             change.node or None,
             self.now_ms,
             self.event_at_ms,
+            self.sent_by,
             node_version=change.node_version,
             reason=change.reason,
         )
@@ -252,6 +266,7 @@ class BatchBuilder:
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
         at_ms = self._decided_at_ms(pod)
+        sent_by = self._book.senders.pop(pod.key)
         del self._book.since_ms[pod.key]
         self._end_wait(pod)
         decision = self._decide(
@@ -261,6 +276,7 @@ class BatchBuilder:
             placement.node,
             at_ms,
             self._came.get(pod.key),
+            sent_by,
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
             warnings=attempt.warnings,
@@ -282,6 +298,7 @@ class BatchBuilder:
             None,
             self._decided_at_ms(failure.pod),
             self._came.get(failure.pod.key),
+            self._book.senders[failure.pod.key],
             profile_revision=attempt.profile_revision or None,
             warnings=attempt.warnings,
             reason=describe_attempt(attempt),
@@ -297,6 +314,7 @@ class BatchBuilder:
         node: str | None,
         at_ms: int,
         event_at_ms: int | None,
+        sent_by: str | None,
         *,
         node_version: int | None = None,
         profile_revision: int | None = None,
@@ -331,25 +349,15 @@ class BatchBuilder:
         self._need_template(pod)
         fragment = self._book.fragment(pod)
         self._decisions.append(
-            (decision, encode_decision(decision, fragment, pod.labels, node_version, reasons, warnings))
+            (
+                decision,
+                encode_decision(decision, fragment, pod.labels, node_version, sent_by, reasons, warnings),
+            )
         )
         return decision
 
     def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
-        assert decision.node is not None
-        self._opened[pod.uid] = PlacementOpened(
-            pod_uid=pod.uid,
-            namespace=decision.namespace,
-            name=decision.name,
-            resource_version=pod.resource_version,
-            signature=pod.signature,
-            labels=pod.labels,
-            node=decision.node,
-            adopted=adopted,
-            shard=decision.shard,
-            seq=decision.seq,
-            at_ms=decision.decided_at_ms,
-        )
+        self._opened[pod.uid] = placement_opened(pod, decision, adopted=adopted)
 
     def _need_template(self, pod: PodSpec) -> None:
         if self._book.is_new(pod.signature):
@@ -359,7 +367,7 @@ class BatchBuilder:
 
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
         """Return the batch."""
-        nodes = node_writes(self._scheduler.state)
+        nodes = node_writes(self._scheduler.state, self._specs)
         for pod, _ in self._waiting.values():
             self._need_template(pod)
         pending = [pending_pod(pod, arrival, self._book) for pod, arrival in self._waiting.values()]
@@ -380,18 +388,10 @@ class BatchBuilder:
             dead_letters=self._dead_letters,
             profiles=self._profiles,
             config=self._config,
-            usage=self._usage_rows(),
+            usage=usage_rows(self._measured, self._scheduler.state, self._book),
             seq_next={shard: self._book.seq[shard] for shard in shards},
             dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
             skipped=self._skipped,
             log_time_ms=self.now_ms,
+            unverified_count=self._unverified_count,
         )
-
-    def _usage_rows(self) -> list[UsageRow]:
-        """Return the usage rows of the measured nodes. A node that is gone gets a row without series."""
-        rows = []
-        for node in sorted(self._measured):
-            record = self._scheduler.state.usage.record(node)
-            marks = self._book.marks.get(node, {}) if record.series else self._book.marks.pop(node, {})
-            rows.append(UsageRow(record, marks))
-        return rows

@@ -18,6 +18,8 @@ class Book:
         Key of a pod that exists -> the shard whose decisions it belongs to.
     since_ms : dict
         Key of a pod that waits -> log time at which it began to.
+    senders : dict
+        Key of a pod that waits -> who sent the event by which it does.
     marks : dict
         Node -> the next seq of every shard when it was last measured.
     reasons_known : dict
@@ -32,25 +34,28 @@ class Book:
         self.dead_seq = dict(dead_seq)
         self.shards: dict[str, int] = {}
         self.since_ms: dict[str, int] = {}
+        self.senders: dict[str, str | None] = {}
         self.marks: dict[str, dict[int, int]] = {}
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
         self._marks_now: dict[int, int] = {}
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}
 
-    def wait(self, key: str, shard: int, since_ms: int) -> None:
+    def wait(self, key: str, shard: int, since_ms: int, sent_by: str | None) -> None:
         """Record that a pod waits."""
-        self.shards[key], self.since_ms[key] = shard, since_ms
+        self.shards[key], self.since_ms[key], self.senders[key] = shard, since_ms, sent_by
 
     def place(self, key: str, shard: int) -> None:
         """Record that a pod is placed."""
         self.shards[key] = shard
         self.since_ms.pop(key, None)
+        self.senders.pop(key, None)
 
     def forget(self, key: str) -> None:
         """Forget a pod that is gone."""
         self.shards.pop(key, None)
         self.since_ms.pop(key, None)
+        self.senders.pop(key, None)
 
     def mark(self, node: str) -> None:
         """Record that a node is measured now. Measurements of one moment share one dict."""

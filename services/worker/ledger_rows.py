@@ -9,7 +9,7 @@ import msgspec
 from domain.cycle.schedule import CycleResult, Failure
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import ConfigObject
-from domain.model.decisions import Attempt
+from domain.model.decisions import Attempt, Decision
 from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
 from domain.model.pods import PodSpec
 from domain.model.priorities import PriorityClass
@@ -22,14 +22,18 @@ from services.ports.ledger import (
     NodeWrite,
     PendingGroup,
     PendingPod,
+    PlacementOpened,
     PodTombstone,
     ProfileRow,
+    UsageRow,
 )
 from services.ports.log import Record
 from services.worker.book import Book
 
 
-def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_ms: int) -> DeadLetter:
+def dead_letter(
+    record: Record, rejected: Rejected, *, shard: int, seq: int, at_ms: int, sent_by: str
+) -> DeadLetter:
     """Return the dead letter of a record, cut to what the ledger keeps."""
     return DeadLetter(
         shard=shard,
@@ -43,6 +47,7 @@ def dead_letter(record: Record, rejected: Rejected, *, shard: int, seq: int, at_
         path=rejected.path,
         message=rejected.message,
         at_ms=at_ms,
+        sent_by=sent_by,
     )
 
 
@@ -58,8 +63,11 @@ def tombstone(pod: PodSpec, resource_version: int, shard: int, at_ms: int) -> Po
     )
 
 
-def node_writes(state: ClusterState) -> list[NodeWrite]:
-    """Return the nodes that changed since the last batch, and mark them as written."""
+def node_writes(state: ClusterState, senders: Mapping[str, str]) -> list[NodeWrite]:
+    """Return the nodes that changed since the last batch, and mark them as written.
+
+    ``senders`` says of each node whose spec changed who sent that.
+    """
     drained = state.drain_dirty()
     sums = state.requested_of_each([name for name, *_ in drained])
     writes = []
@@ -74,12 +82,44 @@ def node_writes(state: ClusterState) -> list[NodeWrite]:
                 requested=requested,
                 spec=entry.spec if spec_changed else None,
                 deleted=entry.deleted,
+                sent_by=senders[name] if spec_changed else None,
             )
         )
     return writes
 
 
-def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:
+def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> PlacementOpened:
+    """Return the placement that a decision opens."""
+    assert decision.node is not None
+    return PlacementOpened(
+        pod_uid=pod.uid,
+        namespace=decision.namespace,
+        name=decision.name,
+        resource_version=pod.resource_version,
+        signature=pod.signature,
+        labels=pod.labels,
+        node=decision.node,
+        adopted=adopted,
+        shard=decision.shard,
+        seq=decision.seq,
+        at_ms=decision.decided_at_ms,
+    )
+
+
+def usage_rows(measured: Mapping[str, str], state: ClusterState, book: Book) -> list[UsageRow]:
+    """Return the usage rows of the measured nodes. A node that is gone gets a row without series.
+
+    ``measured`` says of each node who sent its latest measurement.
+    """
+    rows = []
+    for node in sorted(measured):
+        record = state.usage.record(node)
+        marks = book.marks.get(node, {}) if record.series else book.marks.pop(node, {})
+        rows.append(UsageRow(record, marks, measured[node]))
+    return rows
+
+
+def profile_row(revision: ProfileRevision, at_ms: int, sent_by: str) -> ProfileRow:
     """Return the row of a profile's revision."""
     return ProfileRow(
         name=revision.name,
@@ -87,10 +127,11 @@ def profile_row(revision: ProfileRevision, at_ms: int) -> ProfileRow:
         spec=None if revision.profile is None else profile_to_spec(revision.profile),
         resource_version=revision.resource_version,
         at_ms=at_ms,
+        sent_by=sent_by,
     )
 
 
-def config_row(thing: ConfigObject, at_ms: int) -> ConfigRow:
+def config_row(thing: ConfigObject, at_ms: int, sent_by: str) -> ConfigRow:
     """Return the row of a configuration object."""
     return ConfigRow(
         kind=thing.kind,
@@ -99,6 +140,7 @@ def config_row(thing: ConfigObject, at_ms: int) -> ConfigRow:
         object=None if thing.content is None else msgspec.to_builtins(thing.content),
         resource_version=thing.resource_version,
         at_ms=at_ms,
+        sent_by=sent_by,
     )
 
 
@@ -125,6 +167,7 @@ def pending_pod(pod: PodSpec, arrival: int, book: Book) -> PendingPod:
         shard=book.shards[pod.key],
         arrival=arrival,
         since_ms=book.since_ms[pod.key],
+        sent_by=book.senders[pod.key],
     )
 
 

@@ -28,6 +28,11 @@ class WorkerMetrics:
             ["reason"],
             registry=registry,
         )
+        self.unverified = Counter(
+            "berth_records_unverified",
+            "Records with a sender's name whose seal is wrong: forged, or of another ledger",
+            registry=registry,
+        )
         self.records = Counter("berth_records", "Records whose effect is durable", registry=registry)
         self.batches = Counter("berth_batches", "Transactions committed", registry=registry)
         self.measured = Counter(
@@ -63,5 +68,6 @@ class WorkerMetrics:
         self.measured.inc(len(batch.usage))
         for reason, count in batch.skipped.items():
             self.skipped.labels(reason).inc(count)
+        self.unverified.inc(batch.unverified_count)
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()

@@ -14,6 +14,7 @@ from domain.model.limits import usage_window_seconds
 from domain.model.pods import PodSpec
 from domain.model.profiles import Profile, ProfileRevision
 from services.codec.decode import Decoder
+from services.codec.seal import Senders
 from services.ports.ledger import (
     CommitBatch,
     Lease,
@@ -45,6 +46,8 @@ class Planner:
         What the ledger held when the leases were taken.
     stopwatch : callable
         Returns microseconds that only go up; how long a cycle took is stored with it and decides nothing.
+    writers : mapping of str to str
+        Topic -> the one principal that writes to it beside the API (``services/codec/seal.py``).
     """
 
     def __init__(
@@ -56,9 +59,11 @@ class Planner:
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
         stopwatch: Callable[[], int] = lambda: 0,
+        writers: Mapping[str, str] = {},
     ) -> None:
         self._stopwatch = stopwatch
         self._decoder = Decoder()
+        self._senders = Senders(ledger.seal_secret, writers)
         self._epochs = {lease.shard: lease.epoch for lease in leases}
         self.book = Book(self._epochs, ledger.seq_next, ledger.dead_seq_next)
         self._offsets = dict(ledger.offsets)
@@ -87,7 +92,7 @@ class Planner:
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
             pod = _pod_of(waiting, ledger, "")
             self.scheduler.restore_pod(pod, arrival=waiting.arrival)
-            self.book.wait(pod.key, waiting.shard, waiting.since_ms)
+            self.book.wait(pod.key, waiting.shard, waiting.since_ms, waiting.sent_by)
             self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
             key = f"{gone.namespace}/{gone.name}"
@@ -96,7 +101,7 @@ class Planner:
 
     def _restore_placed(self, ledger: LedgerState) -> None:
         """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
-        marks = self.book.marks = {record.node: marks for record, marks in ledger.usage}
+        marks = self.book.marks = {record.node: marks for record, marks, _ in ledger.usage}
         later = []
         rows = ledger.placements
         rows.reverse()
@@ -106,7 +111,7 @@ class Planner:
                 later.append(placed)
             else:
                 self._restore_placement(placed, ledger)
-        for record, _ in ledger.usage:
+        for record, *_ in ledger.usage:
             self.scheduler.state.restore_usage(record)
         for placed in later:
             self._restore_placement(placed, ledger)
@@ -167,7 +172,7 @@ class Planner:
             end += 1
             shard = self._shard_of(record)
             ends[shard, record.topic, record.partition] = record.offset + 1
-            builder.reach(record.timestamp_ms, decoded.event_at_ms)
+            builder.reach(record.timestamp_ms, decoded.event_at_ms, self._senders.of(record))
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
             elif decoded.event is not None:

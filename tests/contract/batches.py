@@ -142,6 +142,7 @@ def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
             "path": "",
             "message": "it is not JSON",
             "at_ms": AT_MS,
+            "sent_by": "direct",
             **more,
         }
     )
@@ -156,7 +157,7 @@ def usage(node: str, marks: dict[int, int] | None = None, **more: Any) -> UsageR
         "x.io/odd": SeriesRecord(given=Measured(avg=1 / 3, std=0.0), given_ago_ms=7),
     }
     record = UsageRecord(**{"node": node, "at_ms": AT_MS, "series": series, **more})
-    return UsageRow(record, {0: 1, 1: 2**62} if marks is None else marks)
+    return UsageRow(record, {0: 1, 1: 2**62} if marks is None else marks, "key:agent")
 
 
 def profile(name: str, revision: int, **more: Any) -> ProfileRow:
@@ -215,7 +216,7 @@ def everything(lease: Lease) -> CommitBatch:
     return CommitBatch(
         offsets=[advance(lease, 0, 5)],
         nodes=[
-            new_node(1, spec=spec, requested={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}),
+            new_node(1, sent_by="key:ops", spec=spec, requested={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}),
             new_node(2, requested={"cpu": 250, "pods": 1}),
         ],
         templates={
@@ -228,7 +229,11 @@ def everything(lease: Lease) -> CommitBatch:
         ],
         decisions=[record(bound), record(adopted), record(waits)],
         attempts=[attempt],
-        pending_added=[waiting(lease, "waits", 4, signature=b"another-16-bytes", labels={"app": "batch"})],
+        pending_added=[
+            waiting(
+                lease, "waits", 4, signature=b"another-16-bytes", labels={"app": "batch"}, sent_by="key:ä"
+            )
+        ],
         pending_groups=[
             PendingGroup(
                 shard=lease.shard,
@@ -246,8 +251,8 @@ def everything(lease: Lease) -> CommitBatch:
         ],
         dead_letters=[dead_letter(lease, 1)],
         usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, marks={})],
-        profiles=[profile("batch", 1, resource_version=7), profile("gone", 4, spec=None)],
-        config=[config("gone", object=None), config("high", resource_version=2**62)],
+        profiles=[profile("batch", 1, resource_version=7, sent_by="key:ops"), profile("gone", 4, spec=None)],
+        config=[config("gone", object=None), config("high", resource_version=2**62, sent_by="local:me")],
         seq_next={lease.shard: 4},
         dead_seq_next={lease.shard: 2},
         log_time_ms=AT_MS,

@@ -26,7 +26,7 @@ from tests.contract.ledgers import SHARDS, Backend, refuses, start
 COMMITTED, FENCED, MOVED = CommitOutcome.COMMITTED, CommitOutcome.FENCED, CommitOutcome.MOVED
 
 
-def _by_arrival(batch: CommitBatch) -> LedgerState:
+def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
     """Return what ``load`` must give after ``everything`` alone."""
     (lease_offset,) = batch.offsets
     return LedgerState(
@@ -42,18 +42,20 @@ def _by_arrival(batch: CommitBatch) -> LedgerState:
         seq_next=batch.seq_next,
         dead_seq_next=batch.dead_seq_next,
         log_time_ms=batch.log_time_ms,
+        seal_secret=secret,
     )
 
 
 # -------------------------------------------------------------------------------------------- round trip
 
 
-async def test_load_returns_exactly_what_was_committed(ledger: Ledger) -> None:
+async def test_load_returns_exactly_what_was_committed(backend: Backend, ledger: Ledger) -> None:
     first, _ = await start(ledger, SHARDS)
     batch = everything(first)
     assert await ledger.commit(batch) is COMMITTED
     state = await ledger.load([first])
-    assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(batch)
+    assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(batch, await backend.store().seal_secret())
+    assert len(state.seal_secret) >= 16
     assert [(n.id, n.name, n.version, n.spec, n.requested, n.deleted) for n in state.nodes] == [
         (w.id, w.name, 1, w.spec, w.requested, False) for w in batch.nodes
     ]

@@ -106,12 +106,14 @@ async def test_records_come_back_as_they_were_appended(harness: Harness, log: Lo
         Entry(None, b"without key"),
         Entry(b"", b""),
         Entry(b"key", b"x" * 2_000_000),
+        Entry(b"sealed", b"value", b"\0seal\xff"),
+        Entry(b"sealed", None, b""),
     ]
     async with writing(log) as writer, reading(log, topic, 0) as reader:
         await writer.append(topic, entries)
         records = await read(reader, len(entries))
-    assert [Entry(r.key, r.value) for r in records] == entries
-    assert [(r.topic, r.partition, r.offset) for r in records] == [(topic, 0, i) for i in range(6)]
+    assert [Entry(r.key, r.value, r.seal) for r in records] == entries
+    assert [(r.topic, r.partition, r.offset) for r in records] == [(topic, 0, i) for i in range(8)]
     times = [r.timestamp_ms for r in records]
     assert times == sorted(times)
     assert times[0] > 1_600_000_000_000

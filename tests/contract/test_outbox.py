@@ -90,6 +90,7 @@ async def test_dead_letters_are_json_with_the_raw_bytes(outbox: Outbox, ledger: 
         "raw": base64.b64encode(b"{not json").decode(),
         "raw_bytes": 9,
         "raw_truncated": False,
+        "sent_by": "direct",
     }
     cut = orjson.loads(second.value)
     assert base64.b64decode(cut["raw"]) == long[:-1]

@@ -69,7 +69,7 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     assert first.node.requested == {"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}
     assert first.node.spec is not None
     assert first.node.spec.labels == {"zone": "ä"}
-    assert first.spec_changed_ms == AT_MS
+    assert (first.spec_changed_ms, first.spec_sent_by) == (AT_MS, "key:ops")
     gone = msgspec.structs.replace(load_node(2, 1), deleted=True)
     await commit(
         ledger,

@@ -364,7 +364,7 @@ async def test_a_fault_of_ours_has_the_shape_too(world: World) -> None:
             raise RuntimeError("secret detail")
 
     broken: Any = Broken()
-    gate = Gate(broken, keys_required=False, open_to_all=True)
+    gate = Gate(broken, keys_required=False, local_user="me")
     metrics, lookout = ApiMetrics(process_registry()), Lookout(broken, broken, "")
     app = create_app(Deps(broken, broken, broken, gate, Gateway(), metrics, lookout))
     async with Client(

@@ -13,10 +13,11 @@ import pytest
 
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.digest import digest_of
-from services.adapters.memory.database import MemoryDatabase, OffsetRow
+from services.adapters.memory.database import SEAL_SECRET, MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
+from services.codec.seal import seal
 from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpened
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
 from services.worker.planner import BATCHES, Planner
@@ -50,7 +51,11 @@ class Producer:
         at = TopicPartition(topic, partition_for(key, None, SHARDS))
         self.ends[at] += 1
         raw = None if value is None else orjson.dumps(value)
-        return Record(*at, self.ends[at] - 1, key, raw, self.at_ms)
+        sender = (None, "key:a", "key:b", "key:c")[self.ends[at] % 4]
+        sealed = None if sender is None else seal(SEAL_SECRET, topic, key, raw, sender)
+        if sender == "key:c":
+            sealed = b"forged"
+        return Record(*at, self.ends[at] - 1, key, raw, self.at_ms, sealed)
 
     def _next_version(self) -> int | None:
         draw = self.random.random()
@@ -120,18 +125,22 @@ class Site:
             assert self.database.apply(self.planner.plan([])) is CommitOutcome.COMMITTED
         pytest.fail("the planner never comes to rest")
 
-    def tell(self, kind: str, *manifests: Json, at_ms: int = 1_700_000_000_000) -> None:
+    def tell(
+        self, kind: str, *manifests: Json, at_ms: int = 1_700_000_000_000, sent_by: str | None = None
+    ) -> None:
         """Take events as one batch."""
-        self.tell_all([(kind, manifest, at_ms) for manifest in manifests])
+        self.tell_all([(kind, manifest, at_ms) for manifest in manifests], sent_by)
 
-    def tell_all(self, events: list[tuple[str, Json, int]]) -> None:
-        """Take events as one batch, each with its type and log time."""
+    def tell_all(self, events: list[tuple[str, Json, int]], sent_by: str | None = None) -> None:
+        """Take events as one batch, each with its type and log time; ``sent_by``: through the API."""
         positions, records = self.planner.positions(), []
         for kind, manifest, at_ms in events:
             topic, key = event_topic_and_key(manifest)
             is_sharded = topic in (NODES_TOPIC, PODS_TOPIC)
             at = TopicPartition(topic, partition_for(key, None, SHARDS) if is_sharded else 0)
-            records.append(Record(*at, positions[at], key, orjson.dumps(event(kind, manifest)), at_ms))
+            raw = orjson.dumps(event(kind, manifest))
+            sealed = None if sent_by is None else seal(SEAL_SECRET, topic, key, raw, sent_by)
+            records.append(Record(*at, positions[at], key, raw, at_ms, sealed))
             positions[at] += 1
         self.take(records)
 
@@ -197,7 +206,7 @@ def kept(planner: Planner) -> dict[str, Any]:
         "digest": digest_of(state),
         "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
         "queue": waiting,
-        "book": (planner.book.shards, planner.book.since_ms, planner.book.marks),
+        "book": (planner.book.shards, planner.book.since_ms, planner.book.senders, planner.book.marks),
         "profiles": {name: plan.profile for name, plan in planner.scheduler.profiles.plans.items()},
     }
 

@@ -84,7 +84,7 @@ def test_what_is_accepted_places_pods_and_is_kept_as_it_is(filters: list[Json], 
     if event is None:
         return
     place(event)
-    kept = row_of(ProfileRevision(name="mine", revision=1, profile=event.profile), 0)
+    kept = row_of(ProfileRevision(name="mine", revision=1, profile=event.profile), 0, "key:ops")
     again = orjson.loads(profile_columns(kept)[2])
     assert again == profile_to_spec(event.profile)
     assert profile_from_spec(again, name="mine", path="spec") == event.profile

@@ -16,7 +16,7 @@ from services.api.auth import Gate
 from services.api.deps import Deps
 from services.api.health import Lookout
 from services.api.keys import key_hash
-from services.codec.gateway import Gateway
+from services.codec.gateway import Appender, Gateway
 from services.metrics import ApiMetrics, process_registry
 from services.ports.log import TopicPartition, topic_specs
 from services.ports.store import Grant
@@ -57,9 +57,9 @@ async def keyed_house() -> AsyncIterator[House]:
     await house.log.ensure_topics(topic_specs(1))
     gate = Gate(house.store, keys_required=True)
     lookout = Lookout(house.store, house.log, "")
-    writer = await house.log.writer()
+    appender = Appender(await house.log.writer(), house.store.seal_secret)
     metrics = ApiMetrics(process_registry())
-    app = create_app(Deps(house.store, house.log, writer, gate, Gateway(), metrics, lookout))
+    app = create_app(Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as house.client:
         yield house

@@ -165,7 +165,7 @@ async def test_a_team_may_repeat_where_its_pod_was_placed(house: House) -> None:
     await house.key("team", ["producer"], namespaces=["team-a"])
     lease: Any = type("Lease", (), {"shard": 0, "epoch": 1})()
     bound = decision(lease, 1, "p", "n1", namespace="team-a")
-    payload = encode_decision(bound, template_fragment(PodTemplate(), SIGNATURE), {}, 1)
+    payload = encode_decision(bound, template_fragment(PodTemplate(), SIGNATURE), {}, 1, None)
     house.database.decisions[0].append((bound, payload))
     house.database.recorded_ms[0].append(0)
 

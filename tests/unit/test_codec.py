@@ -384,11 +384,11 @@ FRAGMENT = template_fragment(PodTemplate(requests={"memory": 5, "cpu": 100}), b"
 
 
 def test_a_decision_is_written_with_its_keys_in_order() -> None:
-    assert encode_decision(DECISION, FRAGMENT, {"a": "b"}, 9) == (
+    assert encode_decision(DECISION, FRAGMENT, {"a": "b"}, 9, "key:a") == (
         b'{"id":"2-17","shard":2,"epoch":3,"seq":17,'
         b'"pod":{"namespace":"shop","name":"p","uid":"u","resource_version":"42"},'
         b'"outcome":"bound","node":"n-1","decided_at":"2023-11-14T22:13:20.007Z",'
-        b'"event_at":"2023-11-14T22:13:20.000Z","profile":"default-scheduler",'
+        b'"event_at":"2023-11-14T22:13:20.000Z","sent_by":"key:a","profile":"default-scheduler",'
         b'"profile_revision":3,"reason":"","reasons":{},"score":61.25,'
         b'"template":{"signature":"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f","requests":{"cpu":100,"memory":5}},'
         b'"labels":{"a":"b"},"node_version":9}'
@@ -405,14 +405,14 @@ def test_a_decision_without_a_node_says_so() -> None:
         resource_version=None,
         reason="x",
     )
-    written = json.loads(encode_decision(waiting, FRAGMENT, {}, None, {"insufficient:cpu": 3}))
+    written = json.loads(encode_decision(waiting, FRAGMENT, {}, None, None, {"insufficient:cpu": 3}))
     assert written["pod"]["resource_version"] is None
     assert [written[key] for key in ("outcome", "node", "score", "node_version")] == [
         "unschedulable",
         *[None] * 3,
     ]
     assert (written["reason"], written["reasons"]) == ("x", {"insufficient:cpu": 3})
-    assert list(written)[12] == "reasons"
+    assert list(written)[13] == "reasons"
 
 
 def test_the_key_of_a_decision_is_the_pod() -> None:

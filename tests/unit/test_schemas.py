@@ -87,7 +87,7 @@ def test_a_decision_is_as_its_schema(is_bound: bool) -> None:
     fragment = template_fragment(PodTemplate(requests={"cpu": 500}), b"s")
     reasons: dict[str, int] = {} if is_bound else {"insufficient:cpu": 2}
     payload = encode_decision(
-        decision, fragment, {"app": "x"}, 4 if is_bound else None, reasons, ["ignored:x"]
+        decision, fragment, {"app": "x"}, 4 if is_bound else None, "key:a", reasons, ["ignored:x"]
     )
     record, schema = json.loads(decision_value(payload, 5)), read("decision")
     check(record, schema, schema)

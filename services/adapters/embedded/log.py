@@ -100,9 +100,9 @@ class EmbeddedWriter:
                 "log_records",
                 columns=sql.RECORD_COLUMNS,
                 records=(
-                    (topic, at, offset, key, value, now_ms)
+                    (topic, at, offset, key, value, now_ms, seal)
                     for at, group in groups.items()
-                    for offset, (key, value) in enumerate(group, nexts[at])
+                    for offset, (key, value, seal) in enumerate(group, nexts[at])
                 ),
             )
             ends = [nexts[at] + len(group) for at, group in groups.items()]
@@ -185,12 +185,12 @@ class EmbeddedReader:
     def _take(self, rows: Sequence[asyncpg.Record], shares: Mapping[TopicPartition, int]) -> list[Record]:
         taken: list[Record] = []
         nexts = {at: self._positions[at] for at in shares}
-        for topic, partition, end, offset, key, value, timestamp_ms in rows:
+        for topic, partition, end, offset, key, value, timestamp_ms, seal in rows:
             at = TopicPartition(topic, partition)
             if end is None:
                 raise Unavailable(f"partition {partition} of topic {topic} does not exist")
             if offset == nexts[at]:
-                taken.append(Record(topic, partition, offset, key, value, timestamp_ms))
+                taken.append(Record(topic, partition, offset, key, value, timestamp_ms, seal))
                 nexts[at] += 1
             elif offset is not None or (shares[at] and end != nexts[at]):
                 if not taken:

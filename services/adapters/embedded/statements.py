@@ -38,16 +38,16 @@ WITH moved AS (
 SELECT pg_notify($4, $1)
 """
 
-RECORD_COLUMNS = ("topic", "partition", "log_offset", "key", "value", "timestamp_ms")
+RECORD_COLUMNS = ("topic", "partition", "log_offset", "key", "value", "timestamp_ms", "seal")
 
 # One snapshot for the records and the ends, so that an empty answer can be told from a truncated log.
 READ = """
-SELECT p.topic, p.partition, t.next_offset, r.log_offset, r.key, r.value, r.timestamp_ms
+SELECT p.topic, p.partition, t.next_offset, r.log_offset, r.key, r.value, r.timestamp_ms, r.seal
 FROM unnest($1::text[], $2::int[], $3::bigint[], $4::int[]) WITH ORDINALITY
     AS p (topic, partition, position, records_max, turn)
 LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
 LEFT JOIN LATERAL (
-    SELECT log_offset, key, value, timestamp_ms
+    SELECT log_offset, key, value, timestamp_ms, seal
     FROM log_records
     WHERE topic = p.topic AND partition = p.partition AND log_offset >= p.position
     ORDER BY log_offset
@@ -77,7 +77,7 @@ LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
 """
 
 LAST = """
-SELECT topic, partition, log_offset, key, value, timestamp_ms
+SELECT topic, partition, log_offset, key, value, timestamp_ms, seal
 FROM log_records
 WHERE topic = $1 AND partition = $2
 ORDER BY log_offset DESC

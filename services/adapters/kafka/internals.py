@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import count, islice
 from typing import Any
@@ -36,6 +36,8 @@ from services.ports.log import Fault, Record
 
 SERIES = "0.14."
 """The versions of aiokafka that this was written for."""
+SEAL_HEADER = "berth-seal"
+"""The record header that holds ``Record.seal``."""
 
 _TRIES_MAX = 3
 
@@ -164,7 +166,9 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
                 before = offset
                 if offset >= start:
                     at_ms = until_now(topic, record.timestamp) if appended_ms is None else appended_ms
-                    yield Record(topic, partition, offset, record.key, record.value, at_ms)
+                    headers = record.headers
+                    seal = _seal(headers) if headers else None
+                    yield Record(topic, partition, offset, record.key, record.value, at_ms, seal)
         except MemoryError:
             bytearray(len(batch))  # no honest record takes more; where memory is short, this fails as well
             raise Refused("batch-corrupt", "has a length that no memory can hold") from None
@@ -187,7 +191,7 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
         message = f"the batch of offsets {header.base_offset} to {header.last_offset} {fault.message}"
         at_ms = until_now(self._topic, header.max_ms) if header.appended_ms is None else header.appended_ms
         fault = Fault(fault.code, message)
-        return Record(self._topic, self._partition, header.last_offset, None, None, at_ms, fault)
+        return Record(self._topic, self._partition, header.last_offset, None, None, at_ms, fault=fault)
 
 
 @lru_cache(maxsize=1024)
@@ -216,6 +220,11 @@ class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
     def getone(self) -> Record | None:
         """Return the next record."""
         return next(iter(self.getall(1)), None)
+
+
+def _seal(headers: Iterable[tuple[str, bytes | None]]) -> bytes | None:
+    """Return the last seal, as Kafka's own clients read a header; one without a value is no valid seal."""
+    return next((value or b"" for name, value in reversed(list(headers)) if name == SEAL_HEADER), None)
 
 
 def unpack_into_records() -> None:

@@ -11,7 +11,7 @@ from aiokafka.structs import RecordMetadata
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
-from services.adapters.kafka.internals import drop_undelivered
+from services.adapters.kafka.internals import SEAL_HEADER, drop_undelivered
 from services.codec.partition import split
 from services.ports.log import Entry, Span
 
@@ -68,12 +68,13 @@ class KafkaWriter:
             counts.append(batch.record_count())
 
         batch = producer.create_batch()
-        for key, value in entries:
-            if batch.append(key=key, value=value, timestamp=None) is None:
+        for key, value, seal in entries:
+            headers = [] if seal is None else [(SEAL_HEADER, seal)]
+            if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
                 await deliver(batch)
                 batch = producer.create_batch()
                 # The first record of a batch is taken whatever its size.
-                batch.append(key=key, value=value, timestamp=None)
+                batch.append(key=key, value=value, timestamp=None, headers=headers)
         batch.close()
         await deliver(batch)
         # Not gather: it would cancel the futures with us, and they could not be told the outcome later.

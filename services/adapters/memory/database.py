@@ -31,6 +31,8 @@ from services.ports.ledger import (
 from services.ports.outbox import Stream
 from services.ports.store import KeyRow
 
+SEAL_SECRET = b"the same in every database in memory"
+
 
 @dataclasses.dataclass
 class LeaseRow:
@@ -93,7 +95,7 @@ class MemoryDatabase:
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
         self.node_versions: dict[int, list[NodeWrite]] = {}  # every write of a node, in commit order
-        self.spec_at_ms: dict[int, int] = {}  # node id -> log time of its spec
+        self.spec_changes: dict[int, tuple[int, str | None]] = {}  # node id -> log time, who sent it
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []
         self.open_placements: dict[str, PlacementRow] = {}  # pod uid
@@ -197,7 +199,7 @@ class MemoryDatabase:
     def _write_node(self, write: NodeWrite, at_ms: int) -> None:
         version = write.version
         if write.spec is not None:
-            self.spec_at_ms[write.id] = at_ms
+            self.spec_changes[write.id] = at_ms, write.sent_by
             self.node_specs[write.id, version] = write.spec
         self.nodes[write.id] = NodeRow(
             id=write.id,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from domain.model.errors import Fenced, Unavailable
 from domain.model.limits import tombstones_max
 from services.adapters.batches import ShardAdvance, shard_advances
-from services.adapters.memory.database import LeaseRow, MemoryDatabase, OffsetRow
+from services.adapters.memory.database import SEAL_SECRET, LeaseRow, MemoryDatabase, OffsetRow
 from services.ports.clock import Clock
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState, Resolution
 from services.ports.log import TopicPartition
@@ -147,6 +147,7 @@ class MemoryLedger(Client):
             seq_next={shard: row.seq_next for shard, row in owned.items()},
             dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
             log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
+            seal_secret=SEAL_SECRET,
         )
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:

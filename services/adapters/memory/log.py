@@ -92,8 +92,8 @@ class MemoryLog:
         partition = self.partition(at)
         first = partition.end
         now_ms = self._clock.now_ms()
-        for offset, (key, value) in enumerate(entries, partition.end):
-            partition.records.append(Record(at.topic, at.partition, offset, key, value, now_ms))
+        for offset, (key, value, seal) in enumerate(entries, partition.end):
+            partition.records.append(Record(at.topic, at.partition, offset, key, value, now_ms, seal))
         for event in self._waiting:
             event.set()
         return Span(*at, first, partition.end)

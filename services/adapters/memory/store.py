@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
-from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
+from services.adapters.memory.database import SEAL_SECRET, CursorRow, MemoryDatabase, PlacementRow
 from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, PodRow, ProfileRow
 from services.ports.outbox import Stream
 from services.ports.store import (
@@ -77,7 +77,7 @@ class MemoryStore:
     # ------------------------------------------------------------------------------------ nodes and pods
 
     def _node(self, row: NodeRow) -> NodeState:
-        return NodeState(row, self._database.spec_at_ms[row.id])
+        return NodeState(row, *self._database.spec_changes[row.id])
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
         """See ``Store.nodes``."""
@@ -275,6 +275,10 @@ class MemoryStore:
         for key in old:
             del events[key]
         return len(old)
+
+    async def seal_secret(self) -> bytes:
+        """See ``Store.seal_secret``."""
+        return SEAL_SECRET
 
     async def keys(self) -> Sequence[KeyRow]:
         """See ``Store.keys``."""

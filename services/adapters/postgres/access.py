@@ -42,6 +42,10 @@ class Access(Engine):
         statement = sa.delete(t.ingested_events).where(i.holder == old.c.holder, i.id == old.c.id)
         return await self._write(statement)
 
+    async def seal_secret(self) -> bytes:
+        """Read the only row."""
+        return bytes((await self._rows(sa.select(t.log_seal.c.secret)))[0].secret)
+
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
         k = t.api_keys.c

@@ -78,13 +78,16 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
             ],
             usage=[
                 UsageRow(
-                    UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series)), _decode_marks(marks)
+                    UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series)),
+                    _decode_marks(marks),
+                    sent_by,
                 )
-                async for node, at_ms, series, marks in _stream(connection, sql.LOAD_USAGE)
+                async for node, at_ms, series, marks, sent_by in _stream(connection, sql.LOAD_USAGE)
             ],
             seq_next={row["shard"]: row["seq_next"] for row in shards},
             dead_seq_next={row["shard"]: row["dead_seq_next"] for row in shards},
             log_time_ms=max((row["log_time_ms"] for row in shards), default=0),
+            seal_secret=await connection.fetchval(sql.SEAL_SECRET),
         )
 
 
@@ -174,6 +177,7 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             shard=shard,
             arrival=arrival,
             since_ms=since_ms,
+            sent_by=once.one(sent_by),
         )
         async for (
             uid,
@@ -185,5 +189,6 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             shard,
             arrival,
             since_ms,
+            sent_by,
         ) in _stream(connection, sql.LOAD_PENDING, owned)
     ]

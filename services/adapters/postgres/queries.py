@@ -124,7 +124,7 @@ class PostgresStore(Access):
         n, s = t.nodes.c, t.node_specs.c
         spec = sa.and_(s.node_id == n.id, s.version == n.spec_version)
         found = await self._rows(
-            sa.select(n.id, n.name, n.version, n.deleted, n.requested, s.spec, s.at_ms)
+            sa.select(n.id, n.name, n.version, n.deleted, n.requested, s.spec, s.at_ms, s.sent_by)
             .select_from(t.nodes.outerjoin(t.node_specs, spec))
             .where(*which)
             .order_by(n.name)
@@ -143,6 +143,7 @@ class PostgresStore(Access):
                     deleted=row.deleted,
                 ),
                 row.at_ms,
+                row.sent_by,
             )
             for row in found
         ]

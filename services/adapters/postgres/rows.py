@@ -107,7 +107,7 @@ def node_columns(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
 
 def node_spec_columns(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
     """Return an entry of a node's history: NODE_SPEC_COLUMNS."""
-    return (write.id, write.version, json_text(write.spec), write.deleted, at_ms)
+    return (write.id, write.version, json_text(write.spec), write.deleted, at_ms, write.sent_by)
 
 
 def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
@@ -164,27 +164,29 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
         p.signature,
         labels_text(p.labels),
         p.since_ms,
+        p.sent_by,
     )
 
 
 def dead_letter_columns(x: DeadLetter) -> tuple[Any, ...]:
     """Return DEAD_LETTER_COLUMNS. The message may quote a NUL, which Postgres cannot hold in a text."""
     path, message = (text.replace("\0", "\ufffd") for text in (x.path, x.message))
-    return (x.shard, x.seq, x.topic, x.partition, x.offset, x.key, x.raw, x.code, path, message, x.at_ms)
+    at = (x.shard, x.seq, x.topic, x.partition, x.offset)
+    return (*at, x.key, x.raw, x.code, path, message, x.at_ms, x.sent_by)
 
 
 def profile_columns(p: ProfileRow) -> tuple[Any, ...]:
     """Return the columns of UPSERT_PROFILES."""
     spec = None if p.spec is None else json_text(p.spec)
-    return (p.name, p.revision, spec, p.resource_version, p.at_ms)
+    return (p.name, p.revision, spec, p.resource_version, p.at_ms, p.sent_by)
 
 
 def config_columns(c: ConfigRow) -> tuple[Any, ...]:
     """Return the columns of UPSERT_CONFIG."""
     thing = None if c.object is None else json_text(c.object)
-    return (c.kind, c.namespace, c.name, thing, c.resource_version, c.at_ms)
+    return (c.kind, c.namespace, c.name, thing, c.resource_version, c.at_ms, c.sent_by)
 
 
 def usage_columns(u: UsageRow) -> tuple[Any, ...]:
     """Return the columns of UPSERT_USAGE."""
-    return (u.record.node, u.record.at_ms, json_text(u.record.series), json_text(u.marks))
+    return (u.record.node, u.record.at_ms, json_text(u.record.series), json_text(u.marks), u.sent_by)

@@ -12,6 +12,11 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 metadata = sa.MetaData()
 
+
+def _sent_by() -> sa.Column[str]:
+    return sa.Column("sent_by", sa.Text, comment="who sent the event; null: from before this was noted")
+
+
 resources = sa.Table(
     "resources",
     metadata,
@@ -50,6 +55,7 @@ node_specs = sa.Table(
     sa.Column("deleted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    _sent_by(),
     comment="history of node specs",
 )
 
@@ -158,6 +164,7 @@ pending = sa.Table(
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("arrival", sa.BigInteger, nullable=False),
     sa.Column("since_ms", sa.BigInteger, nullable=False),
+    _sent_by(),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
     comment="pods accepted and not placed",
@@ -250,6 +257,7 @@ dead_letters = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    _sent_by(),
     sa.PrimaryKeyConstraint("shard", "seq"),
     comment="records that could not be accepted",
 )
@@ -263,6 +271,7 @@ profiles = sa.Table(
     sa.Column("resource_version", sa.BigInteger),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    _sent_by(),
     sa.PrimaryKeyConstraint("name", "revision"),
     comment="every revision that an event made of a profile; the last one is in force",
 )
@@ -277,6 +286,7 @@ config_objects = sa.Table(
     sa.Column("resource_version", sa.BigInteger),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    _sent_by(),
     sa.PrimaryKeyConstraint("kind", "namespace", "name"),
     comment="the latest of each configuration object; profiles have a table of their own",
 )
@@ -288,6 +298,7 @@ node_usage = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False, comment="of the latest measurement"),
     sa.Column("series", sa.JSON, nullable=False, comment="resource to SeriesRecord"),
     sa.Column("marks", sa.JSON, nullable=False, comment="shard to the next seq when it was folded"),
+    _sent_by(),
     postgresql_with={"fillfactor": "60"},
     comment="measured usage, as far back as windows reach",
 )
@@ -360,6 +371,16 @@ log_records = sa.Table(
     sa.Column("key", sa.LargeBinary),
     sa.Column("value", sa.LargeBinary),
     sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
+    sa.Column("seal", sa.LargeBinary, comment="who sent it, sealed; null: nobody says so"),
     sa.PrimaryKeyConstraint("topic", "partition", "log_offset"),
     comment="embedded log: records",
+)
+
+log_seal = sa.Table(
+    "log_seal",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False, comment="1"),
+    sa.Column("secret", sa.LargeBinary, nullable=False),
+    sa.CheckConstraint("id = 1", name="log_seal_one"),
+    comment="the secret by which APIs seal a sender's name and workers check it",
 )

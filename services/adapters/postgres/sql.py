@@ -174,34 +174,36 @@ ON CONFLICT (namespace, name, uid) DO UPDATE SET
 
 # The same revision comes again when only the resource version is newer.
 UPSERT_PROFILES = """
-INSERT INTO profiles (name, revision, spec, resource_version, at_ms)
-SELECT w.name, w.revision, w.spec::json, w.resource_version, w.at_ms
-FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
-    AS w (name, revision, spec, resource_version, at_ms)
+INSERT INTO profiles (name, revision, spec, resource_version, at_ms, sent_by)
+SELECT w.name, w.revision, w.spec::json, w.resource_version, w.at_ms, w.sent_by
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
+    AS w (name, revision, spec, resource_version, at_ms, sent_by)
 ON CONFLICT (name, revision) DO UPDATE SET resource_version = excluded.resource_version
 """
 
 UPSERT_CONFIG = """
-INSERT INTO config_objects (kind, namespace, name, object, resource_version, at_ms)
-SELECT w.kind, w.namespace, w.name, w.object::json, w.resource_version, w.at_ms
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
-    AS w (kind, namespace, name, object, resource_version, at_ms)
+INSERT INTO config_objects (kind, namespace, name, object, resource_version, at_ms, sent_by)
+SELECT w.kind, w.namespace, w.name, w.object::json, w.resource_version, w.at_ms, w.sent_by
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])
+    AS w (kind, namespace, name, object, resource_version, at_ms, sent_by)
 ON CONFLICT (kind, namespace, name) DO UPDATE SET
-    object = excluded.object, resource_version = excluded.resource_version, at_ms = excluded.at_ms
+    object = excluded.object, resource_version = excluded.resource_version, at_ms = excluded.at_ms,
+    sent_by = excluded.sent_by
 """
 
 UPSERT_USAGE = """
-INSERT INTO node_usage (node, at_ms, series, marks)
-SELECT w.node, w.at_ms, w.series::json, w.marks::json
-FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS w (node, at_ms, series, marks)
+INSERT INTO node_usage (node, at_ms, series, marks, sent_by)
+SELECT w.node, w.at_ms, w.series::json, w.marks::json, w.sent_by
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[])
+    AS w (node, at_ms, series, marks, sent_by)
 ON CONFLICT (node) DO UPDATE SET
-    at_ms = excluded.at_ms, series = excluded.series, marks = excluded.marks
+    at_ms = excluded.at_ms, series = excluded.series, marks = excluded.marks, sent_by = excluded.sent_by
 """
 REMOVE_USAGE = "DELETE FROM node_usage u USING unnest($1::text[]) AS w (node) WHERE u.node = w.node"
 
 # What COPY writes, in the order of the columns below; all other columns have defaults.
 NODE_COLUMNS = ("id", "name", "version", "spec_version", "deleted", "allocatable", "requested")
-NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms")
+NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms", "sent_by")
 PLACEMENT_COLUMNS = (
     "shard",
     "seq",
@@ -242,6 +244,7 @@ PENDING_COLUMNS = (
     "signature",
     "labels",
     "since_ms",
+    "sent_by",
 )
 DEAD_LETTER_COLUMNS = (
     "shard",
@@ -255,6 +258,7 @@ DEAD_LETTER_COLUMNS = (
     "path",
     "message",
     "at_ms",
+    "sent_by",
 )
 
 # ---------------------------------------------------------------------------------- after an unknown outcome
@@ -274,6 +278,8 @@ FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 
 # ------------------------------------------------------------------------------------------------------ load
 
+SEAL_SECRET = "SELECT secret FROM log_seal"
+
 LOAD_OFFSETS = "SELECT shard, topic, partition, next_offset FROM shard_offsets WHERE shard = ANY($1::int[])"
 LOAD_NODES = """
 SELECT n.id, n.name, n.version, n.requested, n.deleted, s.spec
@@ -286,18 +292,18 @@ SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adop
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
 """
 LOAD_PENDING = """
-SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms
+SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by
 FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
 """
 LOAD_PROFILES = """
-SELECT DISTINCT ON (name) name, revision, spec, resource_version, at_ms
+SELECT DISTINCT ON (name) name, revision, spec, resource_version, at_ms, sent_by
 FROM profiles ORDER BY name, revision DESC
 """
 LOAD_CONFIG = """
-SELECT kind, namespace, name, object, resource_version, at_ms
+SELECT kind, namespace, name, object, resource_version, at_ms, sent_by
 FROM config_objects ORDER BY kind COLLATE "C", namespace COLLATE "C", name COLLATE "C"
 """
-LOAD_USAGE = 'SELECT node, at_ms, series, marks FROM node_usage ORDER BY node COLLATE "C"'
+LOAD_USAGE = 'SELECT node, at_ms, series, marks, sent_by FROM node_usage ORDER BY node COLLATE "C"'
 LOAD_TOMBSTONES = """
 SELECT * FROM (
     SELECT namespace, name, uid, resource_version, shard, at_ms
@@ -366,7 +372,7 @@ SELECT seq, namespace, name, payload, (date_part('epoch', recorded_at) * 1000)::
 FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
 DEAD_LETTERS_AFTER = """
-SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms
+SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms, sent_by
 FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
 PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"

@@ -1,0 +1,122 @@
+"""Does every event keep who sent it until it is in the ledger, and can nobody send in another's name?"""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from services.adapters.memory.database import SEAL_SECRET
+from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
+from tests.builders import (
+    event,
+    node_manifest,
+    pod_manifest,
+    priority_class_manifest,
+    profile_manifest,
+    usage_manifest,
+)
+from tests.property.site import Site
+from tests.security.keyed import keyed_house
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def senders(site: Site) -> list[tuple[str, str, str | None]]:
+    """Return pod, outcome and sender of every decision."""
+    return sorted((d["pod"]["name"], d["outcome"], d["sent_by"]) for d in site.decided())
+
+
+# --------------------------------------------------------------------------------------- in the ledger
+
+
+def test_a_decision_names_who_sent_the_event_that_it_answers(site: Site) -> None:
+    site.tell("ADDED", pod_manifest("a", cpu=1), sent_by="key:team-a")
+    site.tell("ADDED", node_manifest("n1"), sent_by="key:ops")
+    site.tell("ADDED", pod_manifest("b", node_name="n1"), sent_by="key:team-b")
+    site.tell("DELETED", node_manifest("n1"), sent_by="key:ops")
+    site.tell("DELETED", pod_manifest("a"), sent_by="key:janitor")
+    assert senders(site) == [
+        ("a", "bound", "key:team-a"),  # the pod's event, not the node's that made room
+        ("a", "orphaned", "key:ops"),
+        ("a", "released", "key:janitor"),
+        ("a", "unschedulable", "key:team-a"),
+        ("b", "adopted", "key:team-b"),
+        ("b", "orphaned", "key:ops"),
+    ]
+
+
+def test_a_restart_keeps_who_sent_what_waits(site: Site) -> None:
+    site.tell("ADDED", pod_manifest("a", cpu=1), sent_by="key:team-a")
+    site.planner = site.restarted()
+    site.tell("ADDED", node_manifest("n1"), sent_by="key:ops")
+    assert senders(site) == [("a", "bound", "key:team-a"), ("a", "unschedulable", "key:team-a")]
+
+
+def test_a_change_by_somebody_else_makes_the_pod_his(site: Site) -> None:
+    site.tell("ADDED", pod_manifest("a", cpu=1), sent_by="key:team-a")
+    site.tell("MODIFIED", pod_manifest("a", cpu=2), sent_by="key:team-b")
+    assert ("a", "unschedulable", "key:team-b") in senders(site)
+
+
+def test_what_is_no_pod_keeps_who_sent_it_too(site: Site) -> None:
+    fit = ["NodeResourcesFit"]
+    site.tell("ADDED", node_manifest("n1"), sent_by="key:ops")
+    site.tell("ADDED", usage_manifest("n1", percent={"cpu": 5}), sent_by="key:agent")
+    site.tell("ADDED", profile_manifest("mine", filters=fit, scores=[]), sent_by="key:admin")
+    site.tell("ADDED", priority_class_manifest("high", 7), sent_by="key:admin")
+    site.tell("ADDED", pod_manifest("bad", cpu=-1), sent_by="key:team-b")
+    database = site.database
+    (node,) = database.nodes.values()
+    assert database.spec_changes[node.id][1] == "key:ops"
+    assert database.usage["n1"].sent_by == "key:agent"
+    assert [row.sent_by for row in database.profiles.values()] == ["key:admin"]
+    assert [row.sent_by for row in database.config_objects.values()] == ["key:admin"]
+    (letter,) = (letter for letters in database.dead_letters.values() for letter in letters)
+    assert letter.sent_by == "key:team-b"
+
+
+# ----------------------------------------------------------------------------------------- through the API
+
+
+async def test_the_api_seals_the_name_of_the_key() -> None:
+    async with keyed_house() as house:
+        for team in ("team-a", "team-b"):
+            await house.key(team, ["producer"])
+            assert (await house.send(team, event("ADDED", pod_manifest(team)))).status_code == 202
+        records = house.log.partition(TopicPartition(PODS_TOPIC, 0)).records
+    assert [Senders(SEAL_SECRET).of(record) for record in records] == ["key:team-a", "key:team-b"]
+
+
+# -------------------------------------------------------------------------------- whoever writes to Kafka
+
+
+def told_by(site: Site, sealed: bytes | None) -> str:
+    """Return the sender of a pod whose record carries this beside it."""
+    raw = orjson.dumps(event("ADDED", pod_manifest("a", cpu=1)))
+    site.take([Record(PODS_TOPIC, 0, 0, b"default/a", raw, 1_700_000_000_000, sealed)])
+    (decision,) = site.decided()
+    return str(decision["sent_by"])
+
+
+def test_a_record_without_a_name_says_that_nobody_knows(site: Site) -> None:
+    assert told_by(site, None) == DIRECT
+
+
+@pytest.mark.parametrize("name", [b"key:team-a", b"team-a", b"", b"\xff" * 40, b"x" * 100_000])
+def test_a_name_that_a_producer_invents_does_not_count(site: Site, name: bytes) -> None:
+    assert told_by(site, bytes(32) + name) == UNVERIFIED
+
+
+def test_a_seal_of_another_event_does_not_count(site: Site) -> None:
+    other = orjson.dumps(event("ADDED", pod_manifest("a", cpu=2)))
+    assert told_by(site, seal(SEAL_SECRET, PODS_TOPIC, b"default/a", other, "key:team-a")) == UNVERIFIED
+
+
+def test_a_wrong_seal_is_counted(site: Site) -> None:
+    raw = orjson.dumps(event("ADDED", node_manifest("n1")))
+    forged = Record(NODES_TOPIC, 0, 0, b"n1", raw, 1, b"forged")
+    assert site.planner.plan([forged]).unverified_count == 1
