@@ -25,6 +25,7 @@ def node(name: str = "openb-node-0600", **changed: Any) -> Item:
         "requested": {**GPUS, "cpu": "74184m", "memory": "254221Mi", "pods": "10"},
         "free": {"cpu": "21816m", "memory": "138995Mi", "pods": "118"},
         "spec_changed_at": THEN,
+        "spec_sent_by": "key:ops",
     } | changed
 
 
