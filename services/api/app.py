@@ -14,7 +14,7 @@ from services.api import failures, pages
 from services.api.answers import Error, Health, ShardLag
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
-from services.api.door import Door
+from services.api.door import Door, check_media_type
 from services.api.failures import json_answer
 from services.api.ingest import ingest_routes
 from services.api.profiles import profile_routes
@@ -34,6 +34,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     def allow(action: str) -> Any:
         async def check(request: Request, _key: Any = pages.KEY) -> None:
             request.state.caller = await deps.gate.check(request, action)
+            check_media_type(request)
             _check_parameters(request)
 
         return Depends(check)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from fastapi import Response
+from fastapi import Request, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.api.failures import error_answer
+from services.api.failures import ApiError, error_answer
 from services.listening import is_loopback
 
 _NETLOC = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::\d{1,5})?", re.IGNORECASE)
@@ -84,11 +84,6 @@ class Door:
             )
         if self._is_foreign(method, host, headers):
             return error_answer("foreign-origin", "a web page of another site may not call this API")
-        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if method in _WITH_BODY and media_type != "application/json":
-            return error_answer(
-                "unsupported-media-type", "the body must be JSON: send `Content-Type: application/json`"
-            )
         return None
 
     def _is_ours(self, netloc: str) -> bool:
@@ -108,6 +103,15 @@ class Door:
         name = _name_of(netloc)
         is_named = name in (self._names or ()) and not is_loopback(name)
         return netloc != host and not is_named
+
+
+def check_media_type(request: Request) -> None:
+    """Refuse a body that is not said to be JSON. A page may send plain text anywhere without asking first."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method in _WITH_BODY and media_type != "application/json":
+        raise ApiError(
+            "unsupported-media-type", "the body must be JSON: send `Content-Type: application/json`"
+        )
 
 
 def _name_of(netloc: str) -> str:

@@ -79,7 +79,9 @@ async def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_answer("not-found", f"{path} is no resource of this API; see /docs or /openapi.json")
     if error.status_code == 405:
-        return error_answer("method-not-allowed", f"{request.method} is not allowed on {path}")
+        answer = error_answer("method-not-allowed", f"{request.method} is not allowed on {path}")
+        answer.headers.update(error.headers or {})  # Allow
+        return answer
     return error_answer("internal", str(error.detail))
 
 

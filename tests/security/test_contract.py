@@ -1,0 +1,78 @@
+"""The OpenAPI contract under fuzzing: whatever is sent, the server has no fault and keeps its contract."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import berth, environment, eventually, listed, up
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+    "allow_header_conformance",
+)
+EXAMPLES = 4
+SEED = 20_26
+
+
+def fuzz(url: str, directory: Path, *more: str, key: str | None = None, phases: str = "fuzzing") -> None:
+    """Send what the contract allows and what it does not, always the same, and check each answer."""
+    header = ["--header", f"Authorization: Bearer {key}"] if key else []
+    command = [
+        *(sys.executable, "-P", "-m", "schemathesis.cli", "run", f"{url}/openapi.json"),
+        *("--phases", phases, "--max-examples", str(EXAMPLES), "--seed", str(SEED)),
+        *("--checks", ",".join((*CHECKS, *more)), "--continue-on-failure", "--workers", "2", "--no-color"),
+    ]
+    said = subprocess.run(
+        command + header,
+        cwd=directory,
+        env=environment(directory),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert said.returncode == 0, said.stdout[-6000:] + said.stderr[-2000:]
+    assert "generated" in said.stdout, "nothing was tried"
+
+
+def running_url(directory: Path) -> str:
+    found: str = json.loads((directory / "api.json").read_text())["url"]
+    return found
+
+
+def seed_with_data(directory: Path) -> None:
+    """Make decisions, a waiting group and a profile, so that answers have something in them."""
+    examples = Path(__file__).parents[2] / "docs" / "examples"
+    files = [argument for path in sorted(examples.glob("*.yaml")) for argument in ("-f", str(path))]
+    sent = berth(directory, "apply", *files)
+    assert sent.returncode == 0, sent.stderr
+    eventually(lambda: len(listed(directory, "decisions")) > 5)
+
+
+def test_an_api_without_keys_keeps_its_contract(server_dir: Path) -> None:
+    with up(server_dir):
+        seed_with_data(server_dir)
+        fuzz(running_url(server_dir), server_dir, phases="coverage,fuzzing")
+        assert listed(server_dir, "nodes"), "the API still answers"
+
+
+def test_an_api_with_keys_keeps_its_contract(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = berth(server_dir, "api-key", "create", "fuzzer", "--role", "admin")
+    key = made.stdout.strip()
+    with up(server_dir):
+        url = running_url(server_dir)
+        fuzz(url, server_dir)
+        refused = berth(server_dir, "get", "nodes")
+        assert refused.returncode == 1
+        monkeypatch.setitem(os.environ, "BERTH_API_KEY", key)
+        fuzz(url, server_dir, "ignored_auth", key=key)
