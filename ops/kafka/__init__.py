@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import importlib.util
 import os
 import re
@@ -23,7 +24,7 @@ from domain.model.errors import BerthError
 from ops.child import Reaper, environment, program
 from ops.reaper import end
 
-VERSION = "4.1.0"
+VERSION = "4.1.2"
 _JAVA_MAJOR_MIN = 17
 _START_TIMEOUT_SECONDS = 60.0
 _METADATA = 3  # the number of this request in Kafka's protocol
@@ -206,7 +207,7 @@ def find_java() -> str:
 def jars() -> Path:
     """Return the directory with the broker's jars, fetched with Maven the first time.
 
-    It is ``BERTH_KAFKA_JARS``, or ``kafka-4.1.0`` in the user's cache directory for berth.
+    It is ``BERTH_KAFKA_JARS``, or ``kafka-4.1.2`` in the user's cache directory for berth.
     """
     given = os.environ.get("BERTH_KAFKA_JARS")
     target = Path(given).absolute() if given else platformdirs.user_cache_path("berth") / f"kafka-{VERSION}"
@@ -233,9 +234,20 @@ def jars() -> Path:
             raise KafkaServerError(
                 f"fetching the jars of Kafka {VERSION} failed:\n{done.stdout}{done.stderr}"
             )
+        check_jars(Path(scratch, "jars"))
         with contextlib.suppress(OSError):  # another process was faster
             Path(scratch, "jars").rename(target)
     return target
+
+
+def check_jars(directory: Path) -> None:
+    """Refuse jars that are not, byte by byte, those that this was tried with."""
+    lines = Path(__file__).with_name("jars.sha256").read_text().splitlines()
+    wanted = {name: digest for digest, name in map(str.split, lines)}
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.iterdir()}
+    wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    if wrong:
+        raise KafkaServerError(f"these jars of Kafka {VERSION} are not the pinned ones: {', '.join(wrong)}")
 
 
 def _answers(port: int) -> bool:

@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from domain.model.errors import FieldError
-from ops.kafka import KafkaServer, KafkaServerError, free_port, jars
+from ops.kafka import VERSION, KafkaServer, KafkaServerError, check_jars, free_port, jars
 from ops.postgres import server as embedded
 from ops.postgres.account import server_account
 from ops.postgres.server import EmbeddedServer, EmbeddedServerError
@@ -279,6 +279,20 @@ def test_missing_maven_is_named(server_dir: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(server_dir))
     with pytest.raises(KafkaServerError, match="install Maven"):
         jars()
+
+
+def test_a_jar_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
+    for jar in jars().iterdir():
+        (tmp_path / jar.name).symlink_to(jar)
+    check_jars(tmp_path)
+    (tmp_path / "lz4-java-1.8.0.jar").write_bytes(b"another")
+    with pytest.raises(KafkaServerError, match=r"lz4-java-1\.8\.0\.jar"):
+        check_jars(tmp_path)
+
+
+def test_the_broker_for_development_is_the_one_of_compose_and_free_of_the_faults_of_lz4() -> None:
+    assert f"apache/kafka:{VERSION}@" in (Path(__file__).parents[2] / "docker-compose.yml").read_text()
+    assert tuple(map(int, VERSION.split("."))) >= (4, 1, 2)
 
 
 @pytest.mark.real
