@@ -302,6 +302,31 @@ class Settings:
         "How long the API remembers the ids of accepted events; an older one is taken for new.",
         24 * 7,
     )
+    api_tls_cert: Path | None = _setting(  # noqa: RUF009
+        _path,
+        "FILE",
+        "Certificate of the API, with those that vouch for it (PEM). Given: the API speaks HTTPS alone.",
+    )
+    api_tls_key: Path | None = _setting(  # noqa: RUF009
+        _path, "FILE", "Private key of BERTH_API_TLS_CERT (PEM)."
+    )
+    api_ca: Path | None = _setting(  # noqa: RUF009
+        _path,
+        "FILE",
+        "Certificates that the commands trust when they talk HTTPS to the API (PEM). Empty: the usual ones.",
+    )
+    metrics_host: str = _setting(
+        _text,
+        "ADDRESS",
+        "Address that the metrics port listens on. Beyond loopback BERTH_METRICS_KEY is needed.",
+        "127.0.0.1",
+    )
+    metrics_key: str | None = _setting(
+        _text,
+        "KEY",
+        "Key that /metrics of `worker` and `relay` asks for (Authorization: Bearer KEY).",
+        secrecy=Secrecy.WHOLE,
+    )
     metrics_port: int = _setting(
         _integer(0, 65535),
         "PORT",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import ssl
+from pathlib import Path
 
 from domain.model.errors import BerthError
 from services.config import DEFAULT_API_PORT
@@ -35,11 +37,11 @@ def bind(host: str, port: int, *, move: bool) -> socket.socket:
         if move and port == DEFAULT_API_PORT:
             return socket.create_server((host, 0), family=family)
         raise ServeError(
-            f"cannot listen on {host}:{port} ({why(error)}); choose another port or address"
+            f"cannot listen on {host}:{port} ({_why(error)}); choose another port or address"
         ) from None
 
 
-def why(error: OSError) -> str:
+def _why(error: OSError) -> str:
     """Return the fault's message without the address that Python adds."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
@@ -50,3 +52,21 @@ def url_of(listening: socket.socket, *, tls: bool = False) -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def tls_of(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """Return what the API needs to speak TLS 1.2 or newer; None where the settings name no certificate."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ServeError("BERTH_API_TLS_CERT and BERTH_API_TLS_KEY belong together; set both or none")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise ServeError(
+            f"BERTH_API_TLS_CERT={certificate} and BERTH_API_TLS_KEY={key} are no certificate and key: "
+            f"{error.strerror or error}"
+        ) from None
+    return context

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from hmac import compare_digest
 from typing import Any
 
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, make_asgi_app
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -51,27 +52,34 @@ class Heartbeat:
         return time.monotonic() - self._beat_at
 
 
-def serve(registry: CollectorRegistry, host: str, port: int, heartbeat: Heartbeat) -> Callable[[], None]:
-    """Serve metrics and the heartbeat (``/healthz``) over HTTP from a thread; return what ends it."""
-    server, thread = start_http_server(port, host, registry)
-    metrics: Any = server.get_app()
+def process_app(registry: CollectorRegistry, heartbeat: Heartbeat, key: str | None) -> Any:
+    """Return an ASGI application that shows a process' metrics, and its heartbeat at ``/healthz``.
 
-    def answer(environ: Any, start_response: Any) -> Any:
-        if environ["PATH_INFO"] != "/healthz":
-            return metrics(environ, start_response)
-        is_alive = heartbeat.silent_seconds() < SILENT_SECONDS_MAX
-        status = "200 OK" if is_alive else "503 Service Unavailable"
-        start_response(status, [("Content-Type", "application/json")])
-        return [orjson.dumps({"status": "ok" if is_alive else "stuck", "checks": {}})]
+    With a key it shows the metrics to those alone who have it.
+    """
+    metrics = make_asgi_app(registry)
+    needed = None if key is None else f"Bearer {key}".encode()
 
-    server.set_app(answer)
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/healthz":
+            is_alive = heartbeat.silent_seconds() < SILENT_SECONDS_MAX
+            health: Mapping[str, Any] = {"status": "ok" if is_alive else "stuck", "checks": {}}
+            await _send_json(send, 200 if is_alive else 503, health)
+        elif needed is None or compare_digest(dict(scope["headers"]).get(b"authorization", b""), needed):
+            await metrics(scope, receive, send)
+        else:
+            error = {"code": "unauthorized", "message": "send `Authorization: Bearer <BERTH_METRICS_KEY>`"}
+            await _send_json(send, 401, {"error": error})
 
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return answer
 
-    return stop
+
+async def _send_json(send: Any, status: int, value: object) -> None:
+    headers = [(b"content-type", b"application/json")]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="berth"'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": orjson.dumps(value)})
 
 
 class ApiMetrics:

@@ -19,8 +19,8 @@ from services.address import KEY_FILE, Instance, remove_address, write_address, 
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.config import Settings
-from services.listening import ServeError, bind, is_loopback, url_of, why
-from services.metrics import Heartbeat, process_registry, serve
+from services.listening import ServeError, bind, is_loopback, tls_of, url_of
+from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
 
 if TYPE_CHECKING:
@@ -64,31 +64,40 @@ async def supervise(*works: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-async def serve_http(app: FastAPI, listening: socket.socket) -> None:
+async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings) -> None:
     """Answer requests until cancelled; requests under way are finished."""
-    import uvicorn
+    from services.serving import serve_http
 
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield  # signals are ours: they stop the whole process in order
+    tls = tls_of(settings.api_tls_cert, settings.api_tls_key)
+    if tls is None and not is_loopback(settings.api_host):
+        typer.echo(
+            "warning: keys and answers cross the network unencrypted; "
+            "set BERTH_API_TLS_CERT and BERTH_API_TLS_KEY, or put a proxy with TLS before this API",
+            err=True,
+        )
+    await serve_http(app, [listening], tls=tls)
 
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-    )
-    server = Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    try:
-        await asyncio.shield(serving)
-    finally:
-        server.should_exit = True
-        await serving
+
+@contextlib.contextmanager
+def _served_metrics(settings: Settings, registry: CollectorRegistry, heartbeat: Heartbeat) -> Iterator[None]:
+    """Serve the metrics of this process from a thread, if the settings name a port."""
+    if not settings.metrics_port:
+        yield
+        return
+    from services.serving import serve_in_thread
+
+    if settings.metrics_key is None and not is_loopback(settings.metrics_host):
+        raise ServeError(
+            f"others can reach the metrics on BERTH_METRICS_HOST={settings.metrics_host}; "
+            "set BERTH_METRICS_KEY_FILE to a file with the key that they have to show"
+        )
+    app = process_app(registry, heartbeat, settings.metrics_key)
+    with bind(settings.metrics_host, settings.metrics_port, move=False) as listening:
+        stop = serve_in_thread(app, listening)
+        try:
+            yield
+        finally:
+            stop()
 
 
 async def _observed(
@@ -96,23 +105,11 @@ async def _observed(
 ) -> None:
     """Run one process on its ledger and log, and serve its metrics."""
     registry, heartbeat = process_registry(), Heartbeat()
-    stop: Callable[[], None] | None = None
-    if settings.metrics_port:
-        try:
-            stop = serve(registry, "0.0.0.0", settings.metrics_port, heartbeat)
-        except OSError as error:
-            raise ServeError(
-                f"cannot serve metrics on port {settings.metrics_port} ({why(error)}); "
-                "choose another BERTH_METRICS_PORT"
-            ) from None
-    try:
+    with _served_metrics(settings, registry, heartbeat):
         async with bootstrap.place(settings) as at:
             await _check_laid_down(at)
             typer.echo(f"{what} {settings.worker_name} is up; Ctrl-C stops it", err=True)
             await supervise(run(at, settings, registry), heartbeat.run())
-    finally:
-        if stop is not None:
-            stop()
 
 
 async def _check_laid_down(at: Place) -> None:
@@ -158,8 +155,9 @@ async def serve_api(settings: Settings) -> None:
     async with bootstrap.place(settings) as at:
         with bind(settings.api_host, settings.api_port, move=False) as listening:
             async with open_api(at, settings) as app:
-                typer.echo(f"API on {url_of(listening)} (described at /docs); Ctrl-C stops it", err=True)
-                await supervise(serve_http(app, listening))
+                url = url_of(listening, tls=settings.api_tls_cert is not None)
+                typer.echo(f"API on {url} (described at /docs); Ctrl-C stops it", err=True)
+                await supervise(_serve_api(app, listening, settings))
 
 
 @contextlib.asynccontextmanager
@@ -171,7 +169,7 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
         if asks_for_keys(settings):
             await _make_first_key(at, directory)
         with bind(settings.api_host, settings.api_port, move=True) as listening:
-            instance = write_address(directory, url_of(listening))
+            instance = write_address(directory, url_of(listening, tls=settings.api_tls_cert is not None))
             try:
                 yield Running(at, directory, instance), listening
             finally:
@@ -208,7 +206,7 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
                 await (announce() if then is None else then(running))
 
             await supervise(
-                serve_http(app, listening),
+                _serve_api(app, listening, settings),
                 bootstrap.run_worker(running.place, settings, registry, compiled),
                 bootstrap.run_relay(running.place, settings, registry),
                 beside(),

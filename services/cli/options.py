@@ -20,7 +20,7 @@ WARNINGS_SHOWN_MAX = 20
 PLACE = ("kafka_bootstrap", "postgres_dsn", "postgres_password", "dir", "log_level")
 """The settings of a command that opens the ledger and the log."""
 
-CLIENT = ("dir", "api_url", "api_key", "postgres_dsn", "postgres_password", "kafka_bootstrap")
+CLIENT = ("dir", "api_url", "api_key", "api_ca", "postgres_dsn", "postgres_password", "kafka_bootstrap")
 """The settings of a command that talks to the API."""
 
 T = TypeVar("T")

@@ -10,11 +10,12 @@ from services.cli.options import PLACE, with_settings
 from services.config import Settings
 
 PLACING = ("seed", "usage_window_seconds")
-LISTENING = ("api_host", "api_port", "api_hosts", "api_auth")
+LISTENING = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key", "event_id_hours")
+METRICS = ("metrics_host", "metrics_port", "metrics_key")
 ALL_IN_ONE = (*PLACE, *PLACING, *LISTENING, "shards")
 
 
-@with_settings(*PLACE, *PLACING, "worker_name", "metrics_port")
+@with_settings(*PLACE, *PLACING, "worker_name", *METRICS)
 async def worker(settings: Settings) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
     from services.processes import serve_worker
@@ -22,7 +23,7 @@ async def worker(settings: Settings) -> None:
     await serve_worker(settings)
 
 
-@with_settings(*PLACE, "worker_name", "metrics_port")
+@with_settings(*PLACE, "worker_name", *METRICS)
 async def relay(settings: Settings) -> None:
     """Publish committed decisions to the decisions topic, in order, until Ctrl-C."""
     from services.processes import serve_relay

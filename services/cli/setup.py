@@ -142,7 +142,7 @@ def compile_() -> None:
     options.run(compile_kernels())
 
 
-@options.with_settings("metrics_port", "api_port")
+@options.with_settings("metrics_port", "api_port", "api_tls_cert")
 def health(
     settings: Settings,
     url: Annotated[
@@ -155,9 +155,11 @@ def health(
     """Ask a process whether it is alive, and fail if not: for a container's health check."""
     import httpx
 
-    asked = url or f"http://127.0.0.1:{settings.metrics_port or settings.api_port}/healthz"
+    scheme = "https" if settings.api_tls_cert and not settings.metrics_port else "http"
+    asked = url or f"{scheme}://127.0.0.1:{settings.metrics_port or settings.api_port}/healthz"
     try:
-        answer = httpx.get(asked, timeout=5, trust_env=False).raise_for_status()
+        # Nothing secret is asked or told, so whose certificate it is does not matter.
+        answer = httpx.get(asked, timeout=5, trust_env=False, verify=False).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(f"{asked} is not healthy: {error}") from None
     echo(answer.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import secrets
+import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,25 @@ _PROOF_SECONDS_MAX = 10.0
 _PROOF_BYTES_MAX = 1024
 
 
+def _trusting(ca: Path | None) -> ssl.SSLContext | bool:
+    """Return whose certificates are believed: those of a file, or the usual ones."""
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise CommandError(f"BERTH_API_CA={ca} holds no certificates: {error.strerror or error}") from None
+
+
+def _refuse_untrusted(url: str, error: httpx.HTTPError) -> None:
+    """Say it plainly if an API's certificate is why there is no answer."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        raise CommandError(
+            f"the certificate of the API at {url} is not trusted here ({error}); "
+            "set BERTH_API_CA to a file with the certificate that vouches for it"
+        ) from None
+
+
 class Source:
     """The API at an address, or (``app``) the application in this process.
 
@@ -30,7 +50,15 @@ class Source:
     by itself is on this machine.
     """
 
-    def __init__(self, url: str, key: str | None = None, *, app: Any = None, proxied: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        app: Any = None,
+        proxied: bool = False,
+        ca: Path | None = None,
+    ) -> None:
         self.in_process = app is not None
         self._url = url
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
@@ -40,6 +68,7 @@ class Source:
             timeout=_ANSWER_SECONDS_MAX,
             transport=httpx.ASGITransport(app) if self.in_process else None,
             trust_env=proxied,
+            verify=_trusting(ca),
         )
 
     async def request(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
@@ -47,6 +76,7 @@ class Source:
         try:
             answer = await self._client.request(method, target, content=body)
         except httpx.HTTPError as error:
+            _refuse_untrusted(self._url, error)
             raise CommandError(
                 f"the API at {self._url} does not answer ({error or type(error).__name__}); "
                 "start it with `berth up` or `berth api`, or set BERTH_API_URL"
@@ -140,7 +170,7 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
     return sums
 
 
-async def running_api(directory: Path) -> str | None:
+async def running_api(directory: Path, ca: Path | None = None) -> str | None:
     """Return the address of the API that runs on this directory, if there is one.
 
     Raises
@@ -152,13 +182,15 @@ async def running_api(directory: Path) -> str | None:
     if instance is None:
         return None
     challenge = secrets.token_hex(32)
-    async with httpx.AsyncClient(timeout=_PROOF_SECONDS_MAX, trust_env=False) as client:
+    client = httpx.AsyncClient(timeout=_PROOF_SECONDS_MAX, trust_env=False, verify=_trusting(ca))
+    async with client:
         try:
             async with client.stream(
                 "GET", f"{instance.url}{CHALLENGE_PATH}", params={"challenge": challenge}
             ) as answer:
                 start = await anext(answer.aiter_bytes(_PROOF_BYTES_MAX), b"")
-        except (httpx.ConnectError, httpx.ConnectTimeout):
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            _refuse_untrusted(instance.url, error)
             return None
         except (httpx.HTTPError, httpx.InvalidURL):
             start = b""
@@ -179,9 +211,9 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     named = url is not None
     if not named and settings.postgres_dsn is None:
         directory = bootstrap.data_dir(settings)
-        url, key = await running_api(directory), key or read_key(directory)
+        url, key = await running_api(directory, settings.api_ca), key or read_key(directory)
     if url is not None:
-        async with contextlib.aclosing(Source(url, key, proxied=named)) as source:
+        async with contextlib.aclosing(Source(url, key, proxied=named, ca=settings.api_ca)) as source:
             yield source
         return
     async with bootstrap.place(settings) as place:

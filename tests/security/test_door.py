@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
 
-from services import bootstrap
-from tests.integration.api_world import fresh_database
-from tests.integration.commands import BERTH, environment
+from tests.security.running import api, laid_down
 
 NODE = {
     "type": "ADDED",
@@ -29,31 +23,11 @@ NODE = {
 }
 
 
-@contextmanager
-def api(dsn: str, directory: Path, *flags: str, **settings: str) -> Iterator[str]:
-    """Run ``berth api`` as an operator does; return its address."""
-    told = environment(directory) | {"BERTH_POSTGRES_DSN": dsn, "BERTH_API_PORT": "0"} | settings
-    errors = (directory / "api.log").open("w+")
-    process = subprocess.Popen([*BERTH, "api", *flags], env=told, stderr=errors)
-    try:
-        deadline = time.monotonic() + 60
-        while not (found := re.search(r"API on (https?://\S+)", (directory / "api.log").read_text())):
-            assert process.poll() is None, (directory / "api.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield found[1]
-    finally:
-        process.terminate()
-        assert process.wait(timeout=20) == 0, (directory / "api.log").read_text()
-        errors.close()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def dsn(embedded_dsn: str) -> AsyncIterator[str]:
     """Return a ledger that is laid down and empty."""
-    async with fresh_database(embedded_dsn) as place:
-        await bootstrap.initialise(place, 1)
-        yield place.dsn
+    async with laid_down(embedded_dsn) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +130,7 @@ def test_whoever_comes_through_a_proxy_needs_a_key(client: httpx.Client, header:
 
 def test_an_api_that_always_asks_lets_in_only_who_has_a_key(dsn: str, tmp_path: Path) -> None:
     settings = {"BERTH_API_AUTH": "always", "BERTH_API_HOSTS": "berth.example, other.example"}
-    with api(dsn, tmp_path, **settings) as url, httpx.Client(base_url=url, trust_env=False) as client:
+    with api(dsn, tmp_path, told=settings) as url, httpx.Client(base_url=url, trust_env=False) as client:
         nobody = client.get("/v1/pods")
         assert (nobody.status_code, code_of(nobody)) == (401, "unauthorized")
         assert nobody.headers["www-authenticate"] == 'Bearer realm="berth"'
@@ -173,7 +147,7 @@ def test_an_api_that_always_asks_lets_in_only_who_has_a_key(dsn: str, tmp_path: 
 
 def test_invented_methods_and_paths_are_one_label(client: httpx.Client) -> None:
     """Labels are kept for ever, and these are counted before anybody is asked for a key."""
-    for number in range(300):
+    for number in range(100):
         client.request(f"INVENTED{number}", f"/nowhere/{number}")
         client.get(f"/v1/nodes/node-{number}")
     found = client.get("/metrics").text

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from services import metrics
 from services.cli.main import app
-from services.metrics import Heartbeat, serve
+from services.listening import bind
+from services.metrics import Heartbeat, process_app
+from services.serving import serve_in_thread
 
 
 def _free_port() -> int:
@@ -21,9 +23,11 @@ def _free_port() -> int:
 
 
 def test_a_loop_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry, heartbeat, port = CollectorRegistry(), Heartbeat(), _free_port()
+    registry, heartbeat = CollectorRegistry(), Heartbeat()
     Counter("turns", "Turns", registry=registry).inc()
-    stop = serve(registry, "127.0.0.1", port, heartbeat)
+    listening = bind("127.0.0.1", 0, move=False)
+    port = listening.getsockname()[1]
+    stop = serve_in_thread(process_app(registry, heartbeat, None), listening)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert b"turns_total 1.0" in answer.read()

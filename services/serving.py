@@ -1,0 +1,372 @@
+"""Serves an HTTP application on sockets; no client can hold it up by being many, slow or silent.
+
+A connection that sends no whole head in time, or whose client neither sends its body nor takes its answer at
+a least pace, is cut. Where all places are taken, whoever has waited longest without a request makes room, so
+that half-open connections shut nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import resource
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import h11
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from services.seldom import Seldom
+
+_log = logging.getLogger("berth.http")
+for _name in ("berth.http", "berth.api", "uvicorn.error"):
+    logging.getLogger(_name).addFilter(Seldom())
+
+_FILES_MAX = 65_536
+_FILES_KEPT = 200
+"""File descriptors that connections leave to the database, the log and the rest of the process."""
+
+_ACCEPT_PAUSE_SECONDS = 0.2
+_BACKLOG = 2048
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class Limits(NamedTuple):
+    """What a server allows its clients."""
+
+    connections_max: int = 1_000
+    connections_per_address_max: int = 200
+    """By one address (of IPv6: one network of 64 bits), except this machine's own."""
+    head_seconds_max: float = 10.0
+    """For the whole head of a request, since the connection was made or the answer before was sent."""
+    idle_seconds_max: int = 5
+    pace_seconds: float = 10.0
+    """The span in which a body must come, and an answer be taken, at the least pace."""
+    pace_bytes_per_second_min: int = 1_000
+
+
+_USUAL = Limits()
+
+
+class Guest:
+    """A connection from when it is accepted until it is closed."""
+
+    def __init__(self, address: str | None, cut: Callable[[], object]) -> None:
+        self.address, self.cut = address, cut
+
+
+class House:
+    """Who is connected, and who of them has not yet sent a request, longest first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._inside: set[Guest] = set()
+        self._by_address: Counter[str] = Counter()
+        self._waiting: dict[Guest, float] = {}
+
+    def admit(self, address: str | None, cut: Callable[[], object]) -> Guest | None:
+        """Let a connection in; cut one that waits where there is no room, or return None."""
+        crowd: Iterable[Guest] | None = None
+        if address is not None and self._by_address[address] >= self.limits.connections_per_address_max:
+            crowd = (guest for guest in self._waiting if guest.address == address)
+        elif len(self._inside) >= self.limits.connections_max:
+            crowd = self._waiting
+        if crowd is not None and not self._make_room(crowd):
+            return None
+        guest = Guest(address, cut)
+        self._inside.add(guest)
+        if address is not None:
+            self._by_address[address] += 1
+        self.waits(guest)
+        return guest
+
+    def _make_room(self, crowd: Iterable[Guest]) -> bool:
+        longest = next(iter(crowd), None)
+        if longest is None:
+            _log.warning("a connection was refused: all places are taken")
+            return False
+        _log.warning("all places are taken: a connection without a request was cut")
+        self.leave(longest)
+        longest.cut()
+        return True
+
+    def waits(self, guest: Guest) -> None:
+        """Note that a connection has no request under way."""
+        if guest in self._inside:
+            self._waiting.setdefault(guest, time.monotonic())
+
+    def asks(self, guest: Guest) -> None:
+        """Note that a connection has sent the head of a request."""
+        self._waiting.pop(guest, None)
+
+    def leave(self, guest: Guest) -> None:
+        """Forget a connection that is closed."""
+        if guest not in self._inside:
+            return
+        self._inside.remove(guest)
+        self._waiting.pop(guest, None)
+        if guest.address is not None:
+            self._by_address[guest.address] -= 1
+            if not self._by_address[guest.address]:
+                del self._by_address[guest.address]
+
+    def cut_late(self, now: float) -> None:
+        """Cut the connections that had a request to send for too long."""
+        late = []
+        for guest, since in self._waiting.items():
+            if now - since < self.limits.head_seconds_max:
+                break
+            late.append(guest)
+        for guest in late:
+            _log.info("a connection was cut: its request did not come in time")
+            self.leave(guest)
+            guest.cut()
+
+
+class Connection(H11Protocol):
+    """An HTTP connection that knows whether its client keeps pace."""
+
+    def __init__(self, server: Server, guest: Guest) -> None:
+        super().__init__(server.config, server.server_state, {})
+        self._house, self._guest = server.house, guest
+        self._received_bytes = self._drained_count = 0
+        self._mark: tuple[object, int, float] = (None, 0, 0.0)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        # Whatever the client has not taken pauses the answer, so that one with bytes left is one to watch.
+        transport.set_write_buffer_limits(high=0)
+        self._guest.cut = self.cut
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave."""
+        self._house.leave(self._guest)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sent."""
+        self._received_bytes += len(data)
+        super().data_received(data)
+        self._note()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._note()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken all that was written."""
+        self._drained_count += 1
+        super().resume_writing()
+        self._note()
+
+    def cut(self) -> None:
+        """Close at once. What the client has not taken is thrown away, by the kernel too."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.transport.abort()
+
+    def _note(self) -> None:
+        # A client that still sends the body of an answered request waits, too; not one that takes the answer.
+        if self.conn.our_state in (h11.IDLE, h11.DONE) and not self.transport.get_write_buffer_size():
+            self._house.waits(self._guest)
+        else:
+            self._house.asks(self._guest)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say in the one shape of errors that this is no HTTP."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # whatever the application still says goes nowhere
+            self.cycle.message_event.set()
+        body = msgspec.json.encode({"error": {"code": "not-http", "message": msg}})
+        headers = [("content-type", "application/json"), ("connection", "close")]
+        events = (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage())
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer may be under way already
+            for event in events:
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def lags(self, now: float, limits: Limits) -> bool:
+        """Return whether the client moved less than it must since it was last asked."""
+        what, moved_bytes = self._under_way()
+        marked, moved_before, since = self._mark
+        if what != marked:
+            self._mark = what, moved_bytes, now
+            return False
+        if what is None or now - since < limits.pace_seconds:
+            return False
+        self._mark = what, moved_bytes, now
+        return moved_bytes - moved_before < limits.pace_bytes_per_second_min * (now - since)
+
+    def _under_way(self) -> tuple[object, int]:
+        """Return what is under way that the client has to move on, and a number that grows with it."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes:
+            return ("answer", self.cycle, self._drained_count), -unsent_bytes
+        if self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused:
+            return ("body", self.cycle), self._received_bytes
+        return None, 0
+
+
+class Server(uvicorn.Server):
+    """Accepts connections as the limits allow and gives each a protocol that watches its client."""
+
+    def __init__(self, app: Any, limits: Limits, tls: ssl.SSLContext | None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=limits.idle_seconds_max,
+                timeout_graceful_shutdown=2,
+            )
+        )
+        self.house = House(limits)
+        self._tls = tls
+        self._accepting: list[asyncio.Task[None]] = []
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: they stop the whole process in order."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept."""
+        await self.lifespan.startup()
+        self.servers = []
+        for listening in sockets or []:
+            listening.setblocking(False)
+            listening.listen(_BACKLOG)
+            self._accepting.append(asyncio.create_task(self._accept(listening)))
+        self.started = True
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno != errno.ECONNABORTED:
+                    _log.warning("no connection can be accepted: %s", error)
+                    await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
+                continue
+            guest = self.house.admit(_address_of(peer), accepted.close)
+            if guest is None:
+                accepted.close()
+            else:
+                opening = asyncio.create_task(self._open(accepted, guest))
+                self._opening.add(opening)
+                opening.add_done_callback(self._opening.discard)
+            await asyncio.sleep(0)  # accepting never waits while somebody knocks: let the others work
+
+    async def _open(self, accepted: socket.socket, guest: Guest) -> None:
+        """Make a connection of what was accepted; with TLS, the client has to agree on it first."""
+        task = asyncio.current_task()
+        assert task is not None
+        guest.cut = task.cancel
+        loop = asyncio.get_running_loop()
+        if accepted.fileno() < 0:
+            return  # it had to make room at once
+        tls = None if accepted.family == socket.AF_UNIX else self._tls
+        try:
+            await loop.connect_accepted_socket(lambda: Connection(self, guest), accepted, ssl=tls)
+        except OSError as error:
+            _log.info("no TLS with a client: %s", error)
+            self.house.leave(guest)
+        except BaseException:
+            self.house.leave(guest)
+            raise
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look once a second for those who hold things up."""
+        if counter % 10 == 0:
+            now = time.monotonic()
+            self.house.cut_late(now)
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection) and connection.lags(now, self.house.limits):
+                    _log.info("a connection was cut: its client was too slow")
+                    connection.cut()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, finish what is under way, and cut the rest."""
+        for task in (*self._accepting, *self._opening):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._opening, return_exceptions=True)
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.cut()
+        await asyncio.sleep(0)
+
+
+def _address_of(peer: Any) -> str | None:
+    """Return whose place a connection takes; None: this machine's own, which has no limit."""
+    try:
+        found = ipaddress.ip_address(str(peer[0]).partition("%")[0])
+    except (ValueError, IndexError):
+        return None
+    if isinstance(found, ipaddress.IPv6Address):
+        mapped = found.ipv4_mapped
+        if mapped is None:
+            return None if found.is_loopback else str(ipaddress.IPv6Network((int(found), 64), strict=False))
+        found = mapped
+    return None if found.is_loopback else str(found)
+
+
+def _within_files(limits: Limits) -> Limits:
+    """Let this process open all the files that it may, and keep the connections below."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    allowed = _FILES_MAX if soft == resource.RLIM_INFINITY else soft
+    return limits._replace(connections_max=max(8, min(limits.connections_max, allowed - _FILES_KEPT)))
+
+
+async def serve_http(
+    app: Any,
+    listening: Sequence[socket.socket],
+    limits: Limits = _USUAL,
+    tls: ssl.SSLContext | None = None,
+) -> None:
+    """Answer requests until cancelled; requests under way are finished."""
+    server = Server(app, _within_files(limits), tls)
+    serving = asyncio.create_task(server.serve(list(listening)))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def serve_in_thread(app: Any, listening: socket.socket) -> Callable[[], None]:
+    """Answer requests from a thread with an event loop of its own; return what ends it."""
+    server = Server(app, _within_files(Limits(connections_max=100)), None)
+    thread = threading.Thread(target=asyncio.run, args=(server.serve([listening]),), daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join()
+
+    return stop
