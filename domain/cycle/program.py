@@ -16,6 +16,7 @@ from domain.state.resources import (
     CPU_BEYOND,
     MEMORY,
     MEMORY_BEYOND,
+    NOWHERE,
     ResourceIndex,
     ResourceVector,
 )
@@ -217,7 +218,7 @@ def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]
             read.update(_MEASURED_OF)
         if len(known) >= _DEMANDED_MAX:
             known.clear()
-        found = known[names] = tuple(sorted(read))
+        found = known[names] = tuple(sorted(read - {NOWHERE}))
     return found
 
 
@@ -250,7 +251,7 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
     for d, demand in enumerate(demands):
         groups.demand_column[slot, d] = demand.column
         groups.demand_value[slot, d] = demand.value
-    program.demand_names = [resources.name(d.column) for d in demands]
+    program.demand_names = [demand.name for demand in demands]
 
 
 def _compile_terms(program: Program, groups: kernel.Groups) -> None:

@@ -106,6 +106,11 @@ class Queue:
             now[group.signature] = None
             before.pop(group.signature, None)
 
+    def forget_columns(self) -> None:
+        """Record that resources have other columns now."""
+        for group in self.groups.values():
+            group.demands = None
+
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
         return key in self._fresh
@@ -161,7 +166,7 @@ class Queue:
                 group.demands = [] if fit is None else fit[1].demands(group.template, self._state.resources)
             counts[w] = len(group.demands)
             for d, demand in enumerate(group.demands):
-                columns[w, d], values[w, d] = demand
+                columns[w, d], values[w, d] = demand.column, demand.value
         fits = np.zeros(len(parked), dtype=np.uint8)
         placing.could_fit(snapshot.columns, where, counts, columns, values, fits)
         for w in np.flatnonzero(fits).tolist():

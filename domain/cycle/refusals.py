@@ -56,7 +56,6 @@ def refusals_of(
 
     Cost: O(N) per filter, in columns.
     """
-    view.table.ensure_columns()
     rows = view.all_rows()
     refusals = Refusals(len(rows))
     for code in held_by:
@@ -94,7 +93,6 @@ def _ask_limit(limit: Limit, view: NodeView, refusals: Refusals) -> None:
 
 def _ask_for_room(plugin: ResourceFilter, template: PodTemplate, view: NodeView, refusals: Refusals) -> None:
     table, demands = view.table, plugin.demands(template, view.resources)
-    table.ensure_columns()  # a demand may name a resource that was never seen
     columns = np.array([demand.column for demand in demands], dtype=np.int64)
     values = np.array([demand.value for demand in demands], dtype=np.int64)[:, None]
     offered = table.allocatable[columns, : table.count]
@@ -103,6 +101,6 @@ def _ask_for_room(plugin: ResourceFilter, template: PodTemplate, view: NodeView,
     # One reason per combination of what is short; nodes fall into few of them.
     seen = np.vstack([short, hopeless])
     for pattern in np.unique(seen[:, short.any(axis=0)], axis=1).T:
-        names = [view.resources.name(column) for column in columns[pattern[:-1]].tolist()]
+        names = [demand.name for demand, is_short in zip(demands, pattern, strict=False) if is_short]
         same = np.flatnonzero((seen == pattern[:, None]).all(axis=0))
         refusals.add(same, plugin.reason(names, unresolvable=bool(pattern[-1])))

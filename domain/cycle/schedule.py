@@ -94,6 +94,7 @@ class Scheduler:
         self._slots = GroupSlots(self.state, self._snapshot)
         self._view = NodeView(self.state)
         self._now_ms = 0
+        self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
     def fold(self, event: Event | ProfileEvent) -> tuple[Change, ...]:
@@ -191,6 +192,10 @@ class Scheduler:
 
     def sync(self) -> None:
         """Bring the snapshot up to date with the state."""
+        if self._columns_revision != self.state.resources.revision:
+            self._columns_revision = self.state.resources.revision
+            self._slots.forget()
+            self.queue.forget_columns()
         self._slots.reserve(self.profiles.plans.values())
         if not self._snapshot.sync():
             self._slots.void()
@@ -200,7 +205,6 @@ class Scheduler:
     def _place(self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult) -> int:
         """Place as many candidates as fit the slots and the change log; return where to go on."""
         tried, programs, end = self._compile(candidates, start, result)
-        self._reserve_columns()
         if not self._snapshot.reserve(len(tried)):
             self._slots.void()
         sequence = np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32)
@@ -265,16 +269,6 @@ class Scheduler:
             rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
             rate=np.empty(kernel.PARTS_MAX),
         )
-
-    @property
-    def _lacks_columns(self) -> bool:
-        return len(self.state.resources) > len(self._snapshot.columns.allocatable)
-
-    def _reserve_columns(self) -> None:
-        """Give a column to every resource that a template names, even if no node has it."""
-        if self._lacks_columns:
-            self.state.table.ensure_columns()
-            self.sync()
 
     def _take_over(
         self,

@@ -130,6 +130,10 @@ class GroupSlots:
             self._raws_count = raws_count
             self._allocate()
 
+    def forget(self) -> None:
+        """Drop every program, since resources have other columns now."""
+        self._allocate()
+
     def void(self) -> None:
         """Mark every slot as stale, because the change log was started again."""
         self.groups.synced[:] = -1

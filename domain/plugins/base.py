@@ -152,10 +152,11 @@ class LimitFilter(Plugin):
 
 
 class Demand(NamedTuple):
-    """``value`` of resource ``column`` must be free."""
+    """``value`` of a resource must be free; ``column`` is its column, ``name`` what reasons call it."""
 
     column: int
     value: int
+    name: str
 
 
 class ResourceFilter(Plugin):

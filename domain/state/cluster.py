@@ -46,9 +46,7 @@ from domain.state.usage import UsageWindows
 from domain.state.versions import is_stale, newer_of, same_node, skip_reason, why_not_deleted
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
-_TOO_MANY_NAMES = (
-    f"brings more resource names than all objects may have ({resource_names_max}, resource_names_max)"
-)
+_TOO_MANY_NAMES = f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
 
 
 class Assumed(msgspec.Struct, frozen=True):
@@ -108,16 +106,17 @@ class ClusterState:
                 return self.config.fold(event, self.pods)
 
     def _upsert_node(self, spec: NodeSpec) -> tuple[Change, ...]:
-        entry = self.nodes.get(spec.name)
-        if self.resources.with_new(spec.allocatable) > resource_names_max:
-            return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
-        if entry is None:
-            entry = self._first_seen(spec.name)
+        entry = self.nodes.get(spec.name) or NodeEntry()
         renewed = entry.spec is not None and entry.spec.uid != spec.uid
         if not (renewed and entry.deleted) and is_stale(spec.resource_version, entry.resource_version):
             return (Skipped(skip_reason(spec.resource_version, entry.resource_version)),)
         if not entry.deleted and same_node(entry.spec, spec):
             return _SKIPPED
+        present = () if entry.deleted or entry.spec is None else entry.spec.allocatable
+        if self.resources.count_with(spec.allocatable, present) > resource_names_max:
+            return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
+        if spec.name not in self.nodes:
+            entry = self._first_seen(spec.name)
         is_back = entry.deleted and entry.spec is not None
         if entry.ordinal == 0:
             entry.ordinal = self._next_ordinal
@@ -151,6 +150,7 @@ class ClusterState:
         """Give a node a row that counts what its pods occupy."""
         assert entry.spec is not None
         row = self.table.upsert(entry.spec, entry.ordinal)
+        self.sums.follow(self.nodes)
         if entry.deleted:
             entry.deleted = False
             for pod in entry.pods.values():
@@ -172,6 +172,8 @@ class ClusterState:
         last = self.table.count - 1
         row = self.table.rows[event.name]
         self.table.remove(event.name)
+        entry.elsewhere.clear()
+        self.sums.follow(self.nodes)
         if last in self.improved_rows:
             self.improved_rows.discard(last)
             if row != last:
@@ -230,11 +232,7 @@ class ClusterState:
         return tuple(changes)
 
     def _no_room_for(self, pod: PodSpec, node: str) -> Refused | None:
-        """Refuse what the columns cannot hold: too many resource names, or sums over a node beyond int64."""
-        if not self.sums.knows(pod.signature):
-            if self.resources.with_new(pod.template.requests) > resource_names_max:
-                return Refused("object.spec.containers", _TOO_MANY_NAMES)
-            self.sums.vector(pod)
+        """Refuse what the columns cannot hold: sums over a node beyond int64."""
         known = self.nodes.get(pod.node_name) if pod.node_name != node else None
         if known is not None and len(known.pods) >= pods_per_node_max:
             message = f"{pod.node_name} holds {pods_per_node_max} pods already (pods_per_node_max)"

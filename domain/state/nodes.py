@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from domain.model.nodes import NodeSpec
 from domain.state.pods import PodEntry
 
@@ -11,11 +13,13 @@ class NodeEntry:
 
     ``version`` counts every change of the node and of what is placed on it. ``version_drained`` is the
     version that the committer last took over. ``recent`` names the pods that came after the node was last
-    measured; None where it never was, as then all of them did.
+    measured; None where it never was, as then all of them did. ``elsewhere`` sums, for a node with a row, the
+    requests of its pods that have no column.
     """
 
     __slots__ = (
         "deleted",
+        "elsewhere",
         "ordinal",
         "pods",
         "recent",
@@ -33,6 +37,7 @@ class NodeEntry:
         self.deleted = True
         self.resource_version: int | None = None
         self.pods: dict[str, PodEntry] = {}
+        self.elsewhere: dict[str, int] = {}
         self.recent: set[str] | None = None
 
     def add(self, pod: PodEntry) -> None:
@@ -46,3 +51,12 @@ class NodeEntry:
         del self.pods[pod.spec.key]
         if self.recent is not None:
             self.recent.discard(pod.spec.key)
+
+    def count_elsewhere(self, requests: Mapping[str, int], sign: int) -> None:
+        """Add or subtract what has no column."""
+        for name, value in requests.items():
+            total = self.elsewhere.get(name, 0) + sign * value
+            if total:
+                self.elsewhere[name] = total
+            else:
+                del self.elsewhere[name]

@@ -65,6 +65,8 @@ class Occupancy:
         known.drop(entry)
         if known.spec is not None:
             self.dirty.setdefault(node, False)
+        elif not known.pods:
+            del self.nodes[node]  # whatever node names pods may invent, those that are gone leave nothing
 
     def assume(self, keys: Sequence[str], rows: np.ndarray, pods: Mapping[str, PodEntry]) -> None:
         """Count the pods that a cycle placed, together: ``rows[i]`` is the node row of ``keys[i]``."""
@@ -81,7 +83,7 @@ class Occupancy:
             self.dirty.setdefault(node, False)
             self.holdings.hold(node, entry.spec.template)
             placed.append(entry.spec)
-        self.sums.count_new(placed, rows)
+        self.sums.count_new(placed, rows, self.nodes)
 
     def amiss(self, node: str) -> tuple[str, ...]:
         """Return reason codes for what is amiss with a node: not there, or holding more than it offers."""
@@ -92,7 +94,9 @@ class Occupancy:
             return ("node-deleted",)
         row, table = self._table.rows[node], self._table
         over = (table.requested[:, row] > table.allocatable[:, row]).tolist()
-        names = [name for column, name in self._resources.visible() if over[column]] if any(over) else ()
+        names = [name for column, name in self._resources.visible() if over[column]] if any(over) else []
+        if entry.elsewhere:
+            names = sorted({*names, *entry.elsewhere}, key=self._resources.order)
         return (",".join(f"overcommitted:{name}" for name in names),) if names else ()
 
     def version_of(self, node: str) -> int | None:

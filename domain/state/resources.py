@@ -1,8 +1,10 @@
-"""Resource names as column numbers, fixed for the life of a state."""
+"""Resource names as column numbers: an extended resource has a column as long as some node offers it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,47 +21,108 @@ RECENT_FIXED, RECENT_REQUESTED, RECENT_SILENT = range(8, 11)
 
 RECENT = slice(RECENT_FIXED, RECENT_SILENT + 1)
 
+NOWHERE = 11
+"""The column of every resource that no node offers: nothing is ever written there."""
+
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods")
-_HIDDEN = ("~cpu", "~memory", "~cpu-beyond", "~memory-beyond", "~fixed", "~requested", "~silent")
+_HIDDEN = ("~cpu", "~memory", "~cpu-beyond", "~memory-beyond", "~fixed", "~requested", "~silent", "~nowhere")
 
 
 class ResourceVector:
     """What one pod of a template adds to a node: ``columns`` int32[K] and ``values`` int64[K].
 
-    The last ``recent_count`` entries count only until the node is measured again.
+    The last ``recent_count`` entries count only until the node is measured again. ``elsewhere`` are the
+    requests that have no column, since no node offers such a resource.
     """
 
-    __slots__ = ("columns", "recent_count", "values")
+    __slots__ = ("columns", "elsewhere", "recent_count", "values")
 
-    def __init__(self, columns: np.ndarray, values: np.ndarray, recent_count: int) -> None:
+    def __init__(
+        self, columns: np.ndarray, values: np.ndarray, recent_count: int, elsewhere: Mapping[str, int]
+    ) -> None:
         self.columns = columns
         self.values = values
         self.recent_count = recent_count
+        self.elsewhere = elsewhere
+
+
+class Moved(NamedTuple):
+    """A resource that got a column, or lost it (``added`` is false)."""
+
+    name: str
+    column: int
+    added: bool
 
 
 class ResourceIndex:
-    """Interns resource names. A name keeps its column as long as the state lives."""
+    """Gives columns to resource names: to a few always, to each other one while some node offers it.
+
+    Whatever pods and profiles name takes no column. ``revision`` counts the changes: what was compiled with
+    columns is void when it differs.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {name: i for i, name in enumerate(_FIXED + _HIDDEN)}
         self._names: list[str] = list(_FIXED + _HIDDEN)
         self._visible = list(enumerate(_FIXED))
+        self._nodes_counts: Counter[str] = Counter()  # extended resource -> number of nodes that offer it
+        self._free: list[int] = []
+        self._moved: list[Moved] = []
+        self.revision = 0
 
     def __len__(self) -> int:
         return len(self._names)
 
     def column(self, name: str) -> int:
-        """Return the column of a name; a new one for a new name."""
-        column = self._columns.get(name)
-        if column is None:
-            column = self._columns[name] = len(self._names)
-            self._names.append(name)
-            self._visible.append((column, name))
-        return column
+        """Return the column of a name, ``NOWHERE`` where no node offers it."""
+        return self._columns.get(name, NOWHERE)
 
-    def with_new(self, names: Iterable[str]) -> int:
-        """Return how many names there would be with these added."""
-        return len(self._names) + sum(name not in self._columns for name in names)
+    def offer(self, names: Iterable[str]) -> None:
+        """Count a node that offers these resources."""
+        for name in names:
+            if name in _FIXED:
+                continue
+            self._nodes_counts[name] += 1
+            if name not in self._columns:
+                column = self._free.pop() if self._free else len(self._names)
+                self._names[column : column + 1] = [name]
+                self._columns[name] = column
+                self._move(Moved(name, column, added=True))
+
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Undo ``offer``."""
+        for name in names:
+            if name in _FIXED:
+                continue
+            self._nodes_counts[name] -= 1
+            if not self._nodes_counts[name]:
+                del self._nodes_counts[name]
+                column = self._columns.pop(name)
+                self._names[column] = _HIDDEN[-1]
+                self._free.append(column)
+                self._move(Moved(name, column, added=False))
+
+    def _move(self, moved: Moved) -> None:
+        self._moved.append(moved)
+        extended = sorted(self._nodes_counts)
+        self._visible = [*enumerate(_FIXED), *((self._columns[name], name) for name in extended)]
+        self.revision += 1
+
+    def order(self, name: str) -> tuple[int, str]:
+        """Return by what names are listed: those that are always there first, the others by name."""
+        return min(self.column(name), SCORING_CPU), name
+
+    def drain_moved(self) -> list[Moved]:
+        """Return what got or lost its column since the last call, in order."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    def count_with(self, names: Iterable[str], without: Iterable[str]) -> int:
+        """Return how many columns there would be if a node offered some names instead of others."""
+        offered, gone = set(names), set(without)
+        counts = self._nodes_counts
+        new = sum(name not in self._columns for name in offered)
+        return len(self._columns) + new - sum(counts[name] == 1 for name in gone - offered)
 
     def name(self, column: int) -> str:
         """Return the name of a column. Hidden columns start with ``~``."""
@@ -76,6 +139,9 @@ class ResourceIndex:
     def vector(self, template: PodTemplate) -> ResourceVector:
         """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns."""
         items = [(self.column(name), value) for name, value in template.requests.items()]
+        elsewhere = {name: value for name, value in template.requests.items() if name not in self._columns}
+        if elsewhere:
+            items = [item for item in items if item[0] != NOWHERE]
         items.append((PODS, 1))
         items.append((SCORING_CPU, template.scoring_cpu_milli))
         items.append((SCORING_MEMORY, template.scoring_memory_bytes))
@@ -93,4 +159,5 @@ class ResourceIndex:
             np.array([column for column, _ in lasting + recent], dtype=np.int32),
             np.array([value for _, value in lasting + recent], dtype=np.int64),
             len(recent),
+            elsewhere,
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from domain.model.limits import signatures_cached_max
 from domain.model.pods import PodSpec, PodTemplate
+from domain.model.resources import PODS
 from domain.state.nodes import NodeEntry
 from domain.state.resources import RECENT, ResourceIndex, ResourceVector
 from domain.state.table import NodeTable
@@ -28,9 +30,25 @@ class Sums:
         self._table = table
         self._vectors: dict[bytes, ResourceVector] = {}
 
-    def knows(self, signature: bytes) -> bool:
-        """Say whether pods of a signature have been counted before."""
-        return signature in self._vectors
+    def follow(self, nodes: Mapping[str, NodeEntry]) -> None:
+        """Move sums into columns that nodes brought, and out of those that no node offers any more.
+
+        Cost: O(nodes) for each such column, O(1) where there is none.
+        """
+        table = self._table
+        moved = self._resources.drain_moved()
+        if moved:
+            self._vectors.clear()
+            table.ensure_columns()
+        for name, column, added in moved:
+            for row in range(table.count):
+                entry = nodes[table.names[row]]
+                held = entry.elsewhere.pop(name, 0) if added else int(table.requested[column, row])
+                if held:
+                    table.requested[column, row] = held if added else 0
+                    table.touch(row)
+                    if not added:
+                        entry.elsewhere[name] = held
 
     def vector(self, pod: PodSpec) -> ResourceVector:
         """Return what a pod occupies, computed once per signature."""
@@ -43,7 +61,6 @@ class Sums:
             if len(self._vectors) >= signatures_cached_max:
                 self._vectors.clear()
             vector = self._vectors[signature] = self._resources.vector(template)
-            self._table.ensure_columns()
         return vector
 
     def count(self, row: int, entry: NodeEntry, pod: PodSpec, sign: int) -> None:
@@ -53,8 +70,10 @@ class Sums:
         if entry.recent is not None and pod.key not in entry.recent:
             count -= vector.recent_count
         self._table.requested[vector.columns[:count], row] += sign * vector.values[:count]
+        if vector.elsewhere:
+            entry.count_elsewhere(vector.elsewhere, sign)
 
-    def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray) -> None:
+    def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]) -> None:
         """Add pods that have just been placed: ``pods[i]`` on ``rows[i]``."""
         if not pods:
             return
@@ -63,6 +82,8 @@ class Sums:
         columns = np.concatenate([vector.columns for vector in vectors])
         values = np.concatenate([vector.values for vector in vectors])
         np.add.at(self._table.requested, (columns, where), values)
+        for i in [i for i, vector in enumerate(vectors) if vector.elsewhere]:
+            nodes[self._table.names[rows[i]]].count_elsewhere(vectors[i].elsewhere, 1)
         self._table.touch_many(np.unique(rows))
 
     def measured(self, row: int) -> None:
@@ -71,18 +92,19 @@ class Sums:
 
     def of_each(self, names: Sequence[str], nodes: Mapping[str, NodeEntry]) -> list[dict[str, int]]:
         """Return per node what its pods request, summed and without zeros. All rows are read together."""
-        self._table.ensure_columns()
         rows = [self._table.rows.get(name) for name in names]
         columns = self._table.requested[:, [row for row in rows if row is not None]]
         here = iter(columns.T.tolist())
         return [
-            self._resources.named(next(here) if row is not None else self._of_pods(nodes[name]))
+            self._resources.named(next(here)) | nodes[name].elsewhere
+            if row is not None
+            else self._of_pods(nodes[name])
             for name, row in zip(names, rows, strict=True)
         ]
 
-    def _of_pods(self, entry: NodeEntry) -> list[int]:
-        vectors = [self.vector(pod.spec) for pod in entry.pods.values()]  # may bring new columns
-        total = np.zeros(len(self._resources), dtype=np.int64)
-        for vector in vectors:
-            total[vector.columns] += vector.values
-        return total.tolist()
+    def _of_pods(self, entry: NodeEntry) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for pod in entry.pods.values():
+            total.update(pod.spec.template.requests)
+            total[PODS] += 1
+        return dict(total)

@@ -161,6 +161,7 @@ class NodeTable:
         """Write a node's spec into its row, a new row if it has none, and return the row."""
         row = self.rows.get(spec.name)
         before: NodeSpec | None = None
+        self.resources.offer(spec.allocatable)
         if row is None:
             if self.count == self.rows_capacity:
                 self._allocate(self.rows_capacity * 2, self.allocatable.shape[0])
@@ -175,6 +176,7 @@ class NodeTable:
             self._count_images(spec, 1)
         else:
             before = self.specs[row]
+            self.resources.withdraw(before.allocatable)
             if spec.images != before.images:
                 self._count_images(before, -1)
                 self._count_images(spec, 1)
@@ -219,6 +221,7 @@ class NodeTable:
     def remove(self, name: str) -> None:
         """Remove a node's row. The last row takes its place."""
         row = self.rows.pop(name)
+        self.resources.withdraw(self.specs[row].allocatable)
         self._count_images(self.specs[row], -1)
         self._write_keyed(row, self.specs[row], None)
         last = self.count - 1

@@ -83,7 +83,7 @@ class Record:
 
     def _growth(self, label: str, plugin: GlobalVariance, view: NodeView) -> float:
         """What the pod would add to the variance times n^2, from how many count in it and their sum."""
-        column, value = plugin.demand(self.template, view.resources)
+        column, value, _ = plugin.demand(self.template, view.resources)
         view.table.ensure_columns()
         offered, held = view.table.allocatable[column, 0], view.table.requested[column, 0]
         n, total = (self.basis["extremes"][label].get(key, 0) for key in ("nodes_count", "metrics_sum"))

@@ -56,7 +56,8 @@ def revisions_of_pods(records: list[Record]) -> dict[str, int | None]:
             continue
         if version is not None and (version < known or (version == known and not deleted)):
             continue
-        versions[name] = known if version is None else version
+        without_one = -1 if deleted else known  # a deletion without a version forgets the known one
+        versions[name] = without_one if version is None else version
         if name not in number or spec != content.get(name):
             content[name], number[name] = spec, number.get(name, 0) + 1
     return found

@@ -5,15 +5,19 @@ Everything here goes the way of a record: decode, fold, place, and the rows of t
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from domain.model.limits import (
     pods_per_node_max,
+    resource_names_max,
     resource_value_max,
     usage_ahead_seconds_max,
 )
+from domain.state.cluster import ClusterState
+from domain.state.resources import NOWHERE
 from services.adapters.memory.database import MemoryDatabase
 from services.codec.decode import Decoder
 from services.codec.envelope import Rejected
@@ -341,3 +345,112 @@ def test_the_key_of_a_record_is_its_objects(site: Site) -> None:
         refused = rejected(topic, event_bytes("ADDED", thing), b"m")
         assert refused is not None
         assert refused.code == "key-mismatch"
+
+
+# --------------------------------------------------------------------------------------- names that are kept
+
+
+def odd(i: int) -> dict[str, Any]:
+    """Return requests of resources that nobody offers, each pod its own."""
+    return dict.fromkeys([f"evil.example/r{i}-{j}" for j in range(8)], 1)
+
+
+def test_what_pods_ask_for_takes_no_column_from_those_who_offer(site: Site) -> None:
+    attack = [pod_manifest(f"w{i}", "evil", cpu=1, **odd(i)) for i in range(resource_names_max // 8)]
+    bound = [
+        pod_manifest(f"b{i}", "evil", cpu=0, node_name="n1", **odd(10_000 + i))
+        for i in range(resource_names_max // 8)
+    ]
+    site.tell("ADDED", *attack, *bound)
+    gpu: dict[str, Any] = {"example.com/gpu": 2}
+    site.tell("ADDED", node_manifest("n2", cpu=8, **gpu), pod_manifest("train", "victim", cpu=1, **gpu))
+    assert (refusals(site), counted(site)["victim/train"]) == ([], "n2")
+    assert len(site.planner.scheduler.state.resources) < 20
+    reason = next(d["reasons"] for d in site.decided() if d["pod"]["name"] == "w3")
+    assert reason == {",".join(f"insufficient:evil.example/r3-{j}" for j in range(8)): 1}
+    assert row(site, "n1").requested["evil.example/r10000-0"] == 1, "what runs there is told in full"
+    same_after_restart(site)
+
+
+def test_profiles_take_no_columns_either(site: Site) -> None:
+    for i in range(40):
+        resources = [{"name": f"evil.example/r{i}-{j}"} for j in range(30)]
+        args = {"scoringStrategy": {"type": "LeastAllocated", "resources": resources}}
+        profile = profile_manifest(f"p{i}", scores=[{"name": "NodeResourcesFit", "args": args}])
+        site.tell("ADDED", profile)
+        site.tell("ADDED", pod_manifest(f"w{i}", "evil", cpu="10m", scheduler_name=f"p{i}"))
+    assert refusals(site) == []
+    assert len(site.planner.scheduler.state.resources) < 20
+    same_after_restart(site)
+
+
+def test_a_resource_has_a_column_while_a_node_offers_it(site: Site) -> None:
+    gpu: dict[str, Any] = {"example.com/gpu": 1}
+    offers: dict[str, Any]
+    site.tell("ADDED", pod_manifest("here", "a", node_name="n1", **gpu), pod_manifest("waits", "a", **gpu))
+    first = {"overcommitted:example.com/gpu": 1}
+    assert [d["reasons"] for d in site.decided() if d["pod"]["name"] == "here"] == [first]
+    for round in range(3):
+        offers = gpu | {f"x.io/{round}": 3}
+        site.tell("ADDED", node_manifest(f"g{round}", cpu=1, **offers))
+        assert counted(site)["a/waits"] == f"g{round}", "a node that brings what was missing wakes the pod"
+        assert row(site, "n1").requested["example.com/gpu"] == 1
+        same_after_restart(site)
+        site.tell("DELETED", node_manifest(f"g{round}"), pod_manifest("waits", "a"))
+        assert row(site, "n1").requested["example.com/gpu"] == 1
+        same_after_restart(site)
+        site.tell("ADDED", pod_manifest("waits", "a", **gpu))
+    assert len(site.planner.scheduler.state.resources) < 20
+    site.tell("DELETED", pod_manifest("here", "a"))
+    assert "example.com/gpu" not in row(site, "n1").requested
+
+
+def audit_columns(state: ClusterState) -> None:
+    """Compare each column with what nodes offer and pods ask for."""
+    table = state.table
+    offered = {name for spec in table.specs for name in spec.allocatable}
+    assert {name for _, name in state.resources.visible()} == offered | set(FIXED)
+    for row, name in enumerate(table.names):
+        pods = [pod.spec.template for pod in state.nodes[name].pods.values()]
+        for column, resource in state.resources.visible():
+            held = len(pods) if resource == "pods" else sum(p.requests.get(resource, 0) for p in pods)
+            assert table.requested[column, row] == held
+            assert table.allocatable[column, row] == table.specs[row].allocatable.get(resource, 0)
+    assert not table.requested[NOWHERE].any()
+
+
+FIXED = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_columns_that_come_and_go_change_nothing_that_is_told(seed: int) -> None:
+    """Play nodes and pods with few resource names, and start again from the ledger now and then."""
+    random, site, straight = Random(seed), Site(), Site()
+    names = [f"x.io/{i}" for i in range(4)]
+    for version in range(1, 80):
+        of: dict[str, Any] = dict.fromkeys(random.sample(names, random.randrange(3)), random.randrange(1, 4))
+        kind = random.choice(("ADDED", "MODIFIED", "DELETED"))
+        if random.random() < 0.4:
+            thing = node_manifest(f"n{random.randrange(4)}", cpu=4, resource_version=version, **of)
+        else:
+            on = random.choice((None, None, "n0", "n1", "n9"))
+            thing = pod_manifest(
+                f"p{random.randrange(8)}", "a", cpu=1, node_name=on, resource_version=version, **of
+            )
+        for each in (site, straight):
+            each.tell(kind, thing)
+        same_after_restart(site)
+        audit_columns(site.planner.scheduler.state)
+        if random.random() < 0.2:
+            site.planner = site.restarted()
+    assert site.accepted() == straight.accepted()
+    assert [d["outcome"] for d in site.decided()] == [d["outcome"] for d in straight.decided()]
+    assert [d["reasons"] for d in site.decided()] == [d["reasons"] for d in straight.decided()]
+
+
+def test_nodes_that_only_pods_name_leave_nothing_when_the_pods_are_gone(site: Site) -> None:
+    pods = [pod_manifest(f"p{i}", "evil", node_name=f"invented-{i}") for i in range(50)]
+    site.tell("ADDED", *pods)
+    site.tell("DELETED", *pods)
+    assert list(site.planner.scheduler.state.nodes) == ["n1"]
+    same_after_restart(site)

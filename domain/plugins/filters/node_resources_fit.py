@@ -45,8 +45,8 @@ class NodeResourcesFit(ResourceFilter):
         """See ``ResourceFilter``: the pod itself first, then cpu, memory, ephemeral storage, the others."""
         names = [n for n in _FIRST if n in template.requests]
         names += sorted(n for n in template.requests if n not in _FIRST and not self._ignores(n))
-        demands = [Demand(PODS, 1)]
-        demands += [Demand(resources.column(n), template.requests[n]) for n in names]
+        demands = [Demand(PODS, 1, "pods")]
+        demands += [Demand(resources.column(n), template.requests[n], n) for n in names]
         return demands
 
     def _ignores(self, name: str) -> bool:

@@ -52,7 +52,8 @@ class GlobalVariance(VarianceScore):
 
     def demand(self, template: PodTemplate, resources: ResourceIndex) -> Demand:
         """See ``VarianceScore``."""
-        return Demand(resources.column(self._resource), template.requests.get(self._resource, 0))
+        value = template.requests.get(self._resource, 0)
+        return Demand(resources.column(self._resource), value, self._resource)
 
     def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``: the metric, if it is the measured one."""
@@ -62,7 +63,7 @@ class GlobalVariance(VarianceScore):
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``: the growth of the variance, NaN for a node that is left out."""
-        every, (column, value) = view.all_rows(), self.demand(template, view.resources)
+        every, (column, value, _) = view.all_rows(), self.demand(template, view.resources)
         capacity = view.column(view.table.allocatable, column, every)
         offered = np.maximum(capacity, 1)
         metric = _metric(view.column(view.table.requested, column, every), offered)
