@@ -74,9 +74,7 @@ signatures_cached_max = 50_000  # what is derived from a signature and made agai
 woken_pods_per_batch_max = 2_000
 profiles_max = 1_000  # in force at the same time
 priority_classes_max = 1_000  # in force at the same time
-resource_names_max = (
-    512  # of all nodes together, a dozen of berth's own included: a column over all nodes each
-)
+resource_names_max = 512  # of all nodes together: a column over all nodes each; a dozen are berth's own
 
 # Time.
 lease_seconds = 10
