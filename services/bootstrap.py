@@ -161,7 +161,8 @@ async def open_app(
         stack.push_async_callback(writer.aclose)
         appender = Appender(writer, store.seal_secret)
         metrics = ApiMetrics(registry or process_registry())
-        gate = Gate(store, keys_required=keys_required, local_user=local_user)
+        most = told.api_requests_per_key
+        gate = Gate(store, keys_required=keys_required, local_user=local_user, requests_per_key=most)
         lookout = Lookout(store, log, newest)
         forgetting = asyncio.create_task(forget_event_ids(store, told.event_id_hours * 3600))
         stack.push_async_callback(asyncio.wait, [forgetting])

@@ -18,6 +18,7 @@ from domain.model.limits import usage_window_seconds, usage_window_seconds_max, 
 from services.secret import holds_password, read_secret, redacted, with_password
 
 DEFAULT_API_PORT = 8080
+REQUESTS_PER_KEY = 64
 API_AUTH = ("made", "always")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -295,6 +296,12 @@ class Settings:
     )
     api_key: str | None = _setting(
         _text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
+    )
+    api_requests_per_key: int = _setting(
+        _integer(1, 100_000),
+        "N",
+        "Requests at once of the keys of one name, where the key does not say how many.",
+        REQUESTS_PER_KEY,
     )
     event_id_hours: int = _setting(
         _integer(1, 24 * 366),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -32,10 +33,12 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     failures.install(app)
 
     def allow(action: str) -> Any:
-        async def check(request: Request, _key: Any = pages.KEY) -> None:
-            request.state.caller = await deps.gate.check(request, action)
-            check_media_type(request)
-            _check_parameters(request)
+        async def check(request: Request, _key: Any = pages.KEY) -> AsyncIterator[None]:
+            request.state.caller = caller = await deps.gate.check(request, action)
+            with deps.gate.allowance.request(caller):
+                check_media_type(request)
+                _check_parameters(request)
+                yield
 
         return Depends(check)
 

@@ -7,12 +7,14 @@ import time
 from fastapi import Request
 
 from domain.model.errors import Unavailable
+from services.api.allowance import Allowance, Clock, Logins, address_of
 from services.api.caller import MAY, Caller
 from services.api.door import is_proxied
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.codec.seal import ANONYMOUS
-from services.ports.store import Store
+from services.config import REQUESTS_PER_KEY
+from services.ports.store import Grant, Store
 
 _CACHE_SECONDS = 2.0
 
@@ -28,9 +30,23 @@ class Gate:
         Whether a key is needed even when none was ever created.
     local_user : str, optional
         Who asks: a user of this machine who already holds the ledger. No key is ever needed then.
+    requests_per_key : int
+        Requests at once of a key that does not say how many.
+    clock : callable
+        Monotonic seconds.
     """
 
-    def __init__(self, store: Store, *, keys_required: bool, local_user: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        keys_required: bool,
+        local_user: str | None = None,
+        requests_per_key: int = REQUESTS_PER_KEY,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.allowance = Allowance(requests_per_key, clock)
+        self._logins = Logins(clock)
         self._store = store
         self._required = keys_required
         self._local_user = local_user
@@ -68,11 +84,18 @@ class Gate:
                 "this API needs a key: send `Authorization: Bearer <key>`; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
-        grant = await self._store.grant(key_hash(key.strip()))
-        if grant is None:
-            raise ApiError("unauthorized", "this key is unknown or was revoked")
-        caller = Caller.of(grant)
+        caller = Caller.of(await self._grant(request, key_hash(key.strip())))
         if not caller.roles & MAY[action]:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
         return caller
+
+    async def _grant(self, request: Request, hashed: bytes) -> Grant:
+        """Look a key up, each time: it may have been revoked just now. That costs about a millisecond."""
+        address = address_of(request.client and request.client.host)
+        self._logins.check(address, hashed)
+        grant = await self._store.grant(hashed)
+        self._logins.note(address, hashed, good=grant is not None)
+        if grant is None:
+            raise ApiError("unauthorized", "this key is unknown or was revoked")
+        return grant

@@ -28,6 +28,9 @@ STATUS = {
     "unsupported-media-type": 415,
     "wrong-host": 421,
     "too-large": 413,
+    "rate-exceeded": 429,
+    "too-many-failures": 429,
+    "too-many-requests": 429,
     "unavailable": 503,
     "not-ready": 503,
     "database-refused": 503,
@@ -38,10 +41,17 @@ STATUS = {
 class ApiError(BerthError):
     """An error whose message the client gets as it is."""
 
-    def __init__(self, code: str, message: str, details: Sequence[ErrorDetail] | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        details: Sequence[ErrorDetail] | None = None,
+        retry_seconds: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.details = details
+        self.retry_seconds = retry_seconds
 
 
 def json_answer(value: object, status: int = 200) -> Response:
@@ -70,7 +80,10 @@ async def _berth(_: Request, error: Exception) -> Response:
         return error_answer(error.code, error.message, error.path)
     if error.code not in STATUS:
         _log.error("request failed", exc_info=error)
-    return error_answer(error.code, str(error), details=getattr(error, "details", None))
+    answer = error_answer(error.code, str(error), details=getattr(error, "details", None))
+    if isinstance(error, ApiError) and error.retry_seconds is not None:
+        answer.headers["Retry-After"] = str(error.retry_seconds)
+    return answer
 
 
 async def _http(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -29,16 +29,19 @@ _OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what 
 _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events": [...]}'
 
 
-async def _body(request: Request) -> bytes:
-    """Read the body; refuse it as soon as it is too large."""
+async def _body(request: Request, charge: Callable[[int], None]) -> bytes:
+    """Read the body, and charge what came of it; refuse it as soon as it is too large."""
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limits.request_bytes_max:
-            raise ApiError(
-                "too-large", f"a request may hold {limits.request_bytes_max} bytes (request_bytes_max)"
-            )
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limits.request_bytes_max:
+                raise ApiError(
+                    "too-large", f"a request may hold {limits.request_bytes_max} bytes (request_bytes_max)"
+                )
+            chunks.append(chunk)
+    finally:
+        charge(size)
     return b"".join(chunks)
 
 
@@ -216,9 +219,12 @@ def ingest_routes(deps: Deps) -> APIRouter:
         ] = "folded",
     ) -> Response:
         seconds = seconds_of(wait)
+        caller, allowance = caller_of(request), deps.gate.allowance
+        allowance.spend(caller)  # who owes something is told before he sends more
+        events = _events(await _body(request, lambda size: allowance.spend(caller, size_bytes=size)))
+        allowance.spend(caller, events=len(events))
         letters = await next_letters(deps.store) if seconds else {}
-        events = _events(await _body(request))
-        sent = await ingest(deps, taken, caller_of(request), events, partial=partial)
+        sent = await ingest(deps, taken, caller, events, partial=partial)
         if not seconds:
             return json_answer(sent.answer, 202)
         answer = await wait_for(sent, folding, deps.store, deps.log, letters, until=until, seconds=seconds)

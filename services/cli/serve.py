@@ -10,7 +10,8 @@ from services.cli.options import PLACE, with_settings
 from services.config import Settings
 
 PLACING = ("seed", "usage_window_seconds")
-LISTENING = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key", "event_id_hours")
+API = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key")
+LISTENING = (*API, "api_requests_per_key", "event_id_hours")
 METRICS = ("metrics_host", "metrics_port", "metrics_key")
 ALL_IN_ONE = (*PLACE, *PLACING, *LISTENING, "shards")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import secrets
@@ -22,6 +23,8 @@ PAGE = 1000
 _ANSWER_SECONDS_MAX = 120.0
 _PROOF_SECONDS_MAX = 10.0
 _PROOF_BYTES_MAX = 1024
+_TRIES_MAX = 10
+_WAIT_SECONDS_MAX = 60
 
 
 def _trusting(ca: Path | None) -> ssl.SSLContext | bool:
@@ -72,15 +75,20 @@ class Source:
         )
 
     async def request(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return status and body."""
-        try:
-            answer = await self._client.request(method, target, content=body)
-        except httpx.HTTPError as error:
-            _refuse_untrusted(self._url, error)
-            raise CommandError(
-                f"the API at {self._url} does not answer ({error or type(error).__name__}); "
-                "start it with `berth up` or `berth api`, or set BERTH_API_URL"
-            ) from None
+        """Return status and body. Where the API says that this key asks too much, wait and ask again."""
+        for left in reversed(range(_TRIES_MAX)):
+            try:
+                answer = await self._client.request(method, target, content=body)
+            except httpx.HTTPError as error:
+                _refuse_untrusted(self._url, error)
+                raise CommandError(
+                    f"the API at {self._url} does not answer ({error or type(error).__name__}); "
+                    "start it with `berth up` or `berth api`, or set BERTH_API_URL"
+                ) from None
+            if answer.status_code != 429 or not left:
+                break
+            wait = answer.headers.get("retry-after", "")
+            await asyncio.sleep(min(int(wait), _WAIT_SECONDS_MAX) if wait.isdecimal() else 1)
         return answer.status_code, answer.content
 
     async def aclose(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
@@ -30,6 +31,8 @@ class House:
         self.database = MemoryDatabase(1)
         self.store = MemoryStore(self.database)
         self.log = MemoryLog(ManualClock())
+        self.seconds = 1000.0
+        self.app: FastAPI
         self.client: httpx.AsyncClient
 
     async def key(self, name: str, roles: Sequence[str], **scope: Any) -> None:
@@ -49,17 +52,39 @@ class House:
         """Return the keys of a topic's records, in order."""
         return [(each.key or b"").decode() for each in self.log.partition(TopicPartition(topic, 0)).records]
 
+    def count_lookups(self) -> Callable[[], int]:
+        """Count look-ups of keys from now on; return what tells the count."""
+        looked_up: list[bytes] = []
+        look_up = self.store.grant
+
+        async def counted(key_hash: bytes) -> Grant | None:
+            looked_up.append(key_hash)
+            return await look_up(key_hash)
+
+        self.store.grant = counted  # type: ignore[method-assign]
+        return lambda: len(looked_up)
+
+    def routes(self) -> set[tuple[str, str]]:
+        """Return the method and the path of every route, those of included routers too."""
+        todo: list[Any] = list(self.app.routes)
+        found = set()
+        for each in todo:  # which grows
+            todo += each.original_router.routes if hasattr(each, "original_router") else ()
+            methods = getattr(each, "methods", None) or {"GET"}
+            found |= {(method, each.path) for method in methods - {"HEAD"} if hasattr(each, "path")}
+        return found
+
 
 @contextlib.asynccontextmanager
 async def keyed_house() -> AsyncIterator[House]:
     """Open an API that asks for keys."""
     house = House()
     await house.log.ensure_topics(topic_specs(1))
-    gate = Gate(house.store, keys_required=True)
+    gate = Gate(house.store, keys_required=True, clock=lambda: house.seconds)
     lookout = Lookout(house.store, house.log, "")
     appender = Appender(await house.log.writer(), house.store.seal_secret)
     metrics = ApiMetrics(process_registry())
-    app = create_app(Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout))
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    house.app = create_app(Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout))
+    transport = httpx.ASGITransport(house.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as house.client:
         yield house

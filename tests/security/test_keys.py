@@ -14,6 +14,7 @@ import pytest_asyncio
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from services.api import answers, forgetting
+from services.api.allowance import ADDRESSES_MAX, FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins, address_of
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
 from services.codec.encode import encode_decision, template_fragment
@@ -247,6 +248,7 @@ def test_a_grant_names_each_thing_once() -> None:
 def test_the_page_of_keys_names_what_each_role_sends() -> None:
     page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]
+    rows = [row for row in rows if row[0].strip(" `") in SENT_BY]
     told = {row[0].strip(" `"): {each.strip() for each in row[1].split(",")} - {"–"} for row in rows}
     assert told == SENT_BY
 
@@ -279,3 +281,141 @@ async def test_ids_are_forgotten_after_a_time(house: House, monkeypatch: pytest.
             await asyncio.sleep(0.01)
     running.cancel()
     assert [*house.database.events] == [("ci", "new")]
+
+
+# --------------------------------------------------------------------------------------------- how much
+
+
+async def test_events_per_second_of_a_name(house: House) -> None:
+    await house.key("slow", ["producer"], events_per_second=10)
+    await house.key("other", ["producer"])
+    pods = [event("ADDED", pod_manifest(f"p{i}")) for i in range(100)]
+    assert (await house.send("slow", *pods[:10])).status_code == 202, "a burst of a second is free"
+    assert (await house.send("slow", *pods)).status_code == 202, "no request is too large for ever"
+    refused = await house.send("slow", pods[0])
+    assert (refused.status_code, error_of(refused).code) == (429, "rate-exceeded")
+    assert refused.headers["retry-after"] == "10"
+    assert "10 events per second" in error_of(refused).message
+    assert "the key slow" in error_of(refused).message
+    assert (await house.send("other", pods[0])).status_code == 202
+    house.seconds += 9.9
+    assert (await house.send("slow", pods[0])).status_code == 429
+    house.seconds += 0.2
+    assert (await house.send("slow", pods[0])).status_code == 202
+
+
+async def test_bytes_per_second_of_a_name_count_whatever_they_hold(house: House) -> None:
+    await house.key("slow", ["producer"], bytes_per_second=1000)
+    rubbish = b"x" * 5000
+    json = {"Content-Type": "application/json"}
+    auth = {"Authorization": "Bearer slow"}
+    first = await house.client.post("/v1/events", content=rubbish, headers=json | auth)
+    assert first.status_code == 422
+    second = await house.client.post("/v1/events", content=rubbish, headers=json | auth)
+    assert (second.status_code, second.headers["retry-after"]) == (429, "4")
+    house.seconds += 5
+    large = await house.client.post("/v1/events", content=bytes(17 << 20), headers=json | auth)
+    assert large.status_code == 413
+    third = await house.client.post("/v1/events", content=rubbish, headers=json | auth)
+    assert third.status_code == 429
+    assert int(third.headers["retry-after"]) > 16_000
+
+
+async def test_requests_that_come_together_overdraw_by_one_only(house: House) -> None:
+    await house.key("slow", ["producer"], events_per_second=10)
+    pods = [event("ADDED", pod_manifest(f"p{i}")) for i in range(100)]
+    found = await asyncio.gather(*(house.send("slow", *pods) for _ in range(10)))
+    assert sorted(each.status_code for each in found) == [202] + [429] * 9
+
+
+async def test_requests_at_once_of_a_name(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    await house.key("few", ["auditor"], requests_at_once=2)
+    await house.key("many", ["auditor"])
+    let_go = asyncio.Event()
+
+    async def slow(limit: int, after: str | None, name: str | None) -> list[Any]:
+        await let_go.wait()
+        return []
+
+    monkeypatch.setattr(house.store, "nodes", slow)
+    running = [asyncio.create_task(house.ask(key, "GET", "/v1/nodes")) for key in ("few", "few", "many")]
+    await asyncio.sleep(0.05)
+    refused = await house.ask("few", "GET", "/v1/shards")
+    assert (refused.status_code, error_of(refused).code) == (429, "too-many-requests")
+    assert refused.headers["retry-after"] == "1"
+    assert (await house.ask("many", "GET", "/v1/shards")).status_code == 200
+    let_go.set()
+    assert [each.status_code for each in await asyncio.gather(*running)] == [200] * 3
+    for _ in range(3):  # also those that fail give their place back
+        assert (await house.ask("few", "GET", "/v1/nodes/none")).status_code == 404
+    assert (await house.ask("few", "GET", "/v1/shards")).status_code == 200
+
+
+async def test_wrong_keys_are_not_looked_up_for_ever(house: House) -> None:
+    await house.key("good", ["auditor"])
+    await house.key("late", ["auditor"])
+    assert (await house.ask("good", "GET", "/v1/nodes")).status_code == 200
+    looked_up = house.count_lookups()
+    found = [await house.ask(f"wrong-{n}", "GET", "/v1/nodes") for n in range(100)]
+    assert [each.status_code for each in found] == [401] * 31 + [429] * 69
+    assert looked_up() == FAILED_LOGINS_PER_MINUTE + 1
+    assert error_of(found[-1]).code == "too-many-failures"
+    assert 1 <= int(found[-1].headers["retry-after"]) <= 2
+    assert (await house.ask("good", "GET", "/v1/nodes")).status_code == 200, "who was let in before still is"
+    assert (await house.ask("late", "GET", "/v1/nodes")).status_code == 429
+    assert (await house.ask(None, "GET", "/v1/nodes")).status_code == 401
+    await house.store.revoke_key("good")
+    assert (await house.ask("good", "GET", "/v1/nodes")).status_code == 401, "at once"
+    house.seconds += 5
+    assert (await house.ask("late", "GET", "/v1/nodes")).status_code == 200
+
+
+def test_what_counts_as_one_address() -> None:
+    assert address_of("2001:db8::1") == address_of("2001:db8::ffff:2") != address_of("2001:db8:0:1::1")
+    assert address_of("::ffff:10.0.0.1") == address_of("10.0.0.1") == "10.0.0.1"
+    assert address_of(None) == ""
+
+
+def test_what_is_remembered_of_callers_is_bounded() -> None:
+    logins = Logins(lambda: 0.0)
+    for n in range(ADDRESSES_MAX + 10):
+        logins.note(str(n), b"%d" % n, good=False)
+    for n in range(GOOD_KEYS_MAX + 10):
+        logins.note("", b"good%d" % n, good=True)
+    assert (len(logins._failed), len(logins._good)) == (ADDRESSES_MAX, GOOD_KEYS_MAX)
+
+
+# ------------------------------------------------------------------------------------- who may ask for what
+
+EVERYBODY = {None, "producer", "operator", "auditor", "admin"}
+READERS = {"operator", "auditor", "admin"}
+ROUTES: dict[tuple[str, str], set[str | None]] = {
+    ("GET", "/healthz"): EVERYBODY,
+    ("GET", "/readyz"): EVERYBODY,
+    ("GET", "/"): EVERYBODY,
+    ("GET", "/docs/assets"): EVERYBODY,
+    ("GET", "/docs"): EVERYBODY,
+    ("GET", "/openapi.json"): EVERYBODY,
+    ("POST", "/v1/events"): {"producer", "operator", "admin"},
+}
+"""Who may use a route that is not for all readers. Another route is for readers, and must be below /v1."""
+
+
+async def test_each_route_is_for_its_roles(house: House) -> None:
+    for role in SENT_BY:
+        await house.key(role, [role])
+    found = house.routes()
+    assert ROUTES.keys() <= found
+    for method, path in sorted(found):
+        target = path.replace("{name}", "x").replace("{namespace}", "x").replace("{id}", "0-1")
+        assert "{" not in target, "give the parameter a value here"
+        allowed = ROUTES.get((method, path), READERS)
+        assert allowed is not READERS or path.startswith(("/v1/", "/metrics")), "say who may use this"
+        caller: str | None
+        for caller in (None, *SENT_BY):
+            answer = await house.ask(caller, method, target, json=[] if method == "POST" else None)
+            if caller in allowed:
+                assert answer.status_code not in (401, 403), (method, path, caller, answer.text)
+            else:
+                assert answer.status_code == (403 if caller else 401), (method, path, caller, answer.text)
+                assert error_of(answer).message

@@ -78,3 +78,19 @@ async def test_an_answer_that_is_not_json_is_said_to_be_none() -> None:
 
     with pytest.raises(CommandError, match=r"the answer \(status 502\) is not JSON"):
         await fetch(in_process(app), "/v1/nodes")
+
+
+async def test_a_client_waits_when_it_asks_too_much() -> None:
+    statuses = [429, 429, 200]
+
+    async def busy(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"retry-after", b"0")]
+        await send({"type": "http.response.start", "status": statuses.pop(0), "headers": headers})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    source = in_process(busy)
+    assert await source.request("GET", "/") == (200, b"{}")
+    statuses += [429] * 11
+    assert (await source.request("GET", "/"))[0] == 429, "not for ever"
+    assert len(statuses) == 1
+    await source.aclose()

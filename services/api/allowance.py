@@ -1,0 +1,154 @@
+"""How much each caller may ask: requests at once, events and bytes per second, failed logins per minute."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from services.api.caller import Caller
+from services.api.failures import ApiError
+
+FAILED_LOGINS_PER_MINUTE = 30
+ADDRESSES_MAX = 10_000
+GOOD_KEYS_MAX = 1_000
+_BURST_SECONDS = 1.0
+_LOGIN_BURST_SECONDS = 60.0
+
+Clock = Callable[[], float]
+
+
+class Meter:
+    """Amounts over time, as the generic cell rate algorithm counts them: it keeps the time when all is paid.
+
+    What comes while nothing is owed is taken whole, however much it is; it is paid off afterwards. So no
+    request is too large for ever, and the rate holds all the same. Without a debt a burst is free.
+    """
+
+    def __init__(self) -> None:
+        self._paid_at = -math.inf
+
+    def owed_seconds(self, now: float) -> float:
+        """Return how long it takes until nothing is owed."""
+        return max(0.0, self._paid_at - now)
+
+    def charge(self, now: float, amount: int, per_second: float, burst_seconds: float) -> None:
+        """Add an amount that the rate pays off."""
+        self._paid_at = max(self._paid_at, now - burst_seconds) + amount / per_second
+
+
+class _Account:
+    """What the holder of one key's name uses. Several keys of a name share it."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.events, self.bytes = Meter(), Meter()
+
+
+class Allowance:
+    """Counts what callers use, and refuses what is too much with 429 and the seconds to wait.
+
+    There is an account per name of a key that was shown and found good, so their number is the admin's. A
+    caller without a key is not limited here: only who can reach this node's loopback is one.
+
+    Parameters
+    ----------
+    requests_per_key : int
+        Requests at once of a key that does not say how many.
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(self, requests_per_key: int, clock: Clock = time.monotonic) -> None:
+        self._requests_per_key = requests_per_key
+        self._clock = clock
+        self._accounts: dict[str, _Account] = {}
+
+    @contextlib.contextmanager
+    def request(self, caller: Caller) -> Iterator[None]:
+        """Count one request of the caller while it is answered."""
+        if caller.grant is None:
+            yield
+            return
+        account = self._accounts.setdefault(caller.grant.name, _Account())
+        most = caller.grant.requests_at_once or self._requests_per_key
+        if account.running >= most:
+            told = f"the key {caller.name} has {most} requests under way, as many as it may; wait for one"
+            raise ApiError("too-many-requests", told, retry_seconds=1)
+        account.running += 1
+        try:
+            yield
+        finally:
+            account.running -= 1
+
+    def spend(self, caller: Caller, *, events: int = 0, size_bytes: int = 0) -> None:
+        """Charge the caller, or refuse him while he owes something; an amount of 0 only asks."""
+        if caller.grant is None:
+            return
+        account, now = self._accounts[caller.grant.name], self._clock()
+        for meter, amount, rate, unit in (
+            (account.events, events, caller.grant.events_per_second, "events"),
+            (account.bytes, size_bytes, caller.grant.bytes_per_second, "bytes"),
+        ):
+            if rate is None:
+                continue
+            if owed := meter.owed_seconds(now):
+                told = f"nothing was sent: the key {caller.name} may send {rate} {unit} per second"
+                raise ApiError("rate-exceeded", told, retry_seconds=math.ceil(owed))
+            meter.charge(now, amount, rate, _BURST_SECONDS)
+
+
+class Logins:
+    """Failed logins per remote address, so that guessing costs the ledger few look-ups.
+
+    Behind a proxy all callers have its address. So keys that were found good lately are looked up all the
+    same: one who guesses locks out those only who were not there before. It is no cache: a revoked key is
+    looked up, too, and refused.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._failed: OrderedDict[str, Meter] = OrderedDict()
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+
+    def check(self, address: str, key_hash: bytes) -> None:
+        """Refuse a key without looking it up if too many from this address were wrong."""
+        meter = self._failed.get(address)
+        if meter is None or key_hash in self._good:
+            return
+        if owed := meter.owed_seconds(self._clock()):
+            told = "too many wrong keys came from this address; wait before another is looked up"
+            raise ApiError("too-many-failures", told, retry_seconds=math.ceil(owed))
+
+    def note(self, address: str, key_hash: bytes, *, good: bool) -> None:
+        """Remember how a look-up ended."""
+        if good:
+            self._good[key_hash] = None
+            self._good.move_to_end(key_hash)
+            _keep(self._good, GOOD_KEYS_MAX)
+            return
+        self._good.pop(key_hash, None)
+        meter = self._failed.setdefault(address, Meter())
+        self._failed.move_to_end(address)
+        meter.charge(self._clock(), 1, FAILED_LOGINS_PER_MINUTE / 60, _LOGIN_BURST_SECONDS)
+        _keep(self._failed, ADDRESSES_MAX)
+
+
+def address_of(host: str | None) -> str:
+    """Return what counts as one address: for IPv6 the network of 64 bits, of which a node has all."""
+    try:
+        found = ipaddress.ip_address(host or "")
+    except ValueError:
+        return host or ""
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def _keep(memory: OrderedDict[Any, Any], most: int) -> None:
+    while len(memory) > most:
+        memory.popitem(last=False)
