@@ -351,7 +351,7 @@ async def test_dead_letters_keep_the_raw_bytes(world: World) -> None:
 async def test_every_error_has_the_one_shape(
     world: World, method: str, target: str, status: int, code: str
 ) -> None:
-    answer = await world.client.request(method, target)
+    answer = await world.client.request(method, target, headers={"Content-Type": "application/json"})
     assert answer.status_code == status, answer.text
     checked(answer.json(), answers.Error)
     assert answer.json()["error"]["code"] == code
