@@ -93,3 +93,7 @@ assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 
 wait_seconds_max = 100
 """How long a request may wait until its events are folded, in seconds."""
+
+# What an answer may hold.
+page_bytes_max = 4 << 20  # a page ends with the item that reaches it
+raw_bytes_shown_max = 4 << 10  # of the record of a dead letter, in a list

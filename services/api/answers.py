@@ -82,8 +82,11 @@ class DeadLetter(Struct, kw_only=True):
     message: Annotated[str, about("What is wrong and what is allowed")]
     at: Annotated[str, about(f"When the record was appended ({INSTANT})")]
     sent_by: Annotated[str | None, about(SENT_BY)]
-    raw_base64: Annotated[str, about("The record's bytes")]
-    raw_text: Annotated[str | None, about("The record's bytes as text, where they are UTF-8")]
+    raw_bytes: Annotated[int, about("How many bytes the record had")]
+    raw_base64: Annotated[
+        str, about("The record's bytes; in a list the first ones, and /v1/deadletters/{id} has all")
+    ]
+    raw_text: Annotated[str | None, about("The same bytes as text, where they are UTF-8")]
 
 
 class Position(Struct, kw_only=True):
@@ -193,7 +196,17 @@ class NodeDetail(Node, kw_only=True):
     """A node with the pods on it, and what was measured on it."""
 
     usage: Annotated[Usage | None, about("Measured usage; null where nothing was measured")]
-    pods: Annotated[list[Pod], about("Pods that count on the node")]
+    pods: Annotated[list[Pod], about("Pods that count on the node, by uid")]
+    pods_next: Annotated[
+        str | None, about("There are more: `cursor` for /v1/pods with this node and phase=bound; null: no")
+    ]
+    others: Annotated[
+        dict[str, str] | None,
+        about(
+            "Sum of the requests of the pods that the key does not see, and how many they are, as `pods`; "
+            "null: it sees all"
+        ),
+    ]
 
 
 class Placement(Struct, kw_only=True):
@@ -300,7 +313,7 @@ class DecisionPage(Page[Decision]):
 
 
 class PendingPage(Page[PendingGroup]):
-    """All groups of pending pods, largest first."""
+    """Groups of pending pods, largest first; one that grows or shrinks meanwhile may be missed."""
 
 
 class ProfilePage(Page[Profile]):

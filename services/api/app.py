@@ -13,10 +13,11 @@ from domain.model.errors import FieldError, Unavailable
 from domain.model.validation import shown
 from services.api import failures, pages
 from services.api.answers import Error, Health, ShardLag
+from services.api.caller import caller_of
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.door import Door, check_media_type
-from services.api.failures import json_answer
+from services.api.failures import ApiError, json_answer
 from services.api.ingest import ingest_routes
 from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes, state_routes
@@ -130,7 +131,10 @@ def _metrics_route(deps: Deps) -> APIRouter:
     router = APIRouter()
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
+        caller = caller_of(request)
+        if caller.namespaces is not None and not caller.roles & {"operator", "admin"}:
+            raise ApiError("forbidden", "metrics count what is in all namespaces; this key does not see all")
         try:
             lags = (await deps.lookout.look()).lags
             ledger = render_ledger(await deps.store.counts(), await deps.store.shards(), lags)

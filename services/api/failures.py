@@ -32,6 +32,8 @@ STATUS = {
     "too-many-failures": 429,
     "too-many-requests": 429,
     "unavailable": 503,
+    "busy": 503,
+    "too-slow": 503,
     "not-ready": 503,
     "database-refused": 503,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import datetime
 import operator
 import re
@@ -67,10 +68,10 @@ def row_id(shard: int, seq: int) -> str:
     return f"{shard}-{seq}"
 
 
-def text_of(raw: bytes) -> str | None:
-    """Return bytes as text where they are UTF-8."""
+def text_of(raw: bytes, *, cut: bool = False) -> str | None:
+    """Return bytes as text where they are UTF-8; with ``cut``, less a character that is not whole."""
     try:
-        return raw.decode()
+        return codecs.getincrementaldecoder("utf-8")().decode(raw, final=not cut)
     except UnicodeDecodeError:
         return None
 
@@ -130,6 +131,15 @@ def parse_position(text: str) -> tuple[int, int]:
     if found is None:
         raise _bad_cursor(text)
     return found[0], found[1]
+
+
+def parse_group(text: str) -> tuple[int, int, bytes]:
+    """Return the (pods, shard, signature) of a cursor."""
+    *numbers, signature = _parts(text)
+    found = _whole(numbers, INT64_MAX, _SHARD_MAX)
+    if found is None or not re.fullmatch("[0-9a-f]{0,128}", signature) or len(signature) % 2:
+        raise _bad_cursor(text)
+    return found[0], found[1], bytes.fromhex(signature)
 
 
 def _bad_cursor(text: str) -> FieldError:

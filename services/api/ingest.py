@@ -227,7 +227,8 @@ def ingest_routes(deps: Deps) -> APIRouter:
         sent = await ingest(deps, taken, caller, events, partial=partial)
         if not seconds:
             return json_answer(sent.answer, 202)
-        answer = await wait_for(sent, folding, deps.store, deps.log, letters, until=until, seconds=seconds)
+        seen = deps.store.seen_by(caller_of(request).namespaces)
+        answer = await wait_for(sent, folding, seen, deps.log, letters, until=until, seconds=seconds)
         return json_answer(answer, 202)
 
     return router

@@ -51,12 +51,15 @@ def _built_in(name: str) -> Profile:
 async def list_profiles(store: Store, *, limit: int, at: str | None) -> ProfilePage:
     """Return a page of the profiles in force, by name."""
     after = parse_name(at) if at else None
-    found = {row.name: _profile(row) for row in await store.profiles(limit, after)}
+    rows = await store.profiles(limit, after)
+    found = {row.name: _profile(row) for row in rows}
     for name in BUILT_IN_PROFILES:
-        if after is None or name > after:
-            found.setdefault(name, _built_in(name))  # beyond a full page it is cut off again
-    items = [found[name] for name in sorted(found)][:limit]
-    return ProfilePage(items=items, next=cursor(items[-1].name) if len(items) == limit else None)
+        if (after is None or name > after) and not (rows.more and name > rows[-1].name):
+            found.setdefault(name, _built_in(name))
+    items = [found[name] for name in sorted(found)]
+    more = rows.more or len(items) > limit
+    items = items[:limit]
+    return ProfilePage(items=items, next=cursor(items[-1].name) if more else None)
 
 
 async def show_profile(store: Store, name: str, revision: int | None) -> ProfileDetail | None:

@@ -8,21 +8,23 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from domain.model.decisions import Outcome
 from domain.model.errors import FieldError
+from domain.model.validation import shown
 from services.api import answers, answers_decisions, attempts, explanation, views
+from services.api.caller import caller_of
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import parse_instant, parse_row_id, parse_signature
-from services.ports.store import DecisionFilter, PodFilter
+from services.ports.store import DecisionFilter, PodFilter, Store
 
 NAME_MAX = 253
 _TIME_MAX = 64
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
-FewLimit = Annotated[int, Query(ge=1, le=100, description="Items per page at most")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
 Namespace = Annotated[str | None, Query(description="Only this namespace", max_length=NAME_MAX)]
 NodeName = Annotated[str | None, Query(description="Only this node", max_length=NAME_MAX)]
+NodeNamed = Annotated[str, Path(description="Name of the node", max_length=NAME_MAX)]
 PodNamespace = Annotated[str, Path(description="Namespace of the pod", max_length=NAME_MAX)]
 PodName = Annotated[str, Path(description="Name of the pod", max_length=NAME_MAX)]
 RowId = Annotated[str, Path(description="<shard>-<seq>")]
@@ -44,6 +46,15 @@ def _found(answer: object | None, what: str) -> Response:
     return json_answer(answer)
 
 
+def _seen(deps: Deps, request: Request, namespace: str | None = None) -> Store:
+    """Return the store as the caller sees it; refuse a namespace that he asks for and does not see."""
+    namespaces = caller_of(request).namespaces
+    if namespace is not None and namespaces is not None and namespace not in namespaces:
+        sees = ", ".join(sorted(namespaces)) or "none"
+        raise ApiError("forbidden", f"this key does not see the namespace {shown(namespace)}; it sees {sees}")
+    return deps.store.seen_by(namespaces)
+
+
 def object_routes(deps: Deps) -> APIRouter:
     """Return the routes of nodes and pods."""
     router = APIRouter()
@@ -61,13 +72,13 @@ def object_routes(deps: Deps) -> APIRouter:
     @router.get(
         "/v1/nodes/{name}", responses=answering(answers.NodeDetail), summary="Show a node and its pods"
     )
-    async def node(
-        name: Annotated[str, Path(description="Name of the node", max_length=NAME_MAX)],
-    ) -> Response:
-        return _found(await views.show_node(deps.store, name), f"node {name}")
+    async def node(request: Request, name: NodeNamed) -> Response:
+        sees_all = caller_of(request).namespaces is None
+        return _found(await views.show_node(_seen(deps, request), name, sees_all=sees_all), f"node {name}")
 
     @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
     async def pods(
+        request: Request,
         limit: Limit = 100,
         cursor: Cursor = None,
         namespace: Namespace = None,
@@ -78,18 +89,17 @@ def object_routes(deps: Deps) -> APIRouter:
         ] = None,
     ) -> Response:
         which = PodFilter(namespace=namespace, node=node, phase=phase)
-        return json_answer(await views.list_pods(deps.store, which, limit=limit, at=cursor))
+        store = _seen(deps, request, namespace)
+        return json_answer(await views.list_pods(store, which, limit=limit, at=cursor))
 
     @router.get(
         "/v1/pods/{namespace}/{name}",
         responses=answering(answers.PodDetail),
         summary="Show a pod and its history",
     )
-    async def pod(
-        namespace: PodNamespace,
-        name: PodName,
-    ) -> Response:
-        return _found(await views.show_pod(deps.store, namespace, name), f"pod {namespace}/{name}")
+    async def pod(request: Request, namespace: PodNamespace, name: PodName) -> Response:
+        found = await views.show_pod(_seen(deps, request), namespace, name)
+        return _found(found, f"pod {namespace}/{name}")
 
     @router.get(
         "/v1/pods/{namespace}/{name}/attempts",
@@ -97,6 +107,7 @@ def object_routes(deps: Deps) -> APIRouter:
         summary="Say why a pod was refused, over time or at one moment",
     )
     async def pod_attempts(
+        request: Request,
         namespace: PodNamespace,
         name: PodName,
         at: Annotated[
@@ -104,14 +115,14 @@ def object_routes(deps: Deps) -> APIRouter:
         ] = None,
     ) -> Response:
         at_ms = parse_instant("at", at) if at else None
-        answer = await attempts.show_attempts(deps.store, namespace, name, at_ms)
+        answer = await attempts.show_attempts(_seen(deps, request), namespace, name, at_ms)
         return _found(answer, f"pod {namespace}/{name}")
 
     return router
 
 
 def decision_routes(deps: Deps) -> APIRouter:
-    """Return the routes of decisions."""
+    """Return the route that lists decisions."""
     router = APIRouter()
 
     @router.get("/v1/decisions", responses=answering(answers.DecisionPage), summary="List decisions")
@@ -156,17 +167,24 @@ def decision_routes(deps: Deps) -> APIRouter:
             since_ms=parse_instant("since", since) if since else None,
             until_ms=parse_instant("until", until) if until else None,
         )
+        store = _seen(deps, request, namespace)
+        newest_first = order == "newest"
         return json_answer(
-            await views.list_decisions(
-                deps.store, which, limit=limit, at=cursor, newest_first=order == "newest"
-            )
+            await views.list_decisions(store, which, limit=limit, at=cursor, newest_first=newest_first)
         )
+
+    return router
+
+
+def state_routes(deps: Deps) -> APIRouter:
+    """Return the routes of one decision, pending pods, shards and dead letters."""
+    router = APIRouter()
 
     @router.get(
         "/v1/decisions/{id}", responses=answering(answers_decisions.Decision), summary="Show a decision"
     )
-    async def decision(id: RowId) -> Response:
-        row = await deps.store.decision(*parse_row_id(id))
+    async def decision(request: Request, id: RowId) -> Response:
+        row = await _seen(deps, request).decision(*parse_row_id(id))
         return _found(row and explanation.decision_of(row), f"decision {id}")
 
     @router.get(
@@ -174,27 +192,30 @@ def decision_routes(deps: Deps) -> APIRouter:
         responses=answering(answers_decisions.Explanation),
         summary="Explain a decision",
     )
-    async def explain(id: RowId) -> Response:
+    async def explain(request: Request, id: RowId) -> Response:
         shard, seq = parse_row_id(id)
-        return _found(await explanation.explain(deps.store, shard, seq), f"decision {id}")
-
-    return router
-
-
-def state_routes(deps: Deps) -> APIRouter:
-    """Return the routes of pending pods, shards and dead letters."""
-    router = APIRouter()
+        return _found(await explanation.explain(_seen(deps, request), shard, seq), f"decision {id}")
 
     @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
-    async def pending(shard: ShardNumber = None) -> Response:
-        return json_answer(await views.list_pending(deps.store, shard))
+    async def pending(
+        request: Request, limit: Limit = 100, cursor: Cursor = None, shard: ShardNumber = None
+    ) -> Response:
+        store = _seen(deps, request)
+        return json_answer(await views.list_pending(store, shard, limit=limit, at=cursor))
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
     async def shards() -> Response:
         return json_answer(await views.list_shards(deps.store, (await deps.lookout.look()).lags))
 
     @router.get("/v1/deadletters", responses=answering(answers.DeadLetterPage), summary="List dead letters")
-    async def deadletters(limit: FewLimit = 20, cursor: Cursor = None) -> Response:
-        return json_answer(await views.list_deadletters(deps.store, limit=limit, at=cursor))
+    async def deadletters(request: Request, limit: Limit = 20, cursor: Cursor = None) -> Response:
+        return json_answer(await views.list_deadletters(_seen(deps, request), limit=limit, at=cursor))
+
+    @router.get(
+        "/v1/deadletters/{id}", responses=answering(answers.DeadLetter), summary="Show a dead letter whole"
+    )
+    async def deadletter(request: Request, id: RowId) -> Response:
+        row = await _seen(deps, request).deadletter(*parse_row_id(id))
+        return _found(row and views.dead_letter_of(row), f"dead letter {id}")
 
     return router

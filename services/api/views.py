@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Mapping
 
 from msgspec.structs import asdict
@@ -34,6 +35,7 @@ from services.api.explanation import decision_of
 from services.api.formats import (
     cursor,
     instant,
+    parse_group,
     parse_name,
     parse_position,
     quantities,
@@ -42,17 +44,19 @@ from services.api.formats import (
     text_of,
 )
 from services.lag import Lag
-from services.ports.ledger import DeadLetter as DeadLetterRow
 from services.ports.store import (
     DecisionFilter,
     NodeState,
     PodFilter,
     PodState,
+    RefusedRecord,
+    Rows,
     Store,
     WaitingGroup,
 )
 
 HISTORY_MAX = 100
+PODS_SHOWN_MAX = 1000
 
 
 # ------------------------------------------------------------------------------------------ nodes and pods
@@ -82,21 +86,33 @@ def _node(state: NodeState) -> Node:
 async def list_nodes(store: Store, *, limit: int, at: str | None, name: str | None) -> NodePage:
     """Return a page of nodes."""
     after = parse_name(at) if at else None
-    items = [_node(state) for state in await store.nodes(limit, after, name)]
-    return NodePage(items=items, next=cursor(items[-1].name) if len(items) == limit else None)
+    rows = await store.nodes(limit, after, name)
+    return NodePage(items=list(map(_node, rows)), next=cursor(rows[-1].node.name) if rows.more else None)
 
 
-async def show_node(store: Store, name: str) -> NodeDetail | None:
-    """Return one node with the pods on it."""
+async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | None:
+    """Return one node with the pods on it; of pods that the store does not see, their number and sum.
+
+    The node's own sums less those of the pods that are seen are those of the others: nothing of them is read.
+    """
     state = await store.node(name)
     if state is None:
         return None
-    pods = await store.pods(PodFilter(node=name, phase="bound"), HISTORY_MAX * 100, None)
+    on_node = PodFilter(node=name, phase="bound")
+    pods = await store.pods(on_node, PODS_SHOWN_MAX, None)
+    rows, rest = pods, Counter(state.node.requested)
+    while rows and not sees_all:
+        for pod in rows:
+            rest.subtract({"pods": 1} | (pod.template.requests if pod.template else {}))
+        rows = await store.pods(on_node, PODS_SHOWN_MAX, rows[-1].pod_uid) if rows.more else Rows()
+    others = {resource: amount for resource, amount in rest.items() if amount > 0}
     usage = await store.usage(name)
     return NodeDetail(
         **asdict(_node(state)),
         usage=None if usage is None else _usage(usage),
-        pods=[_pod(pod) for pod in pods],
+        pods=list(map(_pod, pods)),
+        pods_next=cursor(pods[-1].pod_uid) if pods.more else None,
+        others=None if sees_all else quantities(others),
     )
 
 
@@ -138,8 +154,8 @@ def _pod(pod: PodState) -> Pod:
 async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | None) -> PodPage:
     """Return a page of live pods."""
     after = parse_name(at) if at else None
-    items = [_pod(pod) for pod in await store.pods(which, limit, after)]
-    return PodPage(items=items, next=cursor(items[-1].uid) if len(items) == limit else None)
+    rows = await store.pods(which, limit, after)
+    return PodPage(items=list(map(_pod, rows)), next=cursor(rows[-1].pod_uid) if rows.more else None)
 
 
 async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
@@ -197,14 +213,17 @@ async def list_decisions(
 ) -> DecisionPage:
     """Return a page of decisions in commit order per shard, or the reverse."""
     after = parse_position(at) if at else None
-    items = [decision_of(row) for row in await store.decisions(which, limit, after, newest_first)]
-    following = cursor(items[-1].seq, items[-1].shard) if len(items) == limit else None
-    return DecisionPage(items=items, next=following)
+    rows = await store.decisions(which, limit, after, newest_first)
+    following = cursor(rows[-1].seq, rows[-1].shard) if rows.more else None
+    return DecisionPage(items=list(map(decision_of, rows)), next=following)
 
 
-async def list_pending(store: Store, shard: int | None) -> PendingPage:
-    """Return the groups of pending pods with why they wait, largest first."""
-    return PendingPage(items=[_group(group) for group in await store.pending(shard)])
+async def list_pending(store: Store, shard: int | None, *, limit: int, at: str | None) -> PendingPage:
+    """Return a page of the groups of pending pods with why they wait, largest first."""
+    rows = await store.pending(shard, None, limit, parse_group(at) if at else None)
+    last = rows[-1] if rows.more else None
+    following = None if last is None else cursor(last.pods_count, last.shard, last.signature.hex())
+    return PendingPage(items=list(map(_group, rows)), next=following)
 
 
 def _group(group: WaitingGroup) -> PendingGroup:
@@ -252,26 +271,29 @@ async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
     return ShardPage(items=items)
 
 
-def dead_letter_of(row: DeadLetterRow) -> DeadLetter:
+def dead_letter_of(row: RefusedRecord) -> DeadLetter:
     """Return a dead letter as the API shows it."""
+    letter = row.letter
     return DeadLetter(
-        id=row_id(row.shard, row.seq),
-        topic=row.topic,
-        partition=row.partition,
-        offset=row.offset,
-        key=None if row.key is None else text_of(row.key),
-        code=row.code,
-        path=row.path,
-        message=row.message,
-        at=instant(row.at_ms),
-        sent_by=row.sent_by,
-        raw_base64=base64.b64encode(row.raw).decode(),
-        raw_text=text_of(row.raw),
+        id=row_id(letter.shard, letter.seq),
+        topic=letter.topic,
+        partition=letter.partition,
+        offset=letter.offset,
+        key=None if letter.key is None else text_of(letter.key),
+        code=letter.code,
+        path=letter.path,
+        message=letter.message,
+        at=instant(letter.at_ms),
+        sent_by=letter.sent_by,
+        raw_bytes=row.raw_bytes,
+        raw_base64=base64.b64encode(letter.raw).decode(),
+        raw_text=text_of(letter.raw, cut=len(letter.raw) < row.raw_bytes),
     )
 
 
 async def list_deadletters(store: Store, *, limit: int, at: str | None) -> DeadLetterPage:
     """Return a page of records that could not be accepted, latest first."""
     rows = await store.deadletters(limit, parse_position(at) if at else None)
-    following = cursor(rows[-1].seq, rows[-1].shard) if len(rows) == limit else None
-    return DeadLetterPage(items=[dead_letter_of(row) for row in rows], next=following)
+    last = rows[-1].letter if rows.more else None
+    following = None if last is None else cursor(last.seq, last.shard)
+    return DeadLetterPage(items=list(map(dead_letter_of, rows)), next=following)

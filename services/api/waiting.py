@@ -130,10 +130,7 @@ async def _dead_letters(sent: Appended, store: Store, before: Mapping[int, int])
     nexts = await next_letters(store)
     since = {shard: seq for shard, seq in before.items() if nexts[shard] > seq}
     return [
-        dead_letter_of(letter)
-        for letter in (await store.new_deadletters(since) if since else [])
-        for span in sent.spans
-        if (letter.topic, letter.partition) == span[:2] and span.first <= letter.offset < span.end
+        dead_letter_of(each) for each in (await store.new_deadletters(since, sent.spans) if since else [])
     ]
 
 

@@ -117,6 +117,11 @@ def _node(node: Json) -> None:
         echo("\nMeasured usage: none")
     pods = sorted(node["pods"], key=lambda pod: (pod["namespace"], pod["name"]))
     _section(f"Pods ({len(pods):,})", PODS, pods)
+    if node["pods_next"]:
+        echo(f"and more: `berth get pods --node {node['name']} --phase bound` lists all")
+    if others := node["others"]:
+        asks = ", ".join(f"{amount} {resource}" for resource, amount in others.items())
+        echo(f"and those of namespaces that your key does not see, together: {asks}")
 
 
 def _resource(node: Json, name: str) -> Json:

@@ -99,14 +99,13 @@ async def _one(source: Source, kind: Kind, name: str, namespace: str | None) -> 
     match kind:
         case Kind.PODS:
             return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace))))
-        case Kind.NODES | Kind.DECISIONS | Kind.PROFILES:
+        case Kind.NODES | Kind.DECISIONS | Kind.PROFILES | Kind.DEADLETTERS:
             return dict(await fetch(source, target(f"/v1/{kind}", name)))
-        case Kind.SHARDS | Kind.DEADLETTERS:
-            field = "shard" if kind is Kind.SHARDS else "id"
-            for item in await fetch_all(source, f"/v1/{kind}", None):
-                if str(item[field]) == name:
+        case Kind.SHARDS:
+            for item in await fetch_all(source, "/v1/shards", None):
+                if str(item["shard"]) == name:
                     return item
-            raise CommandError(f"{OTHER_NAMES[kind][0]} {name} is not known here")
+            raise CommandError(f"shard {name} is not known here")
         case Kind.PENDING:
             raise typer.BadParameter("groups of pending pods have no names; leave the name out")
 

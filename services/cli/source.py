@@ -134,11 +134,10 @@ async def fetch_all(
 ) -> list[dict[str, Any]]:
     """Return the items of a list that ``keep`` accepts, page by page, or the first ``limit`` of them."""
     items: list[dict[str, Any]] = []
-    page_max = 100 if path == "/v1/deadletters" else PAGE
-    paged = path not in ("/v1/pending", "/v1/shards")
+    paged = path != "/v1/shards"
     cursor: str | None = None
     while True:
-        wanted = page_max if limit is None or keep is not None else min(page_max, limit - len(items))
+        wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - len(items))
         page = {"limit": wanted, "cursor": cursor} if paged else {}
         answer = await fetch(source, target(path, **params, **page))
         items += answer["items"] if keep is None else filter(keep, answer["items"])

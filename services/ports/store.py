@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, ProfileRow
+from services.ports.log import Span
+
+Row = TypeVar("Row")
 
 EXAMPLES_MAX = 3
 """Pods that a waiting group names."""
+
+
+class Rows(list[Row]):
+    """The rows of a page; ``more`` says whether others follow them."""
+
+    def __init__(self, rows: Iterable[Row] = (), *, more: bool = False) -> None:
+        super().__init__(rows)
+        self.more = more
 
 
 class DecisionFilter(NamedTuple):
@@ -49,7 +60,7 @@ class NodeState(NamedTuple):
 class PodState(NamedTuple):
     """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
-    It is orphaned if its node is deleted.
+    It is orphaned if its node is deleted. The template has nothing but requests, profile and priority.
     """
 
     pod_uid: str
@@ -91,7 +102,10 @@ class DecisionRow(NamedTuple):
 
 
 class WaitingGroup(NamedTuple):
-    """Pending pods of one signature. The reasons are None until the first attempt."""
+    """Pending pods of one signature. The reasons are None until the first attempt.
+
+    The template has nothing but requests, profile and priority.
+    """
 
     shard: int
     signature: bytes
@@ -103,6 +117,13 @@ class WaitingGroup(NamedTuple):
     cycle_seq: int | None
     at_ms: int | None
     template: PodTemplate | None
+
+
+class RefusedRecord(NamedTuple):
+    """A dead letter, of which a list has only the first bytes, and how many bytes the record had."""
+
+    letter: DeadLetter
+    raw_bytes: int
 
 
 class ShardState(NamedTuple):
@@ -164,12 +185,22 @@ class KeyRow(NamedTuple):
 
 
 class Store(Protocol):
-    """Reads of the ledger. A list is ordered by what ``after`` names, and has at most ``limit`` items."""
+    """Reads of the ledger.
+
+    A list is ordered by what ``after`` names. It has at most ``limit`` items, and fewer as soon as they hold
+    ``page_bytes_max`` bytes.
+    """
+
+    def seen_by(self, namespaces: Collection[str] | None) -> Self:
+        """Return this store for somebody who sees the pods of these namespaces (None: all) and no others.
+
+        Of what is not a pod's, everybody sees everything, but of dead letters only those of his pods.
+        """
 
     async def pulse(self) -> Pulse:
         """Return the ledger's pulse; raise ``Unavailable`` when it does not answer."""
 
-    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
+    async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Return live nodes, by name; ``name`` keeps names that contain it."""
 
     async def node(self, name: str) -> NodeState | None:
@@ -178,7 +209,7 @@ class Store(Protocol):
     async def usage(self, node: str) -> UsageRecord | None:
         """Return what is remembered of a node's measured usage, or None."""
 
-    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
+    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """Return live pods, by uid."""
 
     async def pod(self, namespace: str, name: str) -> PodState | None:
@@ -189,10 +220,10 @@ class Store(Protocol):
 
     async def decisions(
         self, which: DecisionFilter, limit: int, after: tuple[int, int] | None, newest_first: bool
-    ) -> Sequence[DecisionRow]:
+    ) -> Rows[DecisionRow]:
         """Return decisions by (seq, shard), each shard in its commit order."""
 
-    async def latest_decisions(self, pods: Sequence[str]) -> Sequence[DecisionRow]:
+    async def latest_decisions(self, pods: Sequence[str]) -> Rows[DecisionRow]:
         """Return the last decision about each pod, ``namespace/name``, that has one; ordered by that."""
 
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
@@ -201,8 +232,17 @@ class Store(Protocol):
     async def attempt(self, shard: int, seq: int) -> Attempt | None:
         """Return one scheduling attempt or None."""
 
-    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[WaitingGroup]:
-        """Return the groups of pending pods, of a shard or a signature if given, largest first."""
+    async def pending(
+        self,
+        shard: int | None,
+        signature: bytes | None = None,
+        limit: int = 1000,
+        after: tuple[int, int, bytes] | None = None,
+    ) -> Rows[WaitingGroup]:
+        """Return the groups of pending pods, of a shard or a signature if given.
+
+        They come by (pods, shard, signature), largest first.
+        """
 
     async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
         """Return what is kept of the attempts of a group that failed, oldest first."""
@@ -213,16 +253,22 @@ class Store(Protocol):
     async def offsets(self) -> Sequence[ShardOffset]:
         """Return how far each shard has read."""
 
-    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
-        """Return dead letters by (seq, shard), latest first."""
+    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Rows[RefusedRecord]:
+        """Return dead letters by (seq, shard), latest first, with the beginnings of their records."""
 
-    async def new_deadletters(self, since: Mapping[int, int]) -> Sequence[DeadLetter]:
-        """Return the dead letters of each shard from a seq on, by (shard, seq)."""
+    async def deadletter(self, shard: int, seq: int) -> RefusedRecord | None:
+        """Return one dead letter with its whole record, or None."""
 
-    async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
+    async def new_deadletters(self, since: Mapping[int, int], spans: Sequence[Span]) -> Rows[RefusedRecord]:
+        """Return the dead letters of each shard from a seq on whose records are in these spans.
+
+        They come by (shard, seq), with the beginnings of their records, whoever sees them.
+        """
+
+    async def profiles(self, limit: int, after: str | None) -> Rows[ProfileRow]:
         """Return the last revision of the profiles that events have made, by name, deleted ones left out."""
 
-    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[ProfileRow]:
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Rows[ProfileRow]:
         """Return the revisions that events have made of a profile, or the one asked for, latest first."""
 
     async def template(self, signature: bytes) -> PodTemplate | None:

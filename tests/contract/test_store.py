@@ -8,16 +8,22 @@ import msgspec
 import pytest_asyncio
 
 from domain.model.decisions import Outcome
-from domain.model.limits import attempts_first_max, attempts_latest_max
+from domain.model.limits import (
+    attempts_first_max,
+    attempts_latest_max,
+    page_bytes_max,
+    raw_bytes_shown_max,
+)
 from domain.model.pods import PodTemplate
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PendingGroup, PlacementClosed
-from services.ports.log import PODS_TOPIC
+from services.ports.log import PODS_TOPIC, Span
 from services.ports.store import (
     Counts,
     DecisionFilter,
     Grant,
     PlacementSpan,
     PodFilter,
+    RefusedRecord,
     ShardOffset,
     Store,
 )
@@ -326,18 +332,25 @@ async def test_the_latest_decision_of_pods_by_their_names(
 
 
 async def test_dead_letters_from_a_seq_on(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
-    (letter,) = await store.new_deadletters({0: 1, 1: 1})
-    assert (letter.shard, letter.seq) == (0, 1)
+    first = everything(leases[0]).dead_letters[0]
+    own = Span(first.topic, first.partition, first.offset, first.offset + 1)
+    (found,) = await store.new_deadletters({0: 1, 1: 1}, [own])
+    assert found == RefusedRecord(first, len(first.raw))
+    assert await store.new_deadletters({0: 1, 1: 1}, [own._replace(first=own.end, end=own.end + 9)]) == []
+    assert await store.new_deadletters({0: 1, 1: 1}, []) == []
     more = [dead_letter(leases[1], seq) for seq in (1, 2)]
     batch = CommitBatch(offsets=[advance(leases[1], 0, 2)], dead_letters=more, dead_seq_next={1: 3})
     await commit(ledger, batch)
-    found = await store.new_deadletters({0: 2, 1: 2})
-    assert [(letter.shard, letter.seq) for letter in found] == [(1, 2)]
+    spans = [Span(each.topic, each.partition, each.offset, each.offset + 1) for each in [first, *more]]
+    later = await store.new_deadletters({0: 2, 1: 2}, spans)
+    assert [(each.letter.shard, each.letter.seq) for each in later] == [(1, 2)]
 
 
 async def test_dead_letters_come_latest_first(store: Store, leases: list[Lease]) -> None:
-    (letter,) = await store.deadletters(10, None)
-    assert letter == everything(leases[0]).dead_letters[0]
+    letter = everything(leases[0]).dead_letters[0]
+    assert await store.deadletters(10, None) == [RefusedRecord(letter, len(letter.raw))]
+    assert await store.deadletter(0, 1) == RefusedRecord(letter, len(letter.raw))
+    assert await store.deadletter(0, 2) is None
     assert await store.deadletters(10, (1, 0)) == []
 
 
@@ -397,3 +410,138 @@ async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) ->
 
 async def test_a_store_counts_the_workers(store: Store, leases: list[Lease]) -> None:
     assert (await store.pulse()).workers_count == 1
+
+
+# ------------------------------------------------------------------- who sees what, and how long pages are
+
+
+async def two_teams(ledger: Ledger, lease: Lease) -> None:
+    """Commit the same for a second namespace: a bound and a waiting pod, decisions, dead letters."""
+    bound = decision(lease, 1, "placed", "n1", namespace="b", pod_uid="uid-b-placed")
+    letters = [
+        dead_letter(lease, 1, key=b"b/bad"),
+        dead_letter(lease, 2, key=b"bb/bad"),
+        dead_letter(lease, 3, key=None),
+        dead_letter(lease, 4, key=b"b/bad", topic="berth.nodes"),
+        dead_letter(lease, 5, key=b"b\xff" * 600),
+    ]
+    batch = CommitBatch(
+        offsets=[advance(lease, 0, 9)],
+        decisions=[record(bound)],
+        placements_opened=[opened(bound)],
+        pending_added=[
+            waiting(lease, "waits", 1, namespace="b", pod_uid="uid-b-waits"),
+            waiting(lease, "too", 2, namespace="c"),
+        ],
+        dead_letters=letters,
+        seq_next={lease.shard: 2},
+        dead_seq_next={lease.shard: 6},
+        log_time_ms=AT_MS,
+    )
+    await commit(ledger, batch)
+
+
+async def test_who_sees_few_namespaces_finds_nothing_of_the_others(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    await two_teams(ledger, leases[1])
+    for namespace, count in (("b", 1), ("other", 0)):
+        ours = store.seen_by({namespace})
+        pods = await ours.pods(PodFilter(), 10, None)
+        assert [pod.namespace for pod in pods] == [namespace, namespace] * count
+        decisions = await ours.decisions(DecisionFilter(), 10, None, True)
+        assert [(row.shard, row.seq) for row in decisions] == [(1, 1)] * count
+        assert [group.pods_count for group in await ours.pending(None)] == [1] * count
+    ours = store.seen_by(frozenset({"ns", "absent"}))
+    assert await ours.pod("b", "placed") is None
+    assert await ours.pod("b", "waits") is None
+    assert await ours.pod("ns", "placed") is not None
+    assert await ours.pod_placements("b", "placed", 10) == []
+    assert await ours.decision(1, 1) is None
+    assert await ours.decision(0, 1) is not None
+    assert len(await ours.latest_decisions(["b/placed", "ns/placed"])) == 1
+    assert await ours.decisions(DecisionFilter(namespace="b", name="placed"), 10, None, True) == []
+    assert await ours.pods(PodFilter(namespace="b"), 10, None) == []
+    assert {pod.namespace for pod in await ours.pods(PodFilter(node="n1"), 10, None)} == {"ns"}
+    assert len(await store.pods(PodFilter(node="n1"), 10, None)) == 2
+    assert await store.seen_by(()).pods(PodFilter(), 10, None) == []
+    assert await store.seen_by(None).pods(PodFilter(), 10, None) == await store.pods(PodFilter(), 10, None)
+
+
+async def test_a_group_of_several_namespaces_shows_what_is_seen(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    await two_teams(ledger, leases[1])
+    (both,) = await store.pending(1)
+    assert (both.pods_count, list(both.examples)) == (2, ["b/waits", "c/too"])
+    (ours,) = await store.seen_by({"c"}).pending(1)
+    assert (ours.pods_count, list(ours.examples)) == (1, ["c/too"])
+    assert await store.seen_by({"c"}).pending(None, ours.signature) == [ours]
+
+
+async def test_dead_letters_are_seen_by_the_namespace_of_their_key(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    await two_teams(ledger, leases[1])
+    assert len(await store.deadletters(10, None)) == 6
+    ours = store.seen_by({"b"})
+    assert [(each.letter.shard, each.letter.seq) for each in await ours.deadletters(10, None)] == [(1, 1)]
+    assert await ours.deadletters(10, (1, 1)) == []
+    assert await ours.deadletter(1, 1) is not None
+    for shard, seq in ((0, 1), (1, 2), (1, 3), (1, 4), (1, 5)):
+        assert await ours.deadletter(shard, seq) is None
+    assert await store.deadletter(1, 5) is not None
+
+
+async def test_pages_of_groups_go_on_where_the_last_one_ended(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    pods = [
+        waiting(leases[1], f"{name}{i}", i, signature=name.encode() * 16)
+        for name, count in (("d", 2), ("e", 3), ("f", 2))
+        for i in range(count)
+    ]
+    await commit(
+        ledger, CommitBatch(offsets=[advance(leases[1], 0, 9)], pending_added=pods, log_time_ms=AT_MS)
+    )
+    found, after = [], None
+    for _ in range(4):
+        page = await store.pending(None, None, 1, after)
+        (group,) = page
+        found.append((group.pods_count, group.shard, group.signature[:1]))
+        after = (group.pods_count, group.shard, group.signature)
+        assert page.more == (len(found) < 4)
+    assert found == [(3, 1, b"e"), (2, 1, b"d"), (2, 1, b"f"), (1, 0, OTHER[:1])]
+
+
+async def test_a_page_ends_early_when_its_rows_are_large(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    half = page_bytes_max // 2
+    labels = {"x": "y" * half}
+    made = [decision(leases[1], seq, f"big-{seq}", "n1") for seq in range(1, 4)]
+    batch = CommitBatch(
+        offsets=[advance(leases[1], 0, 9)],
+        decisions=[(each, b"x" * half) for each in made],
+        placements_opened=[msgspec.structs.replace(opened(each), labels=labels) for each in made],
+        dead_letters=[dead_letter(leases[1], 1, raw=b"r" * half)],
+        seq_next={1: 4},
+        dead_seq_next={1: 2},
+        log_time_ms=AT_MS,
+    )
+    await commit(ledger, batch)
+    which = DecisionFilter(shard=1)
+    page = await store.decisions(which, 10, None, False)
+    assert ([row.seq for row in page], page.more) == ([1, 2], True)
+    page = await store.decisions(which, 10, (2, 1), False)
+    assert ([row.seq for row in page], page.more) == ([3], False)
+    assert not (await store.decisions(which._replace(until_ms=AT_MS - 1), 10, None, False)).more
+    pods = await store.pods(PodFilter(phase="bound"), 10, "uid-b")
+    assert (len(pods), pods.more) == (2, True)
+    rest = await store.pods(PodFilter(phase="bound"), 10, pods[-1].pod_uid)
+    assert (len(rest), rest.more) == (2, False)
+    (letter,) = await store.deadletters(1, None)
+    assert (len(letter.letter.raw), letter.raw_bytes) == (raw_bytes_shown_max, half)
+    whole = await store.deadletter(1, 1)
+    assert whole is not None
+    assert len(whole.letter.raw) == half

@@ -559,6 +559,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/profiles/{name}",
         "/v1/shards",
         "/v1/deadletters",
+        "/v1/deadletters/{id}",
     } | {"/healthz", "/readyz", "/metrics"}
 
 

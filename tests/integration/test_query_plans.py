@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
+from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.queries import PostgresStore
 from services.ports.store import DecisionFilter, PodFilter
@@ -163,8 +164,8 @@ class Explaining(PostgresStore):
         super().__init__(dsn)
         self.plans: list[dict[str, Any]] = []
 
-    async def _rows(self, statement: Any) -> list[Any]:
-        async with self._engine.connect() as connection:
+    async def _rows(self, statement: Any, pool: Pool = Pool.LOOKUPS) -> list[Any]:
+        async with self._engines[pool].connect() as connection:
             text = statement.compile(connection.engine, compile_kwargs={"literal_binds": True})
             found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
             self.plans.append(found.scalar_one()[0]["Plan"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -13,12 +14,17 @@ import pytest_asyncio
 from services import bootstrap
 from services.api import answers
 from services.api.formats import cursor
+from services.api.keys import key_hash, new_key
+from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Entry
+from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
-from tests.integration.api_world import AT, LATER, World, checked, client_of, fresh_database, work_off
+from tests.integration.api_world import AT, LATER, Client, World, checked, client_of, fresh_database, work_off
 
 OURS, THEIRS = "team-a", "zebra-team"
 MARK = "zebra"
 """In everything of the other team: its namespace, its pods' names, uids and labels, its dead letters."""
+KEY, ALL = new_key(), new_key()
+"""Shown by an auditor of our team, and by who may do everything."""
 
 
 def pod(namespace: str, name: str, cpu: str, **more: Any) -> dict[str, Any]:
@@ -46,8 +52,21 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
     """Return a ledger that a worker filled with two teams' pods, and a client that may ask everything."""
     async with fresh_database(embedded_dsn) as place:
         await bootstrap.initialise(place, 2)
-        async with client_of(place) as client:
+        async with client_of(place, keys_required=True) as client:
+            client.headers["Authorization"] = f"Bearer {ALL}"
+            async with contextlib.aclosing(bootstrap.open_store(place)) as store:
+                await store.create_key(key_hash(KEY), Grant("ours", ["auditor"], [OURS]))
+                await store.create_key(key_hash(ALL), Grant("all", ["admin"]))
             assert (await client.post("/v1/events", json=trace())).status_code == 202
+            log = bootstrap.open_log(place)
+            writer = await log.writer()
+            for team in (OURS, THEIRS):
+                word = "ant" if team == OURS else MARK
+                raw = b'{"type": "ADDED", "object": "%s' % word.encode() + b"." * 9_000
+                await writer.append(PODS_TOPIC, [Entry(f"{team}/bad".encode(), raw)])
+            await writer.append(CONFIG_TOPIC, [Entry(b"Budget/x", b"zebra is not ant")])
+            await writer.aclose()
+            await log.aclose()
             await work_off(place)
             yield World(place, client)
 
@@ -152,3 +171,156 @@ async def test_a_cursor_that_no_answer_gave_is_named(world: World, position: str
             assert path not in ("/v1/decisions", "/v1/deadletters"), (path, position)
             continue
         assert (answer.status_code, answer.json()["error"]["path"]) == (422, "cursor"), (path, position)
+
+
+# ------------------------------------------------------------------------------- what is another team's
+
+
+@pytest_asyncio.fixture(scope="module")
+async def ours(world: World) -> AsyncIterator[Client]:
+    """Return a client that shows the key of our team's auditor."""
+    async with client_of(world.place, keys_required=True) as client:
+        client.headers["Authorization"] = f"Bearer {KEY}"
+        yield client
+
+
+async def ids(world: World, listed: str) -> list[str]:
+    """Return the ids in a list, as somebody sees it who sees all."""
+    return [item["id"] for item in (await world.client.get(listed, params={"limit": 1000})).json()["items"]]
+
+
+PODS = [
+    f"{team}/{'ant' if team == OURS else MARK}-{name}"
+    for team in (OURS, THEIRS)
+    for name in ("web-0", "huge-0", "placed", "brief", "none")
+]
+NO_SECRET: dict[str, list[str]] = {
+    "/healthz": [""],
+    "/readyz": [""],
+    "/metrics": [""],
+    "/v1/shards": [""],
+    "/v1/profiles": ["", "?limit=1"],
+    "/v1/profiles/{name}": ["default-scheduler"],
+}
+"""What to ask of routes that have nothing of any team."""
+
+
+async def asked(world: World) -> dict[str, list[str]]:
+    """Return what to ask of each route, so that it would show the other team's pods to who sees all."""
+    decisions, letters = await ids(world, "/v1/decisions"), await ids(world, "/v1/deadletters")
+    assert (len(decisions) >= 12, len(letters)) == (True, 3)
+    return NO_SECRET | {
+        "/v1/nodes": ["", "?name=n", "?limit=1"],
+        "/v1/nodes/{name}": ["n1", "n2"],
+        "/v1/pods": ["", "?node=n1", "?phase=bound", "?phase=pending", "?limit=1", f"?cursor={cursor('a')}"],
+        "/v1/pods/{namespace}/{name}": PODS,
+        "/v1/pods/{namespace}/{name}/attempts": PODS + [f"{pod}?at={AT}" for pod in PODS],
+        "/v1/decisions": [
+            "",
+            "?order=newest",
+            "?limit=1",
+            "?node=n1",
+            "?outcome=bound",
+            "?outcome=released",
+            "?shard=0",
+            "?shard=1",
+            f"?pod={MARK}-web-0".replace(MARK, "ant"),
+            "?profile=default-scheduler",
+            "?since=2024-01-01T00:00:00Z",
+        ],
+        "/v1/decisions/{id}": decisions,
+        "/v1/decisions/{id}/explanation": decisions,
+        "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
+        "/v1/deadletters": ["", "?limit=1"],
+        "/v1/deadletters/{id}": letters,
+    }
+
+
+async def told(client: Client, target: str) -> str:
+    """Return all that a question is told, page by page."""
+    texts, at = [], ""
+    for _ in range(50):
+        answer = await client.get(target + (f"{'&' if '?' in target else '?'}cursor={at}" if at else ""))
+        assert answer.status_code < 500 or target == "/readyz", answer.text
+        texts.append(answer.text + str(dict(answer.headers)))
+        page = answer.json() if "json" in answer.headers["content-type"] else {}
+        at = page.get("next") or ""
+        if at:
+            texts.append(base64.urlsafe_b64decode(at + "==").decode())
+        texts += [base64.b64decode(each.get("raw_base64", "")).decode() for each in page.get("items", [page])]
+        if not at:
+            return "".join(texts)
+    raise AssertionError("the pages do not end")
+
+
+async def test_no_answer_holds_anything_of_another_team(world: World, ours: Client) -> None:
+    routes = await asked(world)
+    assert routes.keys() == {path for path, _, _ in await questions(world)}, "ask the new route, too"
+    for path, questions_of_it in routes.items():
+        stem, found = path.partition("{")[0], {"ours": "", "all": ""}
+        for question in questions_of_it:
+            target = stem + question
+            found["all"] += await told(world.client, target)
+            text = await told(ours, target)
+            echo = question.partition("?")[0]  # what was asked for is named again
+            found["ours"] += text.replace(echo, "") if echo else text
+        assert MARK not in found["ours"], path
+        if path not in NO_SECRET and not path.endswith("/nodes"):
+            assert MARK in found["all"], f"{path} shows nothing that could be hidden"
+
+
+async def test_a_pod_of_another_team_is_as_if_it_were_not(world: World, ours: Client) -> None:
+    for suffix in ("", "/attempts"):
+        there = await ours.get(f"/v1/pods/{THEIRS}/{MARK}-web-0{suffix}")
+        absent = await ours.get(f"/v1/pods/{THEIRS}/{MARK}-nope{suffix}")
+        assert (there.status_code, absent.status_code) == (404, 404)
+        assert there.text.replace("web-0", "") == absent.text.replace("nope", "")
+    seen = set(await ids(World(world.place, ours), "/v1/decisions"))
+    for every in await ids(world, "/v1/decisions"):
+        for suffix in ("", "/explanation"):
+            answer = await ours.get(f"/v1/decisions/{every}{suffix}")
+            assert answer.status_code == (200 if every in seen else 404)
+
+
+async def test_to_name_another_namespace_is_forbidden_whether_it_exists_or_not(ours: Client) -> None:
+    for target in ("/v1/pods?namespace={}", "/v1/decisions?namespace={}", "/v1/decisions?pod={}/x"):
+        answers_ = [await ours.get(target.format(namespace)) for namespace in (THEIRS, "absent-team")]
+        assert [answer.status_code for answer in answers_] == [403, 403]
+        assert answers_[0].text.replace(THEIRS, "") == answers_[1].text.replace("absent-team", "")
+        assert f"it sees {OURS}" in answers_[0].text
+        assert (await ours.get(target.format(OURS))).status_code == 200
+
+
+async def test_a_node_counts_the_pods_of_others_without_naming_them(world: World, ours: Client) -> None:
+    for name in ("n1", "n2"):
+        whole = (await world.client.get(f"/v1/nodes/{name}")).json()
+        part = (await ours.get(f"/v1/nodes/{name}")).json()
+        theirs = [pod for pod in whole["pods"] if pod["namespace"] == THEIRS]
+        assert part["pods"] == [pod for pod in whole["pods"] if pod["namespace"] == OURS]
+        assert int(part["others"].get("pods", 0)) == len(theirs)
+        milli = sum(1000 if pod["requests"]["cpu"] == "1" else 500 for pod in theirs)
+        assert _milli(part["others"].get("cpu", "0")) == milli
+        assert (whole["others"], part["requested"]) == (None, whole["requested"])
+
+
+def _milli(cpu: str) -> int:
+    return int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
+
+
+async def test_a_group_counts_the_pods_that_are_seen(world: World, ours: Client) -> None:
+    for client, count in ((ours, 2), (world.client, 4)):
+        items = (await client.get("/v1/pending")).json()["items"]
+        assert sum(item["count"] for item in items) == count
+        assert all(item["reasons"] for item in items)
+
+
+async def test_metrics_of_all_namespaces_are_not_for_those_who_see_few(world: World, ours: Client) -> None:
+    assert (await ours.get("/metrics")).status_code == 403
+    assert (await world.client.get("/metrics")).status_code == 200
+
+
+async def test_a_dead_letter_is_cut_in_a_list_and_whole_by_its_id(ours: Client) -> None:
+    (item,) = (await ours.get("/v1/deadletters")).json()["items"]
+    whole = (await ours.get(f"/v1/deadletters/{item['id']}")).json()
+    assert len(base64.b64decode(item["raw_base64"])) == len(item["raw_text"]) == 4096
+    assert len(base64.b64decode(whole["raw_base64"])) == item["raw_bytes"] == whole["raw_bytes"] > 9_000

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Self
+
+import msgspec
 
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.database import SEAL_SECRET, CursorRow, MemoryDatabase, PlacementRow
+from services.adapters.memory.pages import beginning, inside, letter_bytes, page, payload_bytes, spec_bytes
 from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, PodRow, ProfileRow
+from services.ports.log import PODS_TOPIC, Span
 from services.ports.outbox import Stream
 from services.ports.store import (
     EXAMPLES_MAX,
@@ -23,6 +29,8 @@ from services.ports.store import (
     PodFilter,
     PodState,
     Pulse,
+    RefusedRecord,
+    Rows,
     ShardOffset,
     ShardState,
     WaitingGroup,
@@ -34,6 +42,16 @@ class MemoryStore:
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
+        self._seen: Collection[str] | None = None
+
+    def seen_by(self, namespaces: Collection[str] | None) -> Self:
+        """See ``Store.seen_by``."""
+        narrowed = copy.copy(self)
+        narrowed._seen = namespaces
+        return narrowed
+
+    def _sees(self, namespace: str) -> bool:
+        return self._seen is None or namespace in self._seen
 
     async def pulse(self) -> Pulse:
         """See ``Store.pulse``; a worker that holds no shard leaves no trace here."""
@@ -79,11 +97,12 @@ class MemoryStore:
     def _node(self, row: NodeRow) -> NodeState:
         return NodeState(row, *self._database.spec_changes[row.id])
 
-    async def nodes(self, limit: int, after: str | None, name: str | None) -> Sequence[NodeState]:
+    async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """See ``Store.nodes``."""
         live = [row for row in self._database.nodes.values() if not row.deleted]
         found = [row for row in live if row.name > (after or "") and (name or "") in row.name]
-        return [self._node(row) for row in sorted(found, key=lambda row: row.name)[:limit]]
+        rows = [self._node(row) for row in sorted(found, key=lambda row: row.name)]
+        return page(rows, limit, lambda row: len(msgspec.json.encode(row.node.spec)))
 
     async def node(self, name: str) -> NodeState | None:
         """See ``Store.node``."""
@@ -129,10 +148,11 @@ class MemoryStore:
         )
 
     def _live(self) -> list[PodState]:
-        bound = [self._bound(row) for row in self._database.open_placements.values()]
-        return bound + [self._state(pod, since_ms=pod.since_ms) for pod in self._database.pending.values()]
+        pods = [self._bound(row) for row in self._database.open_placements.values()]
+        pods += [self._state(pod, since_ms=pod.since_ms) for pod in self._database.pending.values()]
+        return [pod for pod in pods if self._sees(pod.namespace)]
 
-    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Sequence[PodState]:
+    async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """See ``Store.pods``."""
         found = [
             pod
@@ -142,7 +162,8 @@ class MemoryStore:
             and which.node in (None, pod.node)
             and which.namespace in (None, pod.namespace)
         ]
-        return sorted(found, key=lambda pod: pod.pod_uid)[:limit]
+        found.sort(key=lambda pod: pod.pod_uid)
+        return page(found, limit, lambda pod: len(msgspec.json.encode(pod.labels)))
 
     async def pod(self, namespace: str, name: str) -> PodState | None:
         """See ``Store.pod``."""
@@ -154,7 +175,7 @@ class MemoryStore:
         spans = [
             PlacementSpan(p.shard, p.seq, p.pod_uid, p.node, p.adopted, p.at_ms, row.released_at_ms)
             for row in self._database.placements
-            if ((p := row.opened).namespace, p.name) == (namespace, name)
+            if ((p := row.opened).namespace, p.name) == (namespace, name) and self._sees(namespace)
         ]
         return sorted(spans, key=lambda span: (span.bound_at_ms, span.seq), reverse=True)[:limit]
 
@@ -166,18 +187,19 @@ class MemoryStore:
 
     async def decisions(
         self, which: DecisionFilter, limit: int, after: tuple[int, int] | None, newest_first: bool
-    ) -> Sequence[DecisionRow]:
+    ) -> Rows[DecisionRow]:
         """See ``Store.decisions``."""
         found = [row for row in self._decisions() if _matches(row[0], which)]
         found.sort(key=lambda row: (row[0].seq, row[0].shard), reverse=newest_first)
         if after is not None:
             found = [row for row in found if _follows((row[0].seq, row[0].shard), after, newest_first)]
-        return [self._row(*row) for row in found[:limit]]
+        return page([self._row(*row) for row in found], limit, payload_bytes)
 
     def _decisions(self) -> Iterable[tuple[Decision, bytes, int]]:
         for shard, rows in self._database.decisions.items():
             for (decision, payload), at_ms in zip(rows, self._database.recorded_ms[shard], strict=True):
-                yield decision, payload, at_ms
+                if self._sees(decision.namespace):
+                    yield decision, payload, at_ms
 
     def _row(self, decision: Decision, payload: bytes, recorded_ms: int) -> DecisionRow:
         return DecisionRow(
@@ -189,12 +211,13 @@ class MemoryStore:
             payload=payload,
         )
 
-    async def latest_decisions(self, pods: Sequence[str]) -> Sequence[DecisionRow]:
+    async def latest_decisions(self, pods: Sequence[str]) -> Rows[DecisionRow]:
         """See ``Store.latest_decisions``."""
         last: dict[str, tuple[Decision, bytes, int]] = {}
         for row in sorted(self._decisions(), key=lambda row: row[0].seq):
             last[f"{row[0].namespace}/{row[0].name}"] = row
-        return [self._row(*last[pod]) for pod in sorted(pods) if pod in last]
+        rows = [self._row(*last[pod]) for pod in sorted(pods) if pod in last]
+        return page(rows, len(rows), payload_bytes)
 
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """See ``Store.decision``."""
@@ -205,14 +228,27 @@ class MemoryStore:
         """See ``Store.attempt``."""
         return self._database.attempts.get((shard, seq))
 
-    async def pending(self, shard: int | None, signature: bytes | None = None) -> Sequence[WaitingGroup]:
+    async def pending(
+        self,
+        shard: int | None,
+        signature: bytes | None = None,
+        limit: int = 1000,
+        after: tuple[int, int, bytes] | None = None,
+    ) -> Rows[WaitingGroup]:
         """See ``Store.pending``."""
         groups: dict[tuple[int, bytes], list[PendingPod]] = {}
         for pod in sorted(self._database.pending.values(), key=lambda pod: pod.arrival):
-            if shard in (None, pod.shard) and signature in (None, pod.signature):
+            if (
+                shard in (None, pod.shard)
+                and signature in (None, pod.signature)
+                and self._sees(pod.namespace)
+            ):
                 groups.setdefault((pod.shard, pod.signature), []).append(pod)
-        ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0], item[1][0].arrival))
-        return [self._group(*key, pods) for key, pods in ordered]
+        ordered = sorted((-len(pods), *key) for key, pods in groups.items())
+        if after is not None:
+            ordered = [place for place in ordered if place > (-after[0], *after[1:])]
+        found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
+        return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 
     def _group(self, shard: int, signature: bytes, pods: Sequence[PendingPod]) -> WaitingGroup:
         why = self._database.pending_groups.get((shard, signature))
@@ -233,30 +269,48 @@ class MemoryStore:
         """See ``Store.group_attempts``."""
         return list(self._database.group_attempts.get((shard, signature), ()))
 
-    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Sequence[DeadLetter]:
+    async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Rows[RefusedRecord]:
         """See ``Store.deadletters``."""
-        letters = [letter for of_shard in self._database.dead_letters.values() for letter in of_shard]
+        letters = [each for each in self._letters() if after is None or (each.seq, each.shard) < after]
         letters.sort(key=lambda letter: (letter.seq, letter.shard), reverse=True)
-        return [one for one in letters if after is None or (one.seq, one.shard) < after][:limit]
+        return page([beginning(each) for each in letters if self._sees_letter(each)], limit, letter_bytes)
 
-    async def new_deadletters(self, since: Mapping[int, int]) -> Sequence[DeadLetter]:
+    def _letters(self) -> Iterable[DeadLetter]:
+        return (letter for _, of_shard in sorted(self._database.dead_letters.items()) for letter in of_shard)
+
+    def _sees_letter(self, letter: DeadLetter) -> bool:
+        namespace = (letter.key or b"").partition(b"/")[0]
+        ours = letter.topic == PODS_TOPIC and namespace in {each.encode() for each in self._seen or ()}
+        return self._seen is None or ours
+
+    async def deadletter(self, shard: int, seq: int) -> RefusedRecord | None:
+        """See ``Store.deadletter``."""
+        found = (each for each in self._letters() if (each.shard, each.seq) == (shard, seq))
+        return next((RefusedRecord(each, len(each.raw)) for each in found if self._sees_letter(each)), None)
+
+    async def new_deadletters(self, since: Mapping[int, int], spans: Sequence[Span]) -> Rows[RefusedRecord]:
         """See ``Store.new_deadletters``."""
-        letters = self._database.dead_letters
-        return [one for shard, seq in sorted(since.items()) for one in letters[shard] if one.seq >= seq]
+        found = [
+            beginning(each)
+            for each in self._letters()
+            if each.shard in since and each.seq >= since[each.shard] and any(inside(each, at) for at in spans)
+        ]
+        return page(found, len(found), letter_bytes)
 
     # ----------------------------------------------------------------------- profiles, event ids and keys
 
-    async def profiles(self, limit: int, after: str | None) -> Sequence[ProfileRow]:
+    async def profiles(self, limit: int, after: str | None) -> Rows[ProfileRow]:
         """See ``Store.profiles``."""
         last = {name: row for (name, _), row in sorted(self._database.profiles.items())}
         live = [row for row in last.values() if row.spec is not None and row.name > (after or "")]
-        return live[:limit]
+        return page(live, limit, spec_bytes)
 
-    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Sequence[ProfileRow]:
+    async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Rows[ProfileRow]:
         """See ``Store.profile_revisions``."""
         rows = [row for row in self._database.profiles.values() if row.name == name]
         found = [row for row in rows if revision in (None, row.revision)]
-        return sorted(found, key=lambda row: row.revision, reverse=True)[:limit]
+        found.sort(key=lambda row: row.revision, reverse=True)
+        return page(found, limit, spec_bytes)
 
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """See ``Store.known_events``."""

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from services.adapters.postgres import schema as t
-from services.adapters.postgres.engine import Engine
+from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.selects import texts
 from services.ports.store import Grant, KeyRow
 
@@ -23,7 +23,7 @@ class Access(Engine):
         """Look ids up by the primary key."""
         i, wanted = t.ingested_events.c, texts(ids)
         joined = t.ingested_events.join(wanted, sa.and_(i.holder == holder, i.id == wanted.c.id))
-        found = await self._rows(sa.select(i.id, i.digest).select_from(joined))
+        found = await self._rows(sa.select(i.id, i.digest).select_from(joined), Pool.INTAKE)
         return {row.id: row.digest for row in found}
 
     async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
@@ -44,20 +44,20 @@ class Access(Engine):
 
     async def seal_secret(self) -> bytes:
         """Read the only row."""
-        return bytes((await self._rows(sa.select(t.log_seal.c.secret)))[0].secret)
+        return bytes((await self._rows(sa.select(t.log_seal.c.secret), Pool.HEALTH))[0].secret)
 
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
         k = t.api_keys.c
         query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
-        found = [list(row) for row in await self._rows(query)]
+        found = [list(row) for row in await self._rows(query, Pool.HEALTH)]
         return [KeyRow(Grant(*row[2:]), row[0], row[1]) for row in found]
 
     async def grant(self, key_hash: bytes) -> Grant | None:
         """Look a key up by its hash."""
         k = t.api_keys.c
         found = sa.select(*_GRANT).where(k.key_hash == key_hash, k.revoked_at.is_(None))
-        return next(iter(await self._all(Grant, found)), None)
+        return next(iter(await self._all(Grant, found, Pool.HEALTH)), None)
 
     async def create_key(self, key_hash: bytes, grant: Grant) -> None:
         """Insert a key."""

@@ -37,6 +37,12 @@ _COMMON = {
 
 COMMON = Limits(_COMMON, answer_seconds=15)
 
+
+def limited(seconds: int) -> Limits:
+    """Return the limits of a connection whose statements may take so long."""
+    return Limits({**_COMMON, "statement_timeout": f"{seconds}s"}, answer_seconds=seconds + 5)
+
+
 HOT_SETTINGS = {
     **_COMMON,
     # The statements of the hot path are written as: for each element of an array, one index look-up. Their

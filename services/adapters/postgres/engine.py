@@ -1,8 +1,9 @@
-"""The pool of connections for queries, and what a fault of the database means to the caller."""
+"""The connections for queries, and what a fault of the database means to the caller."""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,9 +12,21 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from domain.model.errors import BerthError, Unavailable
-from services.adapters.postgres.connections import UNANSWERED, answering, connect
+from services.adapters.postgres.connections import (
+    COMMON,
+    UNANSWERED,
+    Limits,
+    answering,
+    connect,
+    limited,
+)
 
 _T = TypeVar("_T", bound=NamedTuple)
+
+READ_SECONDS = 5
+LISTS_AT_ONCE = 4
+_WAIT_SECONDS = 1.5
+"""How long a question waits for a connection."""
 
 
 class NotLaidDown(BerthError):
@@ -25,6 +38,38 @@ class NotLaidDown(BerthError):
         super().__init__("the database is empty; run `berth init`")
 
 
+class TooSlow(BerthError):
+    """A question reads more than the ledger can in the time that it has."""
+
+    code = "too-slow"
+
+
+class Busy(BerthError):
+    """All connections for questions of a kind are taken."""
+
+    code = "busy"
+    retriable = True
+
+
+class Reading(NamedTuple):
+    """How much the questions of the API may ask of the database."""
+
+    seconds: int = READ_SECONDS
+    lists_at_once: int = LISTS_AT_ONCE
+
+
+READING = Reading()
+
+
+class Pool(enum.Enum):
+    """What a connection is for. Each has connections of its own, so that none waits for another."""
+
+    HEALTH = "health, keys and how far the shards are"
+    INTAKE = "event ids, and what became of a request's events"
+    LOOKUPS = "what is found by its name or id"
+    LISTS = "lists"
+
+
 class Engine:
     """Runs statements of SQLAlchemy Core.
 
@@ -32,49 +77,76 @@ class Engine:
     ----------
     dsn : str
         As asyncpg takes it, unix sockets included.
+    reading : Reading
+        The limits of lists and look-ups.
     """
 
-    def __init__(self, dsn: str) -> None:
-        async def creator() -> Any:
-            return await connect(dsn, "berth-api")
-
-        self._engine: AsyncEngine = create_async_engine(
-            "postgresql+asyncpg://", async_creator=creator, pool_size=4, max_overflow=4, pool_pre_ping=True
-        )
+    def __init__(self, dsn: str, reading: Reading = READING) -> None:
+        self._reading = reading
+        sizes = {
+            Pool.HEALTH: (3, COMMON),
+            Pool.INTAKE: (4, COMMON),
+            Pool.LOOKUPS: (4, limited(reading.seconds)),
+            Pool.LISTS: (reading.lists_at_once, limited(reading.seconds)),
+        }
+        self._engines = {pool: _pool(dsn, *size) for pool, size in sizes.items()}
 
     async def aclose(self) -> None:
-        """Close the pool."""
-        await self._engine.dispose()
+        """Close the pools."""
+        for engine in self._engines.values():
+            await engine.dispose()
 
-    async def _rows(self, statement: sa.Executable) -> Sequence[sa.Row[Any]]:
-        with _faults(), answering():
-            async with self._engine.connect() as connection:
+    async def _rows(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> Sequence[sa.Row[Any]]:
+        with self._faults(pool), answering():
+            async with self._engines[pool].connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 return (await connection.execute(statement)).all()
 
-    async def _row(self, statement: sa.Executable) -> sa.Row[Any] | None:
-        rows = await self._rows(statement)
+    async def _row(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> sa.Row[Any] | None:
+        rows = await self._rows(statement, pool)
         return rows[0] if rows else None
 
-    async def _all(self, row: type[_T], statement: sa.Executable) -> list[_T]:
+    async def _all(self, row: type[_T], statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> list[_T]:
         """Read rows whose columns are those of ``row``, in its order."""
-        return [row(*found) for found in await self._rows(statement)]
+        return [row(*found) for found in await self._rows(statement, pool)]
 
     async def _write(self, statement: sa.Executable) -> int:
-        with _faults(), answering():
-            async with self._engine.begin() as connection:
+        with self._faults(Pool.INTAKE), answering():
+            async with self._engines[Pool.INTAKE].begin() as connection:
                 return int((await connection.execute(statement)).rowcount)
 
+    @contextlib.contextmanager
+    def _faults(self, pool: Pool) -> Iterator[None]:
+        """Translate a fault of the database for the caller. Other errors pass through."""
+        try:
+            yield
+        except sa.exc.TimeoutError as error:
+            raise Busy(
+                f"all connections for {pool.value} are taken; ask again in a moment, or ask for less at once"
+            ) from error
+        except sa.exc.DBAPIError as error:
+            cause = error.orig.__cause__ if error.orig is not None else None
+            if isinstance(cause, asyncpg.UndefinedTableError):
+                raise NotLaidDown from error
+            if isinstance(cause, asyncpg.QueryCanceledError) and pool in (Pool.LOOKUPS, Pool.LISTS):
+                raise TooSlow(
+                    f"the ledger could not answer within {self._reading.seconds} s; narrow the question: "
+                    "name a pod or a node, or a shorter time by `since` and `until`"
+                ) from error
+            if error.connection_invalidated or isinstance(cause, UNANSWERED):
+                raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
+            raise
 
-@contextlib.contextmanager
-def _faults() -> Iterator[None]:
-    """Translate a fault of the database for the caller. Other errors pass through."""
-    try:
-        yield
-    except sa.exc.DBAPIError as error:
-        cause = error.orig.__cause__ if error.orig is not None else None
-        if isinstance(cause, asyncpg.UndefinedTableError):
-            raise NotLaidDown from error
-        if error.connection_invalidated or isinstance(cause, UNANSWERED):
-            raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
-        raise
+
+def _pool(dsn: str, size: int, limits: Limits) -> AsyncEngine:
+    async def creator() -> Any:
+        return await connect(dsn, "berth-api", limits)
+
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=creator,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=_WAIT_SECONDS,
+        pool_pre_ping=True,
+    )

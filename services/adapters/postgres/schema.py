@@ -12,6 +12,9 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 metadata = sa.MetaData()
 
+KEY_BYTES_MAX = 256
+"""Bytes of a dead letter's key that its index holds: a namespace and more."""
+
 
 def _sent_by() -> sa.Column[str]:
     return sa.Column("sent_by", sa.Text, comment="who sent the event; null: from before this was noted")
@@ -259,6 +262,7 @@ dead_letters = sa.Table(
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     _sent_by(),
     sa.PrimaryKeyConstraint("shard", "seq"),
+    sa.Index("dead_letters_key", sa.text(f"substring(key, 1, {KEY_BYTES_MAX})")),
     comment="records that could not be accepted",
 )
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from services.adapters.postgres import schema as t
-from services.ports.store import DecisionFilter, PodFilter
+from services.adapters.postgres.schema import KEY_BYTES_MAX
+from services.ports.log import PODS_TOPIC
+from services.ports.store import EXAMPLES_MAX, DecisionFilter, DecisionRow, PodFilter
+
+DECISION: list[sa.Column[Any]] = [t.decisions.c[name] for name in DecisionRow._fields]
+OF_TEMPLATE = sa.func.json_strip_nulls(
+    sa.func.json_build_object(
+        *(part for name in ("requests", "profile", "priority") for part in (name, t.templates.c.spec[name]))
+    ),
+    type_=sa.JSON,
+).label("spec")
+"""What lists show of a template; all of it may be a megabyte."""
+
+
+def within(column: sa.ColumnElement[str], seen: Collection[str] | None) -> list[sa.ColumnElement[bool]]:
+    """Return the condition that a namespace is seen, or nothing where all are."""
+    return [] if seen is None else [column.in_(sorted(seen))]
 
 
 def texts(values: Sequence[str]) -> sa.Subquery:
@@ -59,15 +75,27 @@ def pods_of_node(node: str) -> sa.ColumnElement[bool]:
     return sa.and_(p.node == node, sa.tuple_(p.shard, p.seq).in_(of_node))
 
 
+def pods_decided(namespace: str | None, seen: Collection[str] | None) -> sa.ColumnElement[bool]:
+    """Return the condition that a placement is in a namespace. It uses the index of decisions by pod."""
+    d, p = t.decisions.c, t.placements.c
+    which = within(d.namespace, seen if namespace is None else [namespace])
+    decided = sa.select(d.shard, d.seq).where(*which, d.outcome.in_(["bound", "adopted"]))
+    return sa.tuple_(p.shard, p.seq).in_(decided)
+
+
 def page_of_pods(
-    query: sa.Select[Any], table: sa.Table, which: PodFilter, limit: int, after: str | None
+    query: sa.Select[Any],
+    table: sa.Table,
+    which: PodFilter,
+    seen: Collection[str] | None,
+    limit: int,
+    after: str | None,
 ) -> sa.Select[Any]:
     """Return a page of either kind of pods."""
     c = table.c
+    query = query.where(*within(c.namespace, seen))
     if table is t.placements:
         query = query.where(c.released_at_ms.is_(None))
-        if which.node is not None:
-            query = query.where(pods_of_node(which.node))
     if which.namespace is not None:
         query = query.where(c.namespace == which.namespace)
     if after is not None:
@@ -94,3 +122,65 @@ def decision_conditions(which: DecisionFilter) -> list[sa.ColumnElement[bool]]:
     if which.until_ms is not None:
         where.append(d.decided_at_ms < which.until_ms)
     return where
+
+
+def groups_of_pending(
+    shard: int | None,
+    signature: bytes | None,
+    seen: Collection[str] | None,
+    limit: int,
+    after: tuple[int, int, bytes] | None,
+) -> sa.Subquery:
+    """Count the pending pods of each group. ``fewer`` is the count below zero: the largest come first."""
+    p, fewer = t.pending.c, -sa.func.count()
+    groups = sa.select(p.shard, p.signature, sa.func.count().label("count"), fewer.label("fewer"))
+    groups = groups.where(*within(p.namespace, seen)).group_by(p.shard, p.signature)
+    if shard is not None:
+        groups = groups.where(p.shard == shard)
+    if signature is not None:
+        groups = groups.where(p.signature == signature)
+    if after is not None:
+        count, of_shard, last = after
+        groups = groups.having(sa.tuple_(fewer, p.shard, p.signature) > (-count, of_shard, last))
+    return groups.order_by("fewer", p.shard, p.signature).limit(limit).subquery("some")
+
+
+def examples_of(
+    groups: sa.Subquery, seen: Collection[str] | None
+) -> tuple[sa.ColumnElement[int], sa.ColumnElement[list[str]]]:
+    """Return since when the oldest pod of a group waits, and the first few pods."""
+    p = t.pending.c
+    ours = [p.shard == groups.c.shard, p.signature == groups.c.signature, *within(p.namespace, seen)]
+    oldest = sa.select(sa.func.min(p.since_ms)).where(*ours).scalar_subquery()
+    first = sa.select(p.namespace + "/" + p.name).where(*ours).order_by(p.arrival).limit(EXAMPLES_MAX)
+    return oldest.label("since_ms"), sa.func.array(first.scalar_subquery()).label("examples")
+
+
+def letters(raw_bytes: int | None) -> sa.Select[Any]:
+    """Return dead letters, with the first bytes of their records, or all."""
+    x = t.dead_letters.c
+    raw = x.raw if raw_bytes is None else sa.func.substring(x.raw, 1, raw_bytes)
+    return sa.select(
+        x.shard,
+        x.seq,
+        x.topic,
+        x.partition,
+        x.log_offset.label("offset"),
+        x.key,
+        raw.label("raw"),
+        x.code,
+        x.path,
+        x.message,
+        x.at_ms,
+        x.sent_by,
+        sa.func.octet_length(x.raw).label("raw_bytes"),
+    )
+
+
+def seen_letters(seen: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a dead letter is about a pod of these namespaces, by its key."""
+    x = t.dead_letters.c
+    start = sa.func.substring(x.key, 1, KEY_BYTES_MAX)
+    prefixes = [f"{each}/".encode() for each in sorted(seen)]
+    of_one = [sa.and_(start >= each, start < each[:-1] + b"0") for each in prefixes]  # "0" follows "/"
+    return sa.and_(x.topic == PODS_TOPIC, sa.or_(sa.false(), *of_one))

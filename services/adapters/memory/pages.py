@@ -1,0 +1,51 @@
+"""Pages of what the memory holds, as long as the ledger's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from domain.model.limits import page_bytes_max, raw_bytes_shown_max
+from services.ports.ledger import DeadLetter, ProfileRow
+from services.ports.log import Span
+from services.ports.store import DecisionRow, RefusedRecord, Row, Rows
+
+
+def page(rows: Sequence[Row], limit: int, size: Callable[[Row], int]) -> Rows[Row]:
+    """Return the first rows, until they are ``limit`` or hold ``page_bytes_max``."""
+    found: Rows[Row] = Rows()
+    held_bytes = 0
+    for row in rows:
+        if len(found) == limit or held_bytes >= page_bytes_max:
+            found.more = True
+            break
+        found.append(row)
+        held_bytes += size(row)
+    return found
+
+
+def payload_bytes(row: DecisionRow) -> int:
+    """Return the bytes of a decision."""
+    return len(row.payload)
+
+
+def spec_bytes(row: ProfileRow) -> int:
+    """Return the bytes of a profile."""
+    return len(msgspec.json.encode(row.spec))
+
+
+def letter_bytes(record: RefusedRecord) -> int:
+    """Return the bytes of a dead letter."""
+    return len(record.letter.raw) + len(record.letter.message)
+
+
+def beginning(letter: DeadLetter) -> RefusedRecord:
+    """Return a dead letter with the first bytes of its record."""
+    cut = msgspec.structs.replace(letter, raw=letter.raw[:raw_bytes_shown_max])
+    return RefusedRecord(cut, len(letter.raw))
+
+
+def inside(letter: DeadLetter, at: Span) -> bool:
+    """Return whether the record of a dead letter is in this span."""
+    return (letter.topic, letter.partition) == at[:2] and at.first <= letter.offset < at.end
