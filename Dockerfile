@@ -7,7 +7,8 @@
 FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 
 RUN useradd --create-home --uid 10001 berth \
-    && install --directory --owner=berth /var/lib/berth
+    && install --directory --owner=berth /var/lib/berth \
+    && install --directory --owner=berth /run/berth/own /run/berth/postgres
 WORKDIR /app
 
 COPY requirements.lock ./
