@@ -1,4 +1,4 @@
-"""An API over an empty ledger in memory, and clients of it that show keys of different scope."""
+"""An API over a ledger in memory, and clients of it that show keys of different scope."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.contract.ledgers import ManualClock
 class House:
     """One API: its ledger, its log, and a client that shows the key whose text is the holder's name."""
 
-    def __init__(self) -> None:
-        self.database = MemoryDatabase(1)
+    def __init__(self, database: MemoryDatabase) -> None:
+        self.database = database
         self.store = MemoryStore(self.database)
         self.log = MemoryLog(ManualClock())
         self.seconds = 1000.0
@@ -76,9 +76,9 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def keyed_house() -> AsyncIterator[House]:
-    """Open an API that asks for keys."""
-    house = House()
+async def keyed_house(database: MemoryDatabase | None = None) -> AsyncIterator[House]:
+    """Open an API that asks for keys, over an empty ledger or that of a worker."""
+    house = House(database or MemoryDatabase(1))
     await house.log.ensure_topics(topic_specs(1))
     gate = Gate(house.store, keys_required=True, clock=lambda: house.seconds)
     lookout = Lookout(house.store, house.log, "")

@@ -12,12 +12,10 @@ import pytest
 import pytest_asyncio
 
 from domain.model.errors import FieldError
-from domain.model.pods import PodTemplate
 from services.api import answers, forgetting
 from services.api.allowance import ADDRESSES_MAX, FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins, address_of
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
-from services.codec.encode import encode_decision, template_fragment
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from services.ports.store import Grant
 from tests.builders import (
@@ -28,7 +26,7 @@ from tests.builders import (
     profile_manifest,
     usage_manifest,
 )
-from tests.contract.batches import SIGNATURE, decision
+from tests.property.site import Site
 from tests.security.keyed import House, keyed_house
 
 ROOT = Path(__file__).parents[2]
@@ -162,22 +160,23 @@ async def test_only_a_key_with_the_grant_binds_a_pod_by_its_node_name(house: Hou
     assert (await house.send("team", event("MODIFIED", finished))).status_code == 202, "it holds nothing"
 
 
-async def test_a_team_may_repeat_where_its_pod_was_placed(house: House) -> None:
-    await house.key("team", ["producer"], namespaces=["team-a"])
-    lease: Any = type("Lease", (), {"shard": 0, "epoch": 1})()
-    bound = decision(lease, 1, "p", "n1", namespace="team-a")
-    payload = encode_decision(bound, template_fragment(PodTemplate(), SIGNATURE), {}, 1, None)
-    house.database.decisions[0].append((bound, payload))
-    house.database.recorded_ms[0].append(0)
+def test_a_team_may_repeat_where_its_pod_was_placed() -> None:
+    site = Site()
+    site.tell("ADDED", node_manifest("n1"), node_manifest("n2", unschedulable=True))
+    site.tell("ADDED", pod_manifest("p", "team-a", cpu=1, uid="u1"), pod_manifest("q", "team-a", cpu=99))
 
-    async def status(node: str, uid: str) -> int:
-        pod = pod_manifest("p", "team-a", node_name=node, uid=uid)
-        return (await house.send("team", event("MODIFIED", pod))).status_code
+    async def statuses() -> list[int]:
+        async with keyed_house(site.database) as house:
+            await house.key("team", ["producer"], namespaces=["team-a"])
+            sent = [("p", "n1", "u1"), ("p", "n2", "u1"), ("p", "n1", "u2"), ("q", "n1", None)]
+            pods = [pod_manifest(name, "team-a", node_name=node, uid=uid) for name, node, uid in sent]
+            return [(await house.send("team", event("MODIFIED", pod))).status_code for pod in pods]
 
-    assert bound.name == "p"
-    assert await status("n1", bound.pod_uid) == 202
-    assert await status("n2", bound.pod_uid) == 403
-    assert await status("n1", "another") == 403, "a new pod of that name was placed nowhere"
+    assert asyncio.run(statuses()) == [202, 403, 403, 403], "the node, the pod of that uid, and placed at all"
+    site.tell("MODIFIED", pod_manifest("p", "team-a", cpu=2, uid="u1"))
+    assert asyncio.run(statuses()) == [202, 403, 403, 403], "resized, it is still there"
+    site.tell("DELETED", pod_manifest("p", "team-a", uid="u1"))
+    assert asyncio.run(statuses()) == [403, 403, 403, 403]
 
 
 @pytest.mark.parametrize(
@@ -333,9 +332,11 @@ async def test_requests_at_once_of_a_name(house: House, monkeypatch: pytest.Monk
     await house.key("many", ["auditor"])
     let_go = asyncio.Event()
 
-    async def slow(limit: int, after: str | None, name: str | None) -> list[Any]:
+    nodes: Any = house.store.nodes
+
+    async def slow(*which: object) -> Any:
         await let_go.wait()
-        return []
+        return await nodes(*which)
 
     monkeypatch.setattr(house.store, "nodes", slow)
     running = [asyncio.create_task(house.ask(key, "GET", "/v1/nodes")) for key in ("few", "few", "many")]
