@@ -79,7 +79,7 @@ async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings)
 
 
 @contextlib.contextmanager
-def _served_metrics(settings: Settings, registry: CollectorRegistry, heartbeat: Heartbeat) -> Iterator[None]:
+def served_metrics(settings: Settings, registry: CollectorRegistry, heartbeat: Heartbeat) -> Iterator[None]:
     """Serve the metrics of this process from a thread, if the settings name a port."""
     if not settings.metrics_port:
         yield
@@ -105,7 +105,7 @@ async def _observed(
 ) -> None:
     """Run one process on its ledger and log, and serve its metrics."""
     registry, heartbeat = process_registry(), Heartbeat()
-    with _served_metrics(settings, registry, heartbeat):
+    with served_metrics(settings, registry, heartbeat):
         async with bootstrap.place(settings) as at:
             await _check_laid_down(at)
             typer.echo(f"{what} {settings.worker_name} is up; Ctrl-C stops it", err=True)

@@ -146,7 +146,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         # Whatever the client has not taken pauses the answer, so that one with bytes left is one to watch.
-        transport.set_write_buffer_limits(high=0)
+        transport.set_write_buffer_limits(high=1, low=0)
         self._guest.cut = self.cut
         super().connection_made(transport)
 
