@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from domain.model.errors import FieldError
-from domain.model.limits import INT64_MAX, taints_per_node_max, terms_per_affinity_max
+from domain.model.limits import (
+    INT64_MAX,
+    requirements_per_term_max,
+    taints_per_node_max,
+    terms_per_affinity_max,
+)
 from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 from domain.model.validation import (
@@ -168,6 +173,7 @@ def _term(wire: WireTerm, path: str, *, lenient: bool = False) -> NodeSelectorTe
 def _each(
     wires: list[WireRequirement] | None, read: Callable[[WireRequirement, str], Requirement], path: str
 ) -> tuple[Requirement, ...]:
+    check_count(len(wires or ()), requirements_per_term_max, "requirements_per_term_max", path)
     return tuple(read(wire, f"{path}[{index}]") for index, wire in enumerate(wires or ()))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import sys
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -266,7 +265,7 @@ def read_node_name(node_name: str | None, path: str, *, strict: bool) -> str:
     if not node_name:
         return ""
     check_subdomain(node_name, path) if strict else check_printable(node_name, path)
-    return sys.intern(node_name)
+    return node_name
 
 
 def is_finished(status: WirePodStatus | None, path: str) -> bool:

@@ -20,6 +20,7 @@ host_ports_per_pod_max = 256
 gates_per_pod_max = 64
 resources_per_object_max = 64
 terms_per_affinity_max = 128
+requirements_per_term_max = 128
 usage_resources_max = 16  # different resources that are measured on one node
 requested_resources_max = 10  # different resources that one pod asks for
 dead_letter_key_bytes_max = 1 << 10

@@ -16,6 +16,7 @@ from domain.model.limits import INT64_MAX, label_name_length_max, labels_per_obj
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_QUALIFIED_LENGTH_MAX = name_length_max + 1 + label_name_length_max
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _PLAIN_KEY = re.compile(r"[-A-Za-z0-9_]{1,63}")
 _MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
@@ -64,12 +65,12 @@ def check_subdomain(name: str, path: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _is_dns_label(name: str) -> bool:
-    return _DNS_LABEL.fullmatch(name) is not None
+    return _DNS_LABEL.fullmatch(name) is not None  # ask with short names only: the cache keeps them
 
 
 def check_dns_label(name: str, path: str) -> str:
     """Return ``name`` if it is a DNS-1123 label, as namespaces are."""
-    if not _is_dns_label(name):
+    if len(name) > label_name_length_max or not _is_dns_label(name):
         raise FieldError(
             path,
             f"{shown(name)} is not a DNS-1123 label; allowed are at most {label_name_length_max} lower-case "
@@ -87,9 +88,13 @@ def check_printable(text: str, path: str, length_max: int = name_length_max) -> 
     return text
 
 
-@lru_cache(maxsize=1 << 14)
 def is_qualified_name(key: str) -> bool:
     """Whether a key of a label, taint or resource has the form ``[subdomain/]name``."""
+    return len(key) <= _QUALIFIED_LENGTH_MAX and _is_qualified_name(key)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_qualified_name(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > name_length_max or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         return False

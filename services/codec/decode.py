@@ -73,6 +73,7 @@ from services.codec.envelope import (
     Rejected,
     UsageEvent,
     check_envelope,
+    check_key,
 )
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
 
@@ -130,6 +131,7 @@ class Decoder:
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._of_labels: dict[tuple[bytes, str, str, bool], tuple[PodTemplate, bytes]] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
+        self._node_names: dict[str, str] = {}
 
     def decode(self, record: Record) -> Decoded:
         """Return what a record of a state topic says. It never raises, whatever the bytes are."""
@@ -164,8 +166,9 @@ class Decoder:
 
     @property
     def remembered_count(self) -> int:
-        """How many specs and sets of labels are remembered."""
-        return len(self._specs) + len(self._shapes) + len(self._of_labels) + len(self._labels)
+        """How many specs, sets of labels and names of nodes are remembered."""
+        of_specs = len(self._specs) + len(self._shapes) + len(self._of_labels)
+        return of_specs + len(self._labels) + len(self._node_names)
 
     def _pod(self, record: Record, event: PodEvent) -> Event | None:
         pod = check_envelope(event.type, event.object, PODS_TOPIC)
@@ -176,7 +179,7 @@ class Decoder:
             name = read_name(meta.name, _META_PATH, strict=True)
             namespace = read_namespace(meta.namespace, _META_PATH)
             key = f"{namespace}/{name}"
-            _check_key(record.key, key)
+            check_key(record.key, key)
             return PodDeleted(namespace, name, *read_deletion(meta, key, _META_PATH))
         template, signature, node_name, asked = self._template(
             pod.spec, given_qos(pod.status, "object.status")
@@ -194,7 +197,7 @@ class Decoder:
             path="object",
             strict=True,
         )
-        _check_key(record.key, spec.key)
+        check_key(record.key, spec.key)
         return PodUpserted(spec, asked)
 
     def _config(self, record: Record, value: bytes, event: ConfigEvent) -> Event | ProfileEvent | None:
@@ -204,7 +207,7 @@ class Decoder:
         meta = thing.metadata or Identity()
         name = read_name(meta.name, _META_PATH, strict=True)
         if record.key != name.encode():  # a producer that keys by name alone is understood as well
-            _check_key(record.key, f"{thing.kind}/{name}")
+            check_key(record.key, f"{thing.kind}/{name}")
         version = read_version(meta.resource_version, _META_PATH)
         if event.type == "DELETED":
             return _config_deleted(thing.kind, name, version)
@@ -229,6 +232,7 @@ class Decoder:
                 raise FieldError("object.spec", "is missing; a pod needs a spec") from None
             raise field_error(error, "object.spec") from None
         node_name = read_node_name(wire.node_name, "object.spec.nodeName", strict=True)
+        node_name = _remember(self._node_names, node_name, node_name, _LABELS_MAX)  # pods of a node share it
         asked = priority_class(wire, "object.spec.priorityClassName")
         template, signature = self._shape(wire, qos)
         found = (template, signature, node_name, asked)
@@ -296,10 +300,10 @@ def _node(record: Record, event: NodeEvent) -> Event | None:
     if event.type == "DELETED":
         meta = node.metadata or Identity()
         name = read_name(meta.name, _META_PATH, strict=True)
-        _check_key(record.key, name)
+        check_key(record.key, name)
         return NodeDeleted(name, *read_deletion(meta, name, _META_PATH))
     spec = node_from_wire(node, "object", strict=True)
-    _check_key(record.key, spec.name)
+    check_key(record.key, spec.name)
     return NodeUpserted(spec)
 
 
@@ -313,7 +317,7 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
         allowed = f"allowed are at most {usage_ahead_seconds_max} s (usage_ahead_seconds_max)"
         raise FieldError("at", f"is {ahead_ms // 1000} s after its record was written; {allowed}")
     found = usage_from_wire(usage, at_ms, "object")
-    _check_key(record.key, found.node)
+    check_key(record.key, found.node)
     return NodeUsed(found)
 
 
@@ -331,15 +335,6 @@ def _profile(spec_raw: msgspec.Raw, name: str, version: int | None) -> ProfileUp
         message = "NodeResourcesFit is missing; a worker never places a pod where there is no room for it"
         raise FieldError(f"{_SPEC_PATH}.filters", message)
     return ProfileUpserted(profile, version)
-
-
-def _check_key(key: bytes | None, expected: str) -> None:
-    if key is not None and key != expected.encode():
-        raise Refusal(
-            "key-mismatch",
-            "key",
-            f"{shown(key.decode(errors='replace'))} is not the object's; allowed is {expected}",
-        )
 
 
 def _tombstone(record: Record) -> Event | ProfileEvent | None:

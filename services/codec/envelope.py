@@ -122,6 +122,16 @@ def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:
     return thing
 
 
+def check_key(key: bytes | None, expected: str) -> None:
+    """Raise if a record's key is not its object's: the key decides the partition, and so the order."""
+    if key is not None and key != expected.encode():
+        raise Refusal(
+            "key-mismatch",
+            "key",
+            f"{shown(key.decode(errors='replace'))} is not the object's; allowed is {expected}",
+        )
+
+
 def _clean(text: str, length_max: int) -> str:
     """Return text that every store can hold: no control characters, no lone surrogates, not too long."""
     safe = "".join(

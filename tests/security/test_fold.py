@@ -5,6 +5,8 @@ Everything here goes the way of a record: decode, fold, place, and the rows of t
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -345,6 +347,51 @@ def test_the_key_of_a_record_is_its_objects(site: Site) -> None:
         refused = rejected(topic, event_bytes("ADDED", thing), b"m")
         assert refused is not None
         assert refused.code == "key-mismatch"
+
+
+def long_name(i: int) -> str:
+    return f"{i}{'x' * 300_000}"
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        lambda i: pod_manifest("p", labels={long_name(i): "a"}),
+        lambda i: pod_manifest("p", labels={"a": long_name(i)}),
+        lambda i: pod_manifest("p", long_name(i)),
+        lambda i: pod_manifest("p", node_name=long_name(i)),
+        lambda i: pod_manifest("p", cpu=long_name(i)),
+        lambda i: pod_manifest("p", node_selector={long_name(i): "a"}),
+    ],
+    ids=["label", "value", "namespace", "node", "quantity", "selector"],
+)
+def test_nothing_long_is_kept_of_what_is_refused(manifest: Callable[[int], Json]) -> None:
+    """Names that were looked up were kept, 16,000 of them, each as long as a record may be: 14 GiB."""
+    decoder = Decoder()
+    raws = [event_bytes("ADDED", manifest(i)) for i in range(20)]
+    decoder.decode(record(PODS_TOPIC, raws[0]))  # what is made once is none of it
+    tracemalloc.start()
+    try:
+        assert None not in [decoder.decode(record(PODS_TOPIC, raw)).rejected for raw in raws]
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("term", "bound"),
+    [
+        ([{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * 10_000, "terms_per_affinity_max"),
+        ([{"matchExpressions": [{"key": "a", "operator": "Exists"}] * 10_000}], "requirements_per_term_max"),
+    ],
+)
+def test_affinity_is_bounded(term: list[Json], bound: str) -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": term}}
+    pod = pod_manifest("p", affinity={"nodeAffinity": required})
+    refused = rejected(PODS_TOPIC, event_bytes("ADDED", pod))
+    assert refused is not None
+    assert bound in refused.message
 
 
 # --------------------------------------------------------------------------------------- names that are kept
