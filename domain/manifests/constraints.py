@@ -34,7 +34,7 @@ _TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 _SPREAD_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 
 
-class WireToleration(msgspec.Struct, gc=False):
+class WireToleration(msgspec.Struct, gc=False, omit_defaults=True):
     """A toleration as it is written."""
 
     key: str | None = None
@@ -43,7 +43,7 @@ class WireToleration(msgspec.Struct, gc=False):
     effect: str | None = None
 
 
-class WireRequirement(msgspec.Struct):
+class WireRequirement(msgspec.Struct, omit_defaults=True):
     """A requirement on a label or a field as it is written."""
 
     key: str | None = None
@@ -51,41 +51,41 @@ class WireRequirement(msgspec.Struct):
     values: list[str] | None = None
 
 
-class WireTerm(msgspec.Struct, rename="camel"):
+class WireTerm(msgspec.Struct, rename="camel", omit_defaults=True):
     """A node selector term as it is written."""
 
     match_expressions: list[WireRequirement] | None = None
     match_fields: list[WireRequirement] | None = None
 
 
-class WirePreferred(msgspec.Struct):
+class WirePreferred(msgspec.Struct, omit_defaults=True):
     """A preferred node selector term as it is written."""
 
     weight: int | None = None
     preference: WireTerm | None = None
 
 
-class WireNodeSelector(msgspec.Struct, rename="camel"):
+class WireNodeSelector(msgspec.Struct, rename="camel", omit_defaults=True):
     """Alternative terms as they are written."""
 
     node_selector_terms: list[WireTerm] | None = None
 
 
-class WireNodeAffinity(msgspec.Struct):
+class WireNodeAffinity(msgspec.Struct, omit_defaults=True):
     """Node affinity as it is written."""
 
     required: WireNodeSelector | None = msgspec.field(default=None, name=_REQUIRED)
     preferred: list[WirePreferred] | None = msgspec.field(default=None, name=_PREFERRED)
 
 
-class WirePodAffinity(msgspec.Struct):
+class WirePodAffinity(msgspec.Struct, omit_defaults=True):
     """Pod affinity or anti-affinity: only whether it demands or prefers something."""
 
     required: list[Any] | None = msgspec.field(default=None, name=_REQUIRED)
     preferred: list[Any] | None = msgspec.field(default=None, name=_PREFERRED)
 
 
-class WireAffinity(msgspec.Struct, rename="camel"):
+class WireAffinity(msgspec.Struct, rename="camel", omit_defaults=True):
     """``affinity`` as it is written."""
 
     node_affinity: WireNodeAffinity | None = None
@@ -93,7 +93,7 @@ class WireAffinity(msgspec.Struct, rename="camel"):
     pod_anti_affinity: WirePodAffinity | None = None
 
 
-class WireSpread(msgspec.Struct, gc=False, rename="camel"):
+class WireSpread(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """A topology spread constraint: only whether it demands something."""
 
     when_unsatisfiable: str | None = None

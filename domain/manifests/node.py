@@ -34,7 +34,7 @@ USAGE_WINDOW_KEY = "berth.io/usage-window-seconds"
 _IMAGE_NAME_LENGTH_MAX = 1024
 
 
-class WireTaint(msgspec.Struct, gc=False):
+class WireTaint(msgspec.Struct, gc=False, omit_defaults=True):
     """A taint as it is written."""
 
     key: str | None = None
@@ -42,28 +42,28 @@ class WireTaint(msgspec.Struct, gc=False):
     effect: str | None = None
 
 
-class WireNodeSpec(msgspec.Struct):
+class WireNodeSpec(msgspec.Struct, omit_defaults=True):
     """``spec`` of a Node as it is written."""
 
     unschedulable: bool | None = None
     taints: list[WireTaint] | None = None
 
 
-class WireImage(msgspec.Struct, rename="camel"):
+class WireImage(msgspec.Struct, rename="camel", omit_defaults=True):
     """A container image as a Node's status lists it."""
 
     names: list[str] | None = None
     size_bytes: int | None = None
 
 
-class WireCondition(msgspec.Struct, gc=False):
+class WireCondition(msgspec.Struct, gc=False, omit_defaults=True):
     """A condition as a Node's status lists it, without its times, which do not matter."""
 
     type: str | None = None
     status: str | None = None
 
 
-class WireNodeStatus(msgspec.Struct):
+class WireNodeStatus(msgspec.Struct, omit_defaults=True):
     """``status`` of a Node as it is written."""
 
     capacity: dict[str, Any] | None = None
@@ -72,7 +72,7 @@ class WireNodeStatus(msgspec.Struct):
     conditions: list[WireCondition] | None = None
 
 
-class WireNode(msgspec.Struct, rename="camel"):
+class WireNode(msgspec.Struct, rename="camel", omit_defaults=True):
     """A Node as it is written."""
 
     kind: str | None = None

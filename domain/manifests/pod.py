@@ -61,7 +61,7 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _ports_of = attrgetter("ports")
 
 
-class WireResources(msgspec.Struct):
+class WireResources(msgspec.Struct, omit_defaults=True):
     """``resources`` of a container or a pod as they are written."""
 
     requests: dict[str, Any] | None = None
@@ -69,7 +69,7 @@ class WireResources(msgspec.Struct):
     claims: list[WirePresent] | None = None
 
 
-class WirePort(msgspec.Struct, gc=False, rename="camel"):
+class WirePort(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """A container's port as it is written."""
 
     container_port: int | None = None
@@ -78,7 +78,7 @@ class WirePort(msgspec.Struct, gc=False, rename="camel"):
     protocol: str | None = None
 
 
-class WireContainer(msgspec.Struct, rename="camel"):
+class WireContainer(msgspec.Struct, rename="camel", omit_defaults=True):
     """A container as it is written."""
 
     image: str | None = None
@@ -87,7 +87,7 @@ class WireContainer(msgspec.Struct, rename="camel"):
     restart_policy: str | None = None
 
 
-class WireGate(msgspec.Struct, gc=False):
+class WireGate(msgspec.Struct, gc=False, omit_defaults=True):
     """A scheduling gate as it is written."""
 
     name: str | None = None
@@ -118,7 +118,7 @@ class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     runtime_class_name: str | None = None
 
 
-class WirePodStatus(msgspec.Struct, gc=False, rename="camel"):
+class WirePodStatus(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """``status`` of a Pod as it is written."""
 
     phase: str | None = None
@@ -126,7 +126,7 @@ class WirePodStatus(msgspec.Struct, gc=False, rename="camel"):
     start_time: Moment | None = None
 
 
-class WirePod(msgspec.Struct, rename="camel"):
+class WirePod(msgspec.Struct, rename="camel", omit_defaults=True):
     """A Pod as it is written."""
 
     kind: str | None = None

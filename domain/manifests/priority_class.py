@@ -22,7 +22,7 @@ from domain.model.validation import check_choice, check_range, field_error
 KIND = PRIORITY_CLASS
 
 
-class WirePriorityClass(msgspec.Struct, rename="camel"):
+class WirePriorityClass(msgspec.Struct, rename="camel", omit_defaults=True):
     """A PriorityClass as it is written."""
 
     kind: str | None = None

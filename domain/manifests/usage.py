@@ -16,7 +16,7 @@ from domain.model.validation import check_count, finite, is_qualified_name, key_
 _WINDOW_FIGURES = ("avg", "std", "latest")
 
 
-class WireNodeUsage(msgspec.Struct, rename="camel"):
+class WireNodeUsage(msgspec.Struct, rename="camel", omit_defaults=True):
     """A NodeUsage as it is written."""
 
     kind: str | None = None

@@ -25,7 +25,6 @@ usage_resources_max = 16  # different resources that are measured on one node
 requested_resources_max = 10  # different resources that one pod asks for
 dead_letter_key_bytes_max = 1 << 10
 dead_letter_topic_raw_bytes_max = 64 << 10
-dead_letter_ledger_raw_bytes_max = 4 << 20
 
 # How much stays of why a group waited: the first few attempts that differ, and the latest.
 attempts_first_max = 8

@@ -82,9 +82,9 @@ class DeadLetter(Struct, kw_only=True):
     message: Annotated[str, about("What is wrong and what is allowed")]
     at: Annotated[str, about(f"When the record was appended ({INSTANT})")]
     sent_by: Annotated[str | None, about(SENT_BY)]
-    raw_bytes: Annotated[int, about("How many bytes the record had")]
+    raw_bytes: Annotated[int, about("How many bytes are kept of the record, see docs/events.md")]
     raw_base64: Annotated[
-        str, about("The record's bytes; in a list the first ones, and /v1/deadletters/{id} has all")
+        str, about("These bytes; in a list the first ones, and /v1/deadletters/{id} has all")
     ]
     raw_text: Annotated[str | None, about("The same bytes as text, where they are UTF-8")]
 

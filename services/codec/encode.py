@@ -126,9 +126,7 @@ def decision_key(decision: Decision) -> bytes:
     return f"{decision.namespace}/{decision.name}".encode()
 
 
-def encode_event(
-    event_type: str, thing: Mapping[str, Any], at: str | None = None, event_id: str | None = None
-) -> bytes:
+def encode_event(event_type: str, thing: Any, at: str | None = None, event_id: str | None = None) -> bytes:
     """Return the record of an event.
 
     Raises

@@ -1,4 +1,4 @@
-"""Checks events exactly as a worker will read them, then appends them to the log."""
+"""Checks events exactly as a worker will read them, and appends what berth needs of them to the log."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from domain.model.events import Event, ProfileEvent
 from services.codec.decode import Decoder
 from services.codec.encode import encode_event, event_topic_and_key
 from services.codec.envelope import NAMESPACED_KINDS
+from services.codec.kept import kept, stripped
 from services.codec.seal import seal
 from services.ports.log import Entry, LogWriter, Record, Span
 
@@ -54,10 +55,14 @@ class Gateway:
             bare = "; a manifest by itself is no event, it goes here" if "kind" in event else ""
             raise FieldError("object", f"is missing; an event carries the object that it is about{bare}")
         topic, key = event_topic_and_key(thing)
-        raw = encode_event(event.get("type") or "", thing, event.get("at"), event.get("id"))
+        event_type = event.get("type") or ""
+        least = kept(event_type, thing)
+        raw = encode_event(event_type, least, event.get("at"), event.get("id"))
         decoded = self._decoder.decode(Record(topic, 0, 0, key, raw, 0))
         if decoded.rejected is not None:
             raise FieldError(decoded.rejected.path, decoded.rejected.message)
+        if least is thing:  # JSON takes what a conversion does not
+            raw = encode_event(event_type, stripped(thing), event.get("at"), event.get("id"))
         digest = _digest(event) if decoded.id else b""
         kind = thing["kind"]
         namespace = key.decode().split("/")[-2] if kind in NAMESPACED_KINDS else None

@@ -176,7 +176,7 @@ class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that could not be accepted, with the reason and the raw bytes."""
+    """A record that could not be accepted, with the reason and what is kept of it."""
 
     shard: int
     seq: int

@@ -10,12 +10,13 @@ from domain.cycle.schedule import CycleResult, Failure
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import ConfigObject
 from domain.model.decisions import Attempt, Decision
-from domain.model.limits import dead_letter_key_bytes_max, dead_letter_ledger_raw_bytes_max
+from domain.model.limits import dead_letter_key_bytes_max
 from domain.model.pods import PodSpec
 from domain.model.priorities import PriorityClass
 from domain.model.profiles import ProfileRevision
 from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
+from services.codec.kept import kept_of_refused
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -34,7 +35,8 @@ from services.worker.book import Book
 def dead_letter(
     record: Record, rejected: Rejected, *, shard: int, seq: int, at_ms: int, sent_by: str
 ) -> DeadLetter:
-    """Return the dead letter of a record, cut to what the ledger keeps."""
+    """Return the dead letter of a record, with what may be kept of it."""
+    raw, note = kept_of_refused(record.value or b"")
     return DeadLetter(
         shard=shard,
         seq=seq,
@@ -42,10 +44,10 @@ def dead_letter(
         partition=record.partition,
         offset=record.offset,
         key=record.key and record.key[:dead_letter_key_bytes_max],
-        raw=(record.value or b"")[:dead_letter_ledger_raw_bytes_max],
+        raw=raw,
         code=rejected.code,
         path=rejected.path,
-        message=rejected.message,
+        message=rejected.message + note,
         at_ms=at_ms,
         sent_by=sent_by,
     )

@@ -15,6 +15,7 @@ from services import bootstrap
 from services.api import answers
 from services.api.formats import cursor
 from services.api.keys import key_hash, new_key
+from services.codec.encode import encode_event
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Entry
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
@@ -62,7 +63,8 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             writer = await log.writer()
             for team in (OURS, THEIRS):
                 word = "ant" if team == OURS else MARK
-                raw = b'{"type": "ADDED", "object": "%s' % word.encode() + b"." * 9_000
+                thing = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": word + "." * 9_000}}
+                raw = encode_event("ADDED", thing)
                 await writer.append(PODS_TOPIC, [Entry(f"{team}/bad".encode(), raw)])
             await writer.append(CONFIG_TOPIC, [Entry(b"Budget/x", b"zebra is not ant")])
             await writer.aclose()
