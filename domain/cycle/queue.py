@@ -12,9 +12,11 @@ from itertools import islice
 
 import numpy as np
 
+from domain.cycle.turns import Candidate, in_turn
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
+from domain.model.limits import woken_pods_per_batch_max
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.plugins.base import Demand
 from domain.plugins.registry import ProfilePlan
@@ -220,20 +222,29 @@ class Queue:
             or (group.plan.filters_by_usage and table.last_usage_generation > since)
         )
 
-    def candidates(self, woken_max: int) -> list[tuple[str, WaitingGroup]]:
-        """Return the pods to try, by (priority, arrival): all fresh, and some of the woken ones."""
-        items: list[tuple[int, int, str, WaitingGroup]] = []
-        for signature in self._woken:
-            group = self.groups[signature]
-            items.extend(
-                (-group.template.priority, arrival, key, group)
-                for key, arrival in islice(group.pods.items(), woken_max)
-                if key not in self._fresh
-            )
-        items.sort(key=lambda item: item[:2])
-        del items[woken_max:]
+    def candidates(self, fresh_work_max: int, woken_work_max: int) -> list[tuple[str, WaitingGroup]]:
+        """Return the pods to try, by (priority, arrival): fresh and woken ones, each up to so much work.
+
+        What is left has its turn in a later cycle. The two are cut apart, so that which fresh pods are tried
+        does not depend on what a restart wakes.
+        """
+        table = self._state.table
+        fresh: list[Candidate] = []
+        woken: list[Candidate] = []
         for key, signature in self._fresh.items():
             group = self.groups[signature]
-            items.append((-group.template.priority, group.pods[key], key, group))
-        items.sort(key=lambda item: item[:2])
+            fresh.append((-group.template.priority, group.pods[key], key, group))
+        for signature in self._woken:
+            group = self.groups[signature]
+            woken.extend(
+                (-group.template.priority, arrival, key, group)
+                for key, arrival in islice(group.pods.items(), woken_pods_per_batch_max)
+                if key not in self._fresh
+            )
+        fresh.sort()
+        items = [*in_turn(fresh, table, fresh_work_max)]
+        if woken:
+            woken.sort()
+            items += in_turn(woken, table, woken_work_max)[:woken_pods_per_batch_max]
+            items.sort()
         return [(key, group) for _, _, key, group in items]

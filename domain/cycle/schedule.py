@@ -24,9 +24,10 @@ from domain.model.decisions import Attempt
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
     candidates_explained_max,
+    fresh_work_max,
     reasons_per_cycle_max,
     usage_window_seconds,
-    woken_pods_per_batch_max,
+    woken_work_max,
 )
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
@@ -152,11 +153,13 @@ class Scheduler:
             self.queue.replan(name)
         return change
 
-    def restore_pod(self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0) -> None:
-        """Restore a pod from the ledger: placed, or waiting after an attempt."""
+    def restore_pod(
+        self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0, fresh: bool = False
+    ) -> None:
+        """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet."""
         self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
         if not node:
-            self.queue.add(pod, arrival, fresh=False)
+            self.queue.add(pod, arrival, fresh=fresh)
 
     @property
     def waiting(self) -> KeysView[bytes]:
@@ -169,7 +172,7 @@ class Scheduler:
         return bool(self.queue.has_work or self.state.improved_rows or self._grown or self.queue.has_measured)
 
     def cycle(self, now_ms: int = 0) -> CycleResult:
-        """Try every fresh pod, and the woken ones up to a bound; count what was placed.
+        """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
 
         ``now_ms`` is log time; attempts are stamped with it.
         """
@@ -183,7 +186,7 @@ class Scheduler:
         self._grown.clear()
         for group, keys in self.queue.refused():
             self._refuse(group, keys, result)
-        candidates = self.queue.candidates(woken_pods_per_batch_max)
+        candidates = self.queue.candidates(fresh_work_max, woken_work_max)
         done = 0
         while done < len(candidates):
             done = self._place(candidates, done, result)

@@ -59,6 +59,8 @@ variance_scores_max = 4
 batch_records_max = 2_000
 batch_bytes_max = 32 << 20
 poll_records_max = 2_000
+fresh_work_max = 240_000  # per cycle, in units of about a microsecond: see domain/cycle/turns.py
+woken_work_max = 120_000
 
 # What is unpacked of the log's own batches. A batch of 1 MiB may hold a hundred times as much: equal pods do.
 unpacked_batch_bytes_max = 128 << 20

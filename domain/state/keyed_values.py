@@ -118,6 +118,9 @@ class KeyedValues(Generic[K]):
     def __len__(self) -> int:
         return len(self._many) + len(self._few)
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._many or key in self._few
+
     def column(self, key: K) -> np.ndarray | None:
         """Return int32[N] of value ids, to be read at once; None if no node has the key.
 

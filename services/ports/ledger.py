@@ -109,11 +109,13 @@ class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
     """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first.
 
     ``sent_by`` sent the event by which it waits. Here and elsewhere None means: from before this was noted.
+    ``tried`` is false while the pod waits for its first attempt, because others had their turn before it.
     """
 
     arrival: int
     since_ms: int
     sent_by: str | None = None
+    tried: bool = True
 
 
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ from services.worker.ledger_rows import (
     describe_node,
     node_writes,
     pending_groups,
-    pending_pod,
+    pending_pods,
     placement_opened,
     profile_row,
     tombstone,
@@ -167,6 +167,7 @@ class BatchBuilder:
         self._book.reasons_known.setdefault(pod.signature, {})[self._book.shards[pod.key]] = {}
 
     def _end_wait(self, pod: PodSpec) -> None:
+        self._book.untried.discard(pod.key)
         if pod.key in self._waiting:
             del self._waiting[pod.key]
         else:
@@ -291,6 +292,9 @@ class BatchBuilder:
         return max(self._book.since_ms[pod.key], self._changed_ms) if came else self.now_ms
 
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
+        if failure.pod.key in self._book.untried:
+            self._end_wait(failure.pod)
+            self._waiting[failure.pod.key] = (failure.pod, failure.arrival)
         self._decide(
             failure.pod,
             shard,
@@ -370,7 +374,6 @@ class BatchBuilder:
         nodes = node_writes(self._scheduler.state, self._specs)
         for pod, _ in self._waiting.values():
             self._need_template(pod)
-        pending = [pending_pod(pod, arrival, self._book) for pod, arrival in self._waiting.values()]
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self._decisions}
         return CommitBatch(
             offsets=offsets,
@@ -382,7 +385,7 @@ class BatchBuilder:
             decisions=self._decisions,
             attempts=self._attempts,
             pending_removed=self._pending_removed,
-            pending_added=pending,
+            pending_added=pending_pods(self._waiting.values(), self._scheduler.queue, self._book),
             pending_groups=list(self._pending_groups.values()),
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,

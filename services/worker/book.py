@@ -22,6 +22,8 @@ class Book:
         Key of a pod that waits -> who sent the event by which it does.
     marks : dict
         Node -> the next seq of every shard when it was last measured.
+    untried : set
+        Keys of waiting pods of which the ledger says that they had no attempt yet.
     reasons_known : dict
         Signature -> shard -> why the group waits, as the ledger has it.
     """
@@ -36,6 +38,7 @@ class Book:
         self.since_ms: dict[str, int] = {}
         self.senders: dict[str, str | None] = {}
         self.marks: dict[str, dict[int, int]] = {}
+        self.untried: set[str] = set()
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
         self._marks_now: dict[int, int] = {}
         self._templates_known: set[bytes] = set()

@@ -103,10 +103,11 @@ class Intake:
     async def next_batch(self, records_max: int, timeout_seconds: float) -> list[Record]:
         """Return the next records of the merged order; none if none came within the time.
 
+        With no time at all, the records are those that the log has at this moment.
         Fewer than ``records_max`` are returned when they are large (``batch_bytes_max``), else only when the
         log had no more at some moment of the call.
         """
-        if not any(lane.buffer for lane in self._lanes.values()):
+        if timeout_seconds and not any(lane.buffer for lane in self._lanes.values()):
             await self._fetch(records_max, timeout_seconds)
             if not any(lane.buffer for lane in self._lanes.values()):
                 return []

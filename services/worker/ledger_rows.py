@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
+from domain.cycle.queue import Queue
 from domain.cycle.schedule import CycleResult, Failure
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import ConfigObject
@@ -157,20 +158,29 @@ def config_object(row: ConfigRow) -> ConfigObject:
     )
 
 
-def pending_pod(pod: PodSpec, arrival: int, book: Book) -> PendingPod:
-    """Return the row of a pod that waits."""
-    return PendingPod(
-        pod_uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        resource_version=pod.resource_version,
-        signature=pod.signature,
-        labels=pod.labels,
-        shard=book.shards[pod.key],
-        arrival=arrival,
-        since_ms=book.since_ms[pod.key],
-        sent_by=book.senders[pod.key],
-    )
+def pending_pods(waiting: Iterable[tuple[PodSpec, int]], queue: Queue, book: Book) -> list[PendingPod]:
+    """Return the rows of pods that wait, each given with its arrival, and note which had no attempt yet."""
+    rows = []
+    for pod, arrival in waiting:
+        is_fresh = queue.is_fresh(pod.key)
+        if is_fresh:
+            book.untried.add(pod.key)
+        rows.append(
+            PendingPod(
+                pod_uid=pod.uid,
+                namespace=pod.namespace,
+                name=pod.name,
+                resource_version=pod.resource_version,
+                signature=pod.signature,
+                labels=pod.labels,
+                shard=book.shards[pod.key],
+                arrival=arrival,
+                since_ms=book.since_ms[pod.key],
+                sent_by=book.senders[pod.key],
+                tried=not is_fresh,
+            )
+        )
+    return rows
 
 
 def pending_groups(

@@ -91,8 +91,10 @@ class Planner:
         self._restore_placed(ledger)
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
             pod = _pod_of(waiting, ledger, "")
-            self.scheduler.restore_pod(pod, arrival=waiting.arrival)
+            self.scheduler.restore_pod(pod, arrival=waiting.arrival, fresh=not waiting.tried)
             self.book.wait(pod.key, waiting.shard, waiting.since_ms, waiting.sent_by)
+            if not waiting.tried:
+                self.book.untried.add(pod.key)
             self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
             key = f"{gone.namespace}/{gone.name}"
@@ -142,6 +144,11 @@ class Planner:
             for (_, topic, partition), offset in self._offsets.items()
             if topic != BATCHES
         }
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether records wait behind one that must be folded first, so that further ones would wait too."""
+        return bool(self._rest)
 
     @property
     def has_work(self) -> bool:

@@ -192,15 +192,15 @@ class Worker:
         commit: asyncio.Task[None] | None = None
         try:
             while True:
+                # Pods that wait their turn do not keep further records out: others may come before them.
                 records: Sequence[Record] = []
-                if not planner.has_work:
-                    records = await intake.next_batch(
-                        self._settings.batch_records_max, self._settings.poll_seconds
-                    )
-                    if not records:
-                        if commit is not None and commit.done():
-                            commit.result()
-                        continue
+                if not planner.holds_records:
+                    seconds = 0.0 if planner.has_work else self._settings.poll_seconds
+                    records = await intake.next_batch(self._settings.batch_records_max, seconds)
+                if not records and not planner.has_work:
+                    if commit is not None and commit.done():
+                        commit.result()
+                    continue
                 with self._metrics.plan_seconds.time():
                     batch = await self._compute(planner.plan, records)
                 if commit is not None:

@@ -231,7 +231,13 @@ def everything(lease: Lease) -> CommitBatch:
         attempts=[attempt],
         pending_added=[
             waiting(
-                lease, "waits", 4, signature=b"another-16-bytes", labels={"app": "batch"}, sent_by="key:ä"
+                lease,
+                "waits",
+                4,
+                signature=b"another-16-bytes",
+                labels={"app": "batch"},
+                sent_by="key:ä",
+                tried=False,
             )
         ],
         pending_groups=[

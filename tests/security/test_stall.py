@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from random import Random
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from benchmarks.hostile import BURSTS, new_planner, records
+from benchmarks.hostile import BURSTS, ORDINARY, new_planner, records
+from domain.cycle import schedule as schedule_module
+from services.ports.ledger import CommitBatch, CommitOutcome
 from services.ports.log import NODES_TOPIC
+from tests.property.site import Producer, Site, audit, payloads
+from tests.property.site import batches as batches_of
+
+WORK_MAX = 4_000
+BURST_PODS = 200
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -49,3 +57,53 @@ def test_work_for_a_pod_does_not_grow_with_the_nodes(name: str) -> None:
 def test_work_for_a_pod_does_not_grow_with_the_pods_beside_it(name: str) -> None:
     few, many = calls_per_pod(name, 20, 10), calls_per_pod(name, 20, 80)
     assert many < 1.2 * few + 20, f"{few:.0f} calls for each of 10 pods, {many:.0f} for each of 80"
+
+
+@pytest.fixture
+def _little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a cycle do so little that bursts of a few pods take many."""
+    monkeypatch.setattr(schedule_module, "fresh_work_max", WORK_MAX)
+    monkeypatch.setattr(schedule_module, "woken_work_max", WORK_MAX)
+
+
+@pytest.mark.usefixtures("_little_work")
+@pytest.mark.parametrize("name", sorted(BURSTS))
+def test_an_ordinary_pod_behind_a_burst_is_decided_in_its_own_batch(name: str) -> None:
+    planner = new_planner()
+    sent = list(records(BURSTS[name], nodes=20, pods=BURST_PODS))
+    planner.plan(sent[:20])
+    batches = [planner.plan(sent[20:])]
+    assert ORDINARY in decided(batches)
+    waits = {row.pod_uid for row in batches[0].pending_added if not row.tried}
+    while planner.has_work:
+        assert len(batches) < 100
+        batches.append(planner.plan([]))
+        attempts = [attempt for attempt in batches[-1].attempts if attempt.pods_count]
+        assert len(attempts) <= WORK_MAX // 60
+    assert len(batches) > 2
+    assert len(waits) > BURST_PODS // 2
+    assert sorted(decided(batches)) == sorted([ORDINARY, *(f"hostile/p{i}" for i in range(BURST_PODS))])
+    assert waits <= {uid for batch in batches[1:] for uid in batch.pending_removed}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_restart_changes_no_turn(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches follow each other although pods wait their turn, and a worker may start anew between them."""
+    monkeypatch.setattr(schedule_module, "fresh_work_max", 70)
+    random = Random(seed)
+    sent = Producer(Random(seed)).records(150)
+    steady, shaken, waited = Site(), Site(), 0
+    for piece in [*batches_of(sent, random), *([[]] * 30)]:
+        for site in (steady, shaken):
+            assert site.database.apply(site.planner.plan(piece)) is CommitOutcome.COMMITTED
+        waited += len(steady.planner.book.untried)
+        if random.random() < 0.5 and not shaken.planner.holds_records:
+            shaken.planner = shaken.restarted()
+    audit(shaken)
+    assert waited
+    assert not steady.planner.has_work
+    assert payloads(shaken) == payloads(steady)
+
+
+def decided(batches: Sequence[CommitBatch]) -> list[str]:
+    return [f"{each.namespace}/{each.name}" for batch in batches for each, _ in batch.decisions]

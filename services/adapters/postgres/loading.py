@@ -178,6 +178,7 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             arrival=arrival,
             since_ms=since_ms,
             sent_by=once.one(sent_by),
+            tried=tried,
         )
         async for (
             uid,
@@ -190,5 +191,6 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             arrival,
             since_ms,
             sent_by,
+            tried,
         ) in _stream(connection, sql.LOAD_PENDING, owned)
     ]

@@ -165,6 +165,7 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
         labels_text(p.labels),
         p.since_ms,
         p.sent_by,
+        p.tried,
     )
 
 

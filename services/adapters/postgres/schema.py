@@ -168,6 +168,13 @@ pending = sa.Table(
     sa.Column("arrival", sa.BigInteger, nullable=False),
     sa.Column("since_ms", sa.BigInteger, nullable=False),
     _sent_by(),
+    sa.Column(
+        "tried",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.true(),
+        comment="false: it waits its turn for a first attempt",
+    ),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
     comment="pods accepted and not placed",

@@ -245,6 +245,7 @@ PENDING_COLUMNS = (
     "labels",
     "since_ms",
     "sent_by",
+    "tried",
 )
 DEAD_LETTER_COLUMNS = (
     "shard",
@@ -292,7 +293,7 @@ SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adop
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
 """
 LOAD_PENDING = """
-SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by
+SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by, tried
 FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
 """
 LOAD_PROFILES = """

@@ -1,0 +1,118 @@
+"""Whose turn it is: which waiting pods a cycle tries, so that one namespace does not hold up the others.
+
+Work is counted in units of about a microsecond, estimated from what pods ask for and from the number of
+nodes. It does not depend on a clock, nor on what happens to be cached, so a restart changes no order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from domain.model.nodes import TAINT_EFFECTS
+from domain.model.pods import NodeSelectorTerm, PodTemplate
+from domain.plugins.registry import ProfilePlan
+from domain.state.table import NodeTable
+
+if TYPE_CHECKING:
+    from domain.cycle.queue import WaitingGroup
+
+# Measured with benchmarks/hostile.py: a cost for each, and how many nodes cost one more.
+_POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of them for every pod
+_GROUP, _GROUP_NODES = 60, 400
+_REQUIREMENT, _REQUIREMENT_NODES = 5, 300
+_PORT, _PORT_NODES = 10, 1_000
+_VALUES = 5
+_IMAGES_PER_NODE = 2
+
+
+Candidate = tuple[int, int, str, "WaitingGroup"]
+"""A pod that is worth an attempt: minus its priority, its arrival, its key and its group."""
+
+
+def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
+    """Return about how much work it is to look at all nodes for a group that was not seen before."""
+    nodes = table.count
+    requirements, values = len(template.node_selector), 0
+    if template.node_affinity is not None:
+        preferred = [each.term for each in template.node_affinity.preferred]
+        for term in (*(template.node_affinity.required or ()), *preferred):
+            requirements += 1 + len(term.match_expressions) + len(term.match_fields)
+            values += _values_of(term)
+    if any(table.taint_totals):
+        for each in template.tolerations:
+            effects = (each.effect,) if each.effect else TAINT_EFFECTS
+            requirements += any((each.key, effect, 0) in table.taints for effect in effects)
+        values += len(template.tolerations)
+    work = _GROUP + nodes // _GROUP_NODES + values // _VALUES
+    work += requirements * (_REQUIREMENT + nodes // _REQUIREMENT_NODES)
+    work += len(template.host_ports) * (_PORT + nodes // _PORT_NODES)
+    return work + (_IMAGES_PER_NODE * nodes if plan.reads_images else 0)
+
+
+def _values_of(term: NodeSelectorTerm) -> int:
+    return sum(len(each.values) for each in (*term.match_expressions, *term.match_fields))
+
+
+def pod_work(plan: ProfilePlan, table: NodeTable) -> int:
+    """Return about how much work it is to place one more pod of a group."""
+    over_all_nodes = len(plan.normalised_scores) + len(plan.variance_scores)
+    return _POD + over_all_nodes * table.count // _POD_NODES
+
+
+def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) -> Sequence[Candidate]:
+    """Return the candidates whose turn it is, in their order: all of them where the work is not too much.
+
+    Otherwise half of the work goes by priority and age alone. The other half goes to the namespaces that had
+    least, one pod after another, each by priority and age: none can take it all, whatever it asks for. At
+    least one candidate is returned, and each has its turn in the end.
+    """
+    works = {group: _works(group, table) for group in {candidate[3] for candidate in candidates}}
+    of_a_pod = max((of_pod for _, of_pod in works.values()), default=0)
+    if sum(of_group for of_group, _ in works.values()) + of_a_pod * len(candidates) <= work_max:
+        return candidates
+    return sorted(_shared(candidates, works, work_max))
+
+
+def _works(group: WaitingGroup, table: NodeTable) -> tuple[int, int]:
+    assert group.plan is not None
+    return group_work(group.template, group.plan, table), pod_work(group.plan, table)
+
+
+def _shared(
+    candidates: Sequence[Candidate], works: Mapping[WaitingGroup, tuple[int, int]], work_max: int
+) -> Iterator[Candidate]:
+    used: dict[str, int] = {}  # by namespace; each pays for the groups of its pods, shared or not
+    paid: set[tuple[str, WaitingGroup]] = set()
+    spent = 0
+
+    def pay(namespace: str, group: WaitingGroup) -> int:
+        of_group, of_pod = works[group]
+        work = of_pod if (namespace, group) in paid else of_pod + of_group
+        paid.add((namespace, group))
+        used[namespace] = used.get(namespace, 0) + work
+        return work
+
+    rest: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        namespace = candidate[2].partition("/")[0]
+        if spent < work_max // 2:
+            spent += pay(namespace, candidate[3])
+            yield candidate
+        else:
+            rest.setdefault(namespace, []).append(candidate)
+    for waiting in rest.values():
+        waiting.reverse()
+    turns = [(used.get(namespace, 0), waiting[-1][:2], namespace) for namespace, waiting in rest.items()]
+    heapq.heapify(turns)
+    while turns and spent < work_max:
+        namespace = turns[0][2]
+        waiting = rest[namespace]
+        candidate = waiting.pop()
+        spent += pay(namespace, candidate[3])
+        yield candidate
+        if waiting:
+            heapq.heapreplace(turns, (used[namespace], waiting[-1][:2], namespace))
+        else:
+            heapq.heappop(turns)
