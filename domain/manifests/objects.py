@@ -105,7 +105,7 @@ def pod_event_from_manifest(
     template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient)
     meta = pod.metadata or ObjectMeta()
     labels = read_labels(meta.labels, f"{path}.metadata")
-    template = with_labels(template, labels)
+    template = with_labels(template, labels, read_namespace(meta.namespace, f"{path}.metadata"))
     assembled = assemble_pod(
         meta,
         labels=labels,

@@ -84,8 +84,9 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ``scoring_cpu_milli`` and ``scoring_memory_bytes`` are the same request with the scheduler's defaults
     for containers that ask for nothing (100m and 200 MiB; kube-scheduler's non-zero request).
     ``limits`` holds the effective limit of cpu and memory, left out where there is none.
-    ``cluster`` and ``role`` say what the pod is part of, and as what: the labels ``berth.io/cluster`` and
-    ``berth.io/role``, both "" where either is missing. No other label matters for placing.
+    ``cluster`` (as ``namespace/name``) and ``role`` say what the pod is part of, and as what: the labels
+    ``berth.io/cluster`` and ``berth.io/role``, both "" where either is missing. No other label
+    matters for placing.
     ``unsupported`` names what the pod demands and berth does not honour: such a pod waits. ``ignored`` names
     what it only prefers, or what berth takes no notice of; ``ProfilePlan.ignores`` adds what the profile
     leaves out. ``priority_class`` is the class by which the pod has its priority, "" where it has it by a
@@ -122,11 +123,14 @@ def is_master(template: PodTemplate) -> bool:
     return template.role == MASTER
 
 
-def with_labels(template: PodTemplate, labels: Mapping[str, str]) -> PodTemplate:
-    """Return the template of a pod that has these labels: itself, or what they make of it."""
+def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str) -> PodTemplate:
+    """Return the template of a pod that has these labels: itself, or what they make of it.
+
+    A cluster is one of its namespace, so that nobody counts among the masters of another's.
+    """
     cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
     if cluster and role:
-        template = msgspec.structs.replace(template, cluster=cluster, role=role)
+        template = msgspec.structs.replace(template, cluster=f"{namespace}/{cluster}", role=role)
     if POD_GROUP_LABEL in labels:
         template = msgspec.structs.replace(template, ignored=(*template.ignored, "pod-group"))
     return template

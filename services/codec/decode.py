@@ -129,7 +129,7 @@ class Decoder:
         self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str, str | None]] = {}
         self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
-        self._of_labels: dict[tuple[bytes, str, str, bool], tuple[PodTemplate, bytes]] = {}
+        self._of_labels: dict[tuple[bytes, str, str, str, bool], tuple[PodTemplate, bytes]] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
         self._node_names: dict[str, str] = {}
 
@@ -186,7 +186,8 @@ class Decoder:
         )
         labels = self._labels_of(meta.labels)
         if not LABELS_READ.isdisjoint(labels):
-            template, signature = self._labelled(template, signature, labels)
+            namespace = read_namespace(meta.namespace, _META_PATH)
+            template, signature = self._labelled(template, signature, labels, namespace)
         spec = assemble_pod(
             meta,
             labels=labels,
@@ -254,15 +255,15 @@ class Decoder:
         return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
     def _labelled(
-        self, template: PodTemplate, signature: bytes, labels: dict[str, str]
+        self, template: PodTemplate, signature: bytes, labels: dict[str, str], namespace: str
     ) -> tuple[PodTemplate, bytes]:
         """Return template and signature for a pod with these labels."""
         cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
-        key = (signature, cluster, role, POD_GROUP_LABEL in labels)
+        key = (signature, namespace, cluster, role, POD_GROUP_LABEL in labels)
         known = self._of_labels.get(key)
         if known is not None:
             return known
-        labelled = with_labels(template, labels)
+        labelled = with_labels(template, labels, namespace)
         signature = signature_of(labelled)
         found = (self._in_use.setdefault(signature, labelled), signature)
         return _remember(self._of_labels, key, found, _SPECS_MAX)

@@ -308,6 +308,20 @@ def test_a_measurement_is_a_number_in_its_range(field: str, number: str) -> None
     assert refused.path.startswith("object.")
 
 
+def test_nobody_counts_among_the_masters_of_another_namespaces_cluster() -> None:
+    site = Site()
+    site.tell("ADDED", profile_manifest("shared", filters=["NodeResourcesFit", "MasterShare"]))
+    labels = {"berth.io/cluster": "db", "berth.io/role": "master"}
+    site.tell("ADDED", node_manifest("n1", cpu=8))
+    attack = [pod_manifest(f"x{i}", "evil", node_name="n1", labels=labels) for i in range(3)]
+    site.tell("ADDED", *attack)
+    site.tell("ADDED", pod_manifest("db", "victim", labels=labels, scheduler_name="shared"))
+    assert counted(site)["victim/db"] == "n1", "its share of the node was used up by others"
+    site.tell("ADDED", pod_manifest("db-2", "victim", labels=labels, scheduler_name="shared"))
+    assert "victim/db-2" not in counted(site), "the masters of others let no more of them share a node"
+    same_after_restart(site)
+
+
 # ---------------------------------------------------------------------------------------- what records may be
 
 

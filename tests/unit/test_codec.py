@@ -321,7 +321,7 @@ def test_members_of_one_cluster_share_a_template_that_is_not_that_of_other_pods(
         read(cluster="c"),
         read(cluster="c", role="master"),
     )
-    assert (first.template.cluster, first.template.role) == ("c", "master")
+    assert (first.template.cluster, first.template.role) == ("default/c", "master")
     assert first.template is second.template
     assert first.signature == second.signature == signature(first.template)
     assert len({first.signature, other.signature, plain.signature}) == 3

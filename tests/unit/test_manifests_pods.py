@@ -122,8 +122,8 @@ def test_a_pod_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("labels", "cluster", "role"),
     [
-        ({"berth.io/cluster": "c", "berth.io/role": "master", "app": "web"}, "c", "master"),
-        ({"berth.io/cluster": "c", "berth.io/role": "replica"}, "c", "replica"),
+        ({"berth.io/cluster": "c", "berth.io/role": "master", "app": "web"}, "default/c", "master"),
+        ({"berth.io/cluster": "c", "berth.io/role": "replica"}, "default/c", "replica"),
         ({"berth.io/cluster": "c"}, "", ""),
         ({"berth.io/role": "master"}, "", ""),
         ({"berth.io/cluster": "", "berth.io/role": "master"}, "", ""),

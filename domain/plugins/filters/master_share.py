@@ -16,9 +16,10 @@ from domain.plugins.view import NodeView
 class MasterShare(OccupancyFilter):
     """Refuse a node that already holds its share of the masters of the pod's cluster.
 
-    A master is a pod with the labels ``berth.io/role: master`` and ``berth.io/cluster: <name>``, in whatever
-    namespace; other pods pass everywhere. All existing masters of the cluster count, placed or waiting, with
-    the pod itself. One is always allowed. When masters leave, the others stay where they are.
+    A master is a pod with the labels ``berth.io/role: master`` and ``berth.io/cluster: <name>``; clusters of
+    one name in two namespaces are two. Other pods pass everywhere. All existing masters of the cluster count,
+    placed or waiting, with the pod itself. One is always allowed. When masters leave, the others stay where
+    they are.
 
     Formula: refused where `masters of the cluster on the node >= max(1, floor(share / 100 * masters of the
     cluster))`.
