@@ -90,11 +90,13 @@ def open_outbox(at: Place) -> Outbox:
     return PostgresOutbox(at.dsn)
 
 
-def open_store(at: Place) -> Store:
+def open_store(at: Place, settings: Settings | None = None) -> Store:
     """Return the API's side of the ledger."""
+    from services.adapters.postgres.engine import Reading
     from services.adapters.postgres.queries import PostgresStore
 
-    return PostgresStore(at.dsn)
+    told = settings or Settings()
+    return PostgresStore(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once))
 
 
 async def initialise(at: Place, shards: int | None) -> list[str]:
@@ -153,7 +155,7 @@ async def open_app(
     told = settings or Settings()
 
     async with contextlib.AsyncExitStack() as stack:
-        store = open_store(at)
+        store = open_store(at, told)
         stack.push_async_callback(store.aclose)
         log = open_log(at)
         stack.push_async_callback(log.aclose)
@@ -164,6 +166,7 @@ async def open_app(
         most = told.api_requests_per_key
         gate = Gate(store, keys_required=keys_required, local_user=local_user, requests_per_key=most)
         lookout = Lookout(store, log, newest)
+        stack.push_async_callback(lookout.aclose)
         forgetting = asyncio.create_task(forget_event_ids(store, told.event_id_hours * 3600))
         stack.push_async_callback(asyncio.wait, [forgetting])
         stack.callback(forgetting.cancel)

@@ -14,7 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from domain.model.errors import BerthError
-from domain.model.limits import usage_window_seconds, usage_window_seconds_max, usage_window_seconds_min
+from domain.model.limits import (
+    lists_at_once,
+    read_seconds,
+    usage_window_seconds,
+    usage_window_seconds_max,
+    usage_window_seconds_min,
+)
 from services.secret import holds_password, read_secret, redacted, with_password
 
 DEFAULT_API_PORT = 8080
@@ -302,6 +308,18 @@ class Settings:
         "N",
         "Requests at once of the keys of one name, where the key does not say how many.",
         REQUESTS_PER_KEY,
+    )
+    api_read_seconds: int = _setting(
+        _integer(1, 600),
+        "SECONDS",
+        "How long the database may work on one question to the API; then the answer is 503.",
+        read_seconds,
+    )
+    api_lists_at_once: int = _setting(
+        _integer(1, 100),
+        "N",
+        "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
+        lists_at_once,
     )
     event_id_hours: int = _setting(
         _integer(1, 24 * 366),

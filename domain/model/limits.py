@@ -99,3 +99,8 @@ wait_seconds_max = 100
 # What an answer may hold.
 page_bytes_max = 4 << 20  # a page ends with the item that reaches it
 raw_bytes_shown_max = 4 << 10  # of the record of a dead letter, in a list
+
+# What the questions of one API process may take of the database.
+read_seconds = 5
+lists_at_once = 4
+connection_wait_seconds = 1.5

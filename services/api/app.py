@@ -19,6 +19,7 @@ from services.api.deps import Deps
 from services.api.door import Door, check_media_type
 from services.api.failures import ApiError, json_answer
 from services.api.ingest import ingest_routes
+from services.api.leaving import Leaving
 from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes, state_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
@@ -58,6 +59,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 
     pages.install(app)
+    app.add_middleware(Leaving)
     app.add_middleware(Door, names=names)
     app.add_middleware(Observed, metrics=deps.metrics)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
@@ -136,7 +138,7 @@ def _metrics_route(deps: Deps) -> APIRouter:
         if caller.namespaces is not None and not caller.roles & {"operator", "admin"}:
             raise ApiError("forbidden", "metrics count what is in all namespaces; this key does not see all")
         try:
-            lags = (await deps.lookout.look()).lags
+            lags = (await deps.lookout.glance()).lags
             ledger = render_ledger(await deps.store.counts(), await deps.store.shards(), lags)
         except Unavailable:
             ledger = b""  # the process has metrics of its own even while its database is away

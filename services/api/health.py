@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 from domain.model.errors import BerthError, Unavailable
@@ -14,6 +15,9 @@ from services.ports.store import ShardState, Store
 
 LOOK_SECONDS = 1.0
 """The ledger and the log are looked at once in this time, however many clients ask."""
+
+ANSWER_SECONDS = 2.0
+"""How long either may take to answer."""
 
 
 class Condition(NamedTuple):
@@ -36,30 +40,56 @@ class Lookout:
         self._store = store
         self._log = log
         self._revision = revision
-        self._turn = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
         self._seen: Condition | None = None
         self._seen_at = 0.0
 
+    def _refresh(self) -> asyncio.Task[None] | None:
+        """Return the look that is under way; begin one if the last is a second old.
+
+        It belongs to nobody who asks, so that one who goes away does not make the next one begin again.
+        """
+        if self._looking is None or self._looking.done():
+            fresh = self._seen is not None and time.monotonic() - self._seen_at < LOOK_SECONDS
+            self._looking = None if fresh else asyncio.create_task(self._note())
+        return self._looking
+
+    async def _note(self) -> None:
+        self._seen = await self._look()
+        self._seen_at = time.monotonic()
+
     async def look(self) -> Condition:
         """Return the deployment's condition, which is at most a second old."""
-        async with self._turn:
-            now = time.monotonic()
-            if self._seen is None or now - self._seen_at >= LOOK_SECONDS:
-                self._seen, self._seen_at = await self._look(), now
+        if (looking := self._refresh()) is not None:
+            await asyncio.shield(looking)
+        assert self._seen is not None
+        return self._seen
+
+    async def glance(self) -> Condition:
+        """Return the condition as ``look``, but the last one where the log was away: nobody waits for it."""
+        if self._seen is not None and self._seen.checks.get("log", "ok") != "ok":
+            self._refresh()
             return self._seen
+        return await self.look()
+
+    async def aclose(self) -> None:
+        """End the look that is under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
 
     async def _look(self) -> Condition:
         checks = {"database": "ok"}
         try:
-            pulse = await self._store.pulse()
-            shards = await self._store.shards()
-            folded = {
-                TopicPartition(r.topic, r.partition): r.next_offset for r in await self._store.offsets()
-            }
+            async with _in_time("the ledger"):
+                pulse = await self._store.pulse()
+                shards = await self._store.shards()
+                rows = await self._store.offsets()
         except Unavailable as error:
             return Condition({"database": str(error)}, {})
         except BerthError as error:
             return Condition(checks | {"migrations": str(error)}, {})
+        folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
         at = pulse.revision
         checks["migrations"] = (
             "ok" if at == self._revision else f"at {at}, not {self._revision}; run `berth init`"
@@ -67,11 +97,21 @@ class Lookout:
         checks["workers"] = _workers(shards, pulse.workers_count)
         behind: Mapping[int, Lag] = {}
         try:
-            behind = await lags(self._log, [s.shard for s in shards], folded, time.time_ns() // 1_000_000)
+            async with _in_time("the log"):
+                behind = await lags(self._log, [s.shard for s in shards], folded, time.time_ns() // 1_000_000)
             checks["log"] = "ok"
         except BerthError as error:
             checks["log"] = str(error)
         return Condition(checks, behind)
+
+
+@contextlib.asynccontextmanager
+async def _in_time(what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            yield
+    except TimeoutError:
+        raise Unavailable(f"{what} does not answer within {ANSWER_SECONDS:g} s") from None
 
 
 def _workers(shards: Sequence[ShardState], workers_count: int) -> str:

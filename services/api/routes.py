@@ -205,7 +205,7 @@ def state_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
     async def shards() -> Response:
-        return json_answer(await views.list_shards(deps.store, (await deps.lookout.look()).lags))
+        return json_answer(await views.list_shards(deps.store, (await deps.lookout.glance()).lags))
 
     @router.get("/v1/deadletters", responses=answering(answers.DeadLetterPage), summary="List dead letters")
     async def deadletters(request: Request, limit: Limit = 20, cursor: Cursor = None) -> Response:

@@ -11,7 +11,13 @@ from services.config import Settings
 
 PLACING = ("seed", "usage_window_seconds")
 API = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key")
-LISTENING = (*API, "api_requests_per_key", "event_id_hours")
+LISTENING = (
+    *API,
+    "api_requests_per_key",
+    "api_read_seconds",
+    "api_lists_at_once",
+    "event_id_hours",
+)
 METRICS = ("metrics_host", "metrics_port", "metrics_key")
 ALL_IN_ONE = (*PLACE, *PLACING, *LISTENING, "shards")
 

@@ -44,20 +44,20 @@ class Access(Engine):
 
     async def seal_secret(self) -> bytes:
         """Read the only row."""
-        return bytes((await self._rows(sa.select(t.log_seal.c.secret), Pool.HEALTH))[0].secret)
+        return bytes((await self._rows(sa.select(t.log_seal.c.secret), Pool.KEYS))[0].secret)
 
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
         k = t.api_keys.c
         query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
-        found = [list(row) for row in await self._rows(query, Pool.HEALTH)]
+        found = [list(row) for row in await self._rows(query, Pool.KEYS)]
         return [KeyRow(Grant(*row[2:]), row[0], row[1]) for row in found]
 
     async def grant(self, key_hash: bytes) -> Grant | None:
         """Look a key up by its hash."""
         k = t.api_keys.c
         found = sa.select(*_GRANT).where(k.key_hash == key_hash, k.revoked_at.is_(None))
-        return next(iter(await self._all(Grant, found, Pool.HEALTH)), None)
+        return next(iter(await self._all(Grant, found, Pool.KEYS)), None)
 
     async def create_key(self, key_hash: bytes, grant: Grant) -> None:
         """Insert a key."""

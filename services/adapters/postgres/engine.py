@@ -11,6 +11,7 @@ import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from domain.model import limits
 from domain.model.errors import BerthError, Unavailable
 from services.adapters.postgres.connections import (
     COMMON,
@@ -22,11 +23,6 @@ from services.adapters.postgres.connections import (
 )
 
 _T = TypeVar("_T", bound=NamedTuple)
-
-READ_SECONDS = 5
-LISTS_AT_ONCE = 4
-_WAIT_SECONDS = 1.5
-"""How long a question waits for a connection."""
 
 
 class NotLaidDown(BerthError):
@@ -54,8 +50,8 @@ class Busy(BerthError):
 class Reading(NamedTuple):
     """How much the questions of the API may ask of the database."""
 
-    seconds: int = READ_SECONDS
-    lists_at_once: int = LISTS_AT_ONCE
+    seconds: int = limits.read_seconds
+    lists_at_once: int = limits.lists_at_once
 
 
 READING = Reading()
@@ -64,7 +60,8 @@ READING = Reading()
 class Pool(enum.Enum):
     """What a connection is for. Each has connections of its own, so that none waits for another."""
 
-    HEALTH = "health, keys and how far the shards are"
+    HEALTH = "health"
+    KEYS = "keys"
     INTAKE = "event ids, and what became of a request's events"
     LOOKUPS = "what is found by its name or id"
     LISTS = "lists"
@@ -84,7 +81,8 @@ class Engine:
     def __init__(self, dsn: str, reading: Reading = READING) -> None:
         self._reading = reading
         sizes = {
-            Pool.HEALTH: (3, COMMON),
+            Pool.HEALTH: (2, COMMON),
+            Pool.KEYS: (2, COMMON),
             Pool.INTAKE: (4, COMMON),
             Pool.LOOKUPS: (4, limited(reading.seconds)),
             Pool.LISTS: (reading.lists_at_once, limited(reading.seconds)),
@@ -138,15 +136,15 @@ class Engine:
             raise
 
 
-def _pool(dsn: str, size: int, limits: Limits) -> AsyncEngine:
+def _pool(dsn: str, size: int, told: Limits) -> AsyncEngine:
     async def creator() -> Any:
-        return await connect(dsn, "berth-api", limits)
+        return await connect(dsn, "berth-api", told)
 
     return create_async_engine(
         "postgresql+asyncpg://",
         async_creator=creator,
         pool_size=size,
         max_overflow=0,
-        pool_timeout=_WAIT_SECONDS,
+        pool_timeout=limits.connection_wait_seconds,
         pool_pre_ping=True,
     )
