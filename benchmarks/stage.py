@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from ops.postgres import PostgresServer
 from ops.postgres.server import EmbeddedServer
 from ops.reaper import end
 from services.bootstrap import Place
+from services.config import KafkaAccess, Settings
 
 _SIGNALS = (signal.SIGTERM, signal.SIGKILL)
 _STOP_SECONDS = 10.0
@@ -80,7 +82,8 @@ def own_servers(scratch: Path, *, embedded: bool) -> Iterator[Servers]:
 @contextlib.contextmanager
 def given_servers(kafka: str, dsn: str) -> Iterator[Servers]:
     """Use servers that run already."""
-    yield Servers(Place(dsn, kafka), None, None, "Kafka, given", "given")
+    access = Settings.from_env(None, kafka_bootstrap=kafka).kafka_access
+    yield Servers(Place(dsn, kafka, access), None, None, "Kafka, given", "given")
 
 
 @contextlib.contextmanager
@@ -98,6 +101,8 @@ def _environment(place: Place, **settings: str) -> dict[str, str]:
     """Return an environment in which the measurement alone decides berth's settings."""
     kept = environment("PGPASSFILE", PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=place.dsn)
     if place.kafka_bootstrap is not None:
+        if place.kafka_access != KafkaAccess():
+            kept |= {name: value for name, value in os.environ.items() if name.startswith("BERTH_KAFKA_")}
         kept["BERTH_KAFKA_BOOTSTRAP"] = place.kafka_bootstrap
     return kept | settings
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.config import Settings
+from services.config import KafkaAccess, Settings
 from services.ports.ledger import Ledger
 from services.ports.log import Log, topic_specs
 from services.ports.outbox import Outbox
@@ -33,6 +33,7 @@ class Place(NamedTuple):
 
     dsn: str
     kafka_bootstrap: str | None
+    kafka_access: KafkaAccess = KafkaAccess()
 
     def __repr__(self) -> str:
         return redacted(f"Place({self.dsn}, {self.kafka_bootstrap})")
@@ -51,16 +52,17 @@ def data_dir(settings: Settings) -> Path:
 async def place(settings: Settings) -> AsyncIterator[Place]:
     """Return where the ledger and the log are. Run the embedded server if the settings name no database."""
     if settings.dsn is not None:
-        yield Place(settings.dsn, settings.kafka_bootstrap)
+        yield Place(settings.dsn, settings.kafka_bootstrap, settings.kafka_access)
         return
     from ops.owned import own_directory
     from ops.postgres.server import EmbeddedServer
 
+    access = settings.kafka_access
     own_directory(data_dir(settings))
     server = EmbeddedServer(data_dir(settings) / "embedded")
     dsn = await asyncio.to_thread(server.start)
     try:
-        yield Place(dsn, settings.kafka_bootstrap)
+        yield Place(dsn, settings.kafka_bootstrap, access)
     finally:
         await asyncio.to_thread(server.stop)
 
@@ -70,7 +72,7 @@ def open_log(at: Place) -> Log:
     if at.kafka_bootstrap is not None:
         from services.adapters.kafka.log import KafkaLog
 
-        return KafkaLog(at.kafka_bootstrap)
+        return KafkaLog(at.kafka_bootstrap, access=at.kafka_access)
     from services.adapters.embedded.log import EmbeddedLog
 
     return EmbeddedLog(at.dsn)

@@ -26,6 +26,8 @@ from services.secret import holds_password, read_secret, redacted, with_password
 DEFAULT_API_PORT = 8080
 REQUESTS_PER_KEY = 64
 API_AUTH = ("made", "always")
+KAFKA_SECURITY = ("plaintext", "tls", "sasl-plaintext", "sasl-tls")
+KAFKA_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -95,16 +97,17 @@ def _hosts(text: str) -> tuple[str, ...]:
     return found
 
 
-def _auth(text: str) -> str:
-    if text not in API_AUTH:
-        raise ValueError(f"{' or '.join(API_AUTH)} is allowed")
-    return text
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"one of {', '.join(allowed)} is allowed")
+        return text
+
+    return parse
 
 
 def _level(text: str) -> str:
-    if text.lower() not in LOG_LEVELS:
-        raise ValueError(f"one of {', '.join(LOG_LEVELS)} is allowed")
-    return text.lower()
+    return _one_of(*LOG_LEVELS)(text.lower())
 
 
 def _text(text: str) -> str:
@@ -223,6 +226,20 @@ def local_user() -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class KafkaAccess:
+    """How the brokers are made sure of, and who we are to them."""
+
+    tls: bool = False
+    sasl: bool = False
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    mechanism: str = KAFKA_MECHANISMS[0]
+    username: str | None = None
+    password: str | None = dataclasses.field(default=None, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     """The values of all settings, in the order in which they are shown."""
 
@@ -230,6 +247,31 @@ class Settings:
         _bootstrap,
         "HOST:PORT",
         "Kafka brokers, host:port[,…]. Empty: the log is a table in the Postgres database.",
+    )
+    kafka_security: str = _setting(
+        _one_of(*KAFKA_SECURITY),
+        "HOW",
+        f"How Kafka's brokers are spoken to: {', '.join(KAFKA_SECURITY)}.",
+        KAFKA_SECURITY[0],
+    )
+    kafka_ca_file: Path | None = _setting(  # noqa: RUF009
+        _path, "FILE", "Certificates (PEM) of who vouches for the brokers. Empty: the system's."
+    )
+    kafka_cert_file: Path | None = _setting(  # noqa: RUF009
+        _path, "FILE", "Our own certificate (PEM), for brokers that ask for one."
+    )
+    kafka_key_file: Path | None = _setting(  # noqa: RUF009
+        _path, "FILE", "The key of that certificate (PEM, no passphrase)."
+    )
+    kafka_sasl_mechanism: str = _setting(
+        _one_of(*KAFKA_MECHANISMS),
+        "NAME",
+        f"How Kafka checks the password: {', '.join(KAFKA_MECHANISMS)}.",
+        KAFKA_MECHANISMS[0],
+    )
+    kafka_username: str | None = _setting(_text, "NAME", "Who we are to Kafka.")
+    kafka_password: str | None = _setting(
+        _text, "PASSWORD", "Password for BERTH_KAFKA_USERNAME.", secrecy=Secrecy.WHOLE
     )
     postgres_dsn: str | None = _setting(
         _dsn,
@@ -288,7 +330,7 @@ class Settings:
         (),
     )
     api_auth: str = _setting(
-        _auth,
+        _one_of(*API_AUTH),
         "WHEN",
         "When the API asks for a key on loopback too: `always`, or once one was `made`.",
         "made",
@@ -377,6 +419,26 @@ class Settings:
     def dsn(self) -> str | None:
         """The address of the database with its password; None: the embedded server."""
         return self.postgres_dsn and with_password(self.postgres_dsn, self.postgres_password)
+
+    @property
+    def kafka_access(self) -> KafkaAccess:
+        """How Kafka is spoken to. A setting that is missing, or has no effect, is a ``SettingError``."""
+        how = self.kafka_security
+        tls, sasl = how.endswith("tls"), how.startswith("sasl")
+        files = ("kafka_ca_file", "kafka_cert_file", "kafka_key_file")
+        login = ("kafka_username", "kafka_password")
+        for name in (*(() if tls else files), *(() if sasl else login)):
+            if getattr(self, name) is not None:
+                raise SettingError(f"BERTH_{name.upper()} has no effect: BERTH_KAFKA_SECURITY is {how}")
+        for name in login if sasl else ():
+            if getattr(self, name) is None:
+                raise SettingError(f"BERTH_KAFKA_SECURITY is {how}, which needs BERTH_{name.upper()}")
+        if (self.kafka_cert_file is None) != (self.kafka_key_file is None):
+            raise SettingError("BERTH_KAFKA_CERT_FILE and BERTH_KAFKA_KEY_FILE go together")
+        if self.kafka_bootstrap is None and (tls or sasl):
+            raise SettingError(f"BERTH_KAFKA_SECURITY is {how}, but BERTH_KAFKA_BOOTSTRAP names no brokers")
+        given = {name.removeprefix("kafka_"): getattr(self, name) for name in (*files, *login)}
+        return KafkaAccess(tls=tls, sasl=sasl, mechanism=self.kafka_sasl_mechanism, **given)
 
 
 SETTINGS = tuple(Setting(field.name, *field.metadata["setting"]) for field in dataclasses.fields(Settings))

@@ -44,6 +44,12 @@ class Unavailable(BerthError):
     retriable = True
 
 
+class LogRefused(BerthError):
+    """The log knows us not, or does not allow what was asked; trying again would not help."""
+
+    code = "log-refused"
+
+
 class Fenced(BerthError):
     """Another owner has taken the shard over with a higher epoch: nothing was written."""
 

@@ -22,6 +22,7 @@ import psutil
 
 from domain.model.errors import BerthError
 from ops.child import Reaper, environment, program
+from ops.kafka.secured import Secured
 from ops.reaper import end
 
 VERSION = "4.1.2"
@@ -78,9 +79,13 @@ class KafkaServer:
         Made when missing. A later start in it goes on from the same data.
     port : int, optional
         Where it listens on 127.0.0.1; a free port when not given. It stays the same when started again.
+    secured : Secured, optional
+        Listen twice more, with TLS: who comes there shows a password, or a certificate, and needs rights.
     """
 
-    def __init__(self, directory: Path, port: int | None = None) -> None:
+    def __init__(self, directory: Path, port: int | None = None, secured: Secured | None = None) -> None:
+        self._secured = secured
+        self._sasl_port, self._tls_port = (free_port(), free_port()) if secured else (0, 0)
         self._directory = directory.absolute()
         self._port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,6 +95,16 @@ class KafkaServer:
     def bootstrap(self) -> str:
         """``host:port`` for Kafka clients."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """Where a secured broker asks for a password."""
+        return f"127.0.0.1:{self._sasl_port}"
+
+    @property
+    def tls_bootstrap(self) -> str:
+        """Where a secured broker asks for a certificate."""
+        return f"127.0.0.1:{self._tls_port}"
 
     @property
     def pid(self) -> int:
@@ -105,15 +120,21 @@ class KafkaServer:
         java, classpath = find_java(), f"{jars()}/*"
         self._directory.mkdir(parents=True, exist_ok=True)
         properties, log_dirs = self._directory / "server.properties", self._directory / "data"
-        properties.write_text(
-            _PROPERTIES.format(port=self._port, controller_port=free_port(), log_dirs=log_dirs)
-        )
+        ports = {"port": self._port, "controller_port": free_port()}
+        told, credentials = _PROPERTIES.format(log_dirs=log_dirs, **ports), []
+        if self._secured is not None:
+            ports |= {"sasl_port": self._sasl_port, "tls_port": self._tls_port}
+            told += self._secured.properties(**ports)
+            credentials = self._secured.credentials()
+        properties.touch(mode=0o600)
+        properties.write_text(told)
         log_path = self._directory / "broker.log"
         if not (log_dirs / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [java, "-cp", classpath, "kafka.tools.StorageTool", "format", "--standalone"]
+            tool += [f"--cluster-id={cluster}"]  # which may begin with "-"
             done = subprocess.run(
-                [*tool, f"--cluster-id={cluster}", "-c", str(properties)],  # an id may begin with "-"
+                [*tool, "-c", str(properties), *credentials],
                 cwd=self._directory,
                 env=environment("JAVA_HOME"),
                 capture_output=True,

@@ -36,6 +36,7 @@ STATUS = {
     "too-slow": 503,
     "not-ready": 503,
     "database-refused": 503,
+    "log-refused": 503,
 }
 """HTTP status per error code; anything else is 500."""
 

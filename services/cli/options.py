@@ -17,10 +17,11 @@ from services.config import SETTINGS, Setting, Settings
 from services.secret import RedactingFormatter
 
 WARNINGS_SHOWN_MAX = 20
-PLACE = ("kafka_bootstrap", "postgres_dsn", "postgres_password", "dir", "log_level")
+_KAFKA = tuple(setting.field for setting in SETTINGS if setting.field.startswith("kafka_"))
+PLACE = (*_KAFKA, "postgres_dsn", "postgres_password", "dir", "log_level")
 """The settings of a command that opens the ledger and the log."""
 
-CLIENT = ("dir", "api_url", "api_key", "api_ca", "postgres_dsn", "postgres_password", "kafka_bootstrap")
+CLIENT = ("dir", "api_url", "api_key", "api_ca", "postgres_dsn", "postgres_password", *_KAFKA)
 """The settings of a command that talks to the API."""
 
 T = TypeVar("T")

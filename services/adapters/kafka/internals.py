@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import count, islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.consumer import fetcher
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import CorruptRecordException, TopicAuthorizationFailedError
+from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from domain.model.limits import unpacked_batch_bytes_max, unpacked_held_bytes_max, unpacked_poll_bytes_max
@@ -245,6 +248,20 @@ def set_fetch_wait(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
 async def close_client(consumer: AIOKafkaConsumer) -> None:
     """Close the connections of a consumer, which ``stop`` leaves open when it fails half-way."""
     await consumer._client.close()
+
+
+async def connect_once(options: Mapping[str, Any]) -> None:
+    """Connect to the first broker, prove who we are, and leave; raise what went wrong, as no client does."""
+    host, port, _ = collect_hosts(options["bootstrap_servers"])[0]
+    others = ("bootstrap_servers", "retry_backoff_ms")
+    told = {name: value for name, value in options.items() if name not in others}
+    (await create_conn(host, port, **told)).close()
+
+
+async def forbidden(admin: AIOKafkaAdminClient, topic: str) -> bool:
+    """Whether we may not see a topic. Asked through the API, some brokers would create it."""
+    answer = await admin._send_request(MetadataRequest([topic], allow_auto_topic_creation=False))
+    return any(code == TopicAuthorizationFailedError.errno for code, *_ in answer.topics)
 
 
 async def drop_undelivered(producer: AIOKafkaProducer) -> None:

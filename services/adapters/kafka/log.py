@@ -9,14 +9,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 
 from domain.model.errors import TopicMismatch, Unavailable
-from services.adapters.kafka.connection import Cluster, guarded
+from services.adapters.kafka.connection import PLAINTEXT, Cluster, guarded
+from services.adapters.kafka.internals import forbidden
 from services.adapters.kafka.probe import Probe
 from services.adapters.kafka.reader import KafkaReader
 from services.adapters.kafka.writer import KafkaWriter
 from services.codec.partition import TOPIC_MESSAGE_BYTES_MAX
+from services.config import KafkaAccess
 from services.ports.log import Ahead, Record, TopicPartition, TopicSpec
 
 _LOOK_AGAIN_SECONDS = 0.1
@@ -35,10 +44,14 @@ class KafkaLog:
         ``host:port`` of one or more brokers, joined by commas.
     timeout_seconds : float
         How long one answer may take before the call is ``Unavailable``; an append may take two.
+    access : KafkaAccess
+        How brokers are made sure of, and who we are to them.
     """
 
-    def __init__(self, bootstrap: str, timeout_seconds: float = 10.0) -> None:
-        self._cluster = Cluster(bootstrap, timeout_seconds)
+    def __init__(
+        self, bootstrap: str, timeout_seconds: float = 10.0, access: KafkaAccess = PLAINTEXT
+    ) -> None:
+        self._cluster = Cluster(bootstrap, timeout_seconds, access)
         self._probe = Probe(self._cluster, self.partitions)
         # It writes several lines at every retry, ten times a second; what matters comes as ``Unavailable``.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -63,7 +76,10 @@ class KafkaLog:
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``."""
         async with self._admin() as admin:
-            return (await _partition_counts(admin)).get(topic, 0)
+            count = (await _partition_counts(admin)).get(topic, 0)
+            if not count and await forbidden(admin, topic):
+                raise TopicAuthorizationFailedError(topic)
+            return count
 
     async def reader(self) -> KafkaReader:
         """See ``ports.Log``; connects at the first use."""
@@ -128,6 +144,7 @@ async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> Non
     response = await admin.create_topics(topics)
     for name, code, *message in response.topic_errors:
         error = for_code(code)
+        _check_allowed(error, name)
         if error not in (NoError, TopicAlreadyExistsError):
             raise KafkaError(f"topic {name} cannot be created: {error.__name__} {message}")
 
@@ -140,7 +157,9 @@ async def _date_by_the_log(admin: AIOKafkaAdminClient, topics: Sequence[str]) ->
     wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
     altered = []
     for response in await admin.describe_configs(wanted):
-        for _, _, _, name, entries in response.resources:
+        for code, _, _, name, entries in response.resources:
+            _check_allowed(for_code(code), name)
+            _check_sizes(name, {key: value for key, value, *_ in entries})
             own = {key: value for key, value, _, source, *_ in entries if source == _OF_THE_TOPIC}
             if not own.items() >= _LOG_TIME.items():
                 altered.append(ConfigResource(ConfigResourceType.TOPIC, name, {**own, **_LOG_TIME}))
@@ -148,9 +167,28 @@ async def _date_by_the_log(admin: AIOKafkaAdminClient, topics: Sequence[str]) ->
         return
     for response in await admin.alter_configs(altered):
         for code, message, _, name in response.resources:
+            _check_allowed(for_code(code), name)
             if for_code(code) is not NoError:
                 raise KafkaError(f"topic {name} cannot be altered: {for_code(code).__name__} {message}")
             _LOGGER.warning("topic %s: from now on records carry the time of their append", name)
+
+
+def _check_allowed(error: type[Exception], topic: str) -> None:
+    if error in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
+        raise TopicAuthorizationFailedError(topic)
+
+
+def _check_sizes(topic: str, settings: Mapping[str, str | None]) -> None:
+    """Warn about a topic that takes more in one batch than berth ever writes."""
+    size = int(settings.get("max.message.bytes") or 0)
+    if size > TOPIC_MESSAGE_BYTES_MAX:
+        _LOGGER.warning(
+            "topic %s takes batches of %d bytes; berth writes none above %d: "
+            "lower max.message.bytes, so that nobody fills the log with larger ones",
+            topic,
+            size,
+            TOPIC_MESSAGE_BYTES_MAX,
+        )
 
 
 def topic_configs(spec: TopicSpec) -> dict[str, str]:

@@ -42,7 +42,7 @@ class KafkaWriter:
         spans: list[Span] = []
         async with self._turn:
             try:
-                async with guarded(self._cluster, extra_seconds=self._cluster.timeout_seconds):
+                async with guarded(self._cluster, self._cluster.timeout_seconds, topic):
                     producer = await self._connected()
                     sends = [self._send(producer, topic, at, group) for at, group in groups.items()]
                     for outcome in await asyncio.gather(*sends, return_exceptions=True):
