@@ -6,12 +6,10 @@ import dataclasses
 import enum
 import getpass
 import os
-import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from domain.model.errors import BerthError
 from domain.model.limits import (
@@ -21,6 +19,7 @@ from domain.model.limits import (
     usage_window_seconds_max,
     usage_window_seconds_min,
 )
+from services.parsing import LOG_LEVELS, bootstrap, dsn, hosts, integer, level, one_of, path, some_text, url
 from services.secret import holds_password, read_secret, redacted, with_password
 
 DEFAULT_API_PORT = 8080
@@ -28,96 +27,12 @@ REQUESTS_PER_KEY = 64
 API_AUTH = ("made", "always")
 KAFKA_SECURITY = ("plaintext", "tls", "sasl-plaintext", "sasl-tls")
 KAFKA_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class SettingError(BerthError):
     """A setting has a value that is not allowed. The message names the setting and the allowed values."""
 
     code = "invalid-setting"
-
-
-def _integer(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high} is allowed")
-        return value
-
-    return parse
-
-
-def _bootstrap(text: str) -> str:
-    for server in text.split(","):
-        host, _, port = server.strip().rpartition(":")
-        if not host or not port.isdecimal():
-            raise ValueError("host:port is allowed, or several joined by commas")
-    return text
-
-
-def _dsn(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        user, _, hosts = parts.netloc.rpartition("@")
-        ports = [server.rpartition(":")[2] for server in hosts.split(",") if not server.endswith("]")]
-        known = (
-            parts.scheme in ("postgresql", "postgres")
-            and not parts.fragment
-            and "@" not in user + parts.path + parts.query
-            and all(port.isdecimal() or ":" not in hosts for port in ports)
-        )
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(
-            "postgresql://user:password@host:port/database is allowed; / : @ ? # % in a password are written "
-            "%2F %3A %40 %3F %23 %25"
-        )
-    return text
-
-
-def _url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError("an http:// or https:// address is allowed")
-    return text.rstrip("/")
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    found = tuple(each.strip() for each in text.split(",") if each.strip())
-    if not found or not all(re.fullmatch(r"[A-Za-z0-9._:-]+", each) for each in found):
-        raise ValueError("names without a port are allowed, several joined by commas")
-    return found
-
-
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"one of {', '.join(allowed)} is allowed")
-        return text
-
-    return parse
-
-
-def _level(text: str) -> str:
-    return _one_of(*LOG_LEVELS)(text.lower())
-
-
-def _text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a text that is not empty is allowed")
-    return text.strip()
-
-
-def _path(text: str) -> Path:
-    return Path(_text(text)).expanduser().absolute()
 
 
 class Secrecy(enum.Enum):
@@ -244,163 +159,163 @@ class Settings:
     """The values of all settings, in the order in which they are shown."""
 
     kafka_bootstrap: str | None = _setting(
-        _bootstrap,
+        bootstrap,
         "HOST:PORT",
         "Kafka brokers, host:port[,…]. Empty: the log is a table in the Postgres database.",
     )
     kafka_security: str = _setting(
-        _one_of(*KAFKA_SECURITY),
+        one_of(*KAFKA_SECURITY),
         "HOW",
         f"How Kafka's brokers are spoken to: {', '.join(KAFKA_SECURITY)}.",
         KAFKA_SECURITY[0],
     )
     kafka_ca_file: Path | None = _setting(  # noqa: RUF009
-        _path, "FILE", "Certificates (PEM) of who vouches for the brokers. Empty: the system's."
+        path, "FILE", "Certificates (PEM) of who vouches for the brokers. Empty: the system's."
     )
     kafka_cert_file: Path | None = _setting(  # noqa: RUF009
-        _path, "FILE", "Our own certificate (PEM), for brokers that ask for one."
+        path, "FILE", "Our own certificate (PEM), for brokers that ask for one."
     )
     kafka_key_file: Path | None = _setting(  # noqa: RUF009
-        _path, "FILE", "The key of that certificate (PEM, no passphrase)."
+        path, "FILE", "The key of that certificate (PEM, no passphrase)."
     )
     kafka_sasl_mechanism: str = _setting(
-        _one_of(*KAFKA_MECHANISMS),
+        one_of(*KAFKA_MECHANISMS),
         "NAME",
         f"How Kafka checks the password: {', '.join(KAFKA_MECHANISMS)}.",
         KAFKA_MECHANISMS[0],
     )
-    kafka_username: str | None = _setting(_text, "NAME", "Who we are to Kafka.")
+    kafka_username: str | None = _setting(some_text, "NAME", "Who we are to Kafka.")
     kafka_password: str | None = _setting(
-        _text, "PASSWORD", "Password for BERTH_KAFKA_USERNAME.", secrecy=Secrecy.WHOLE
+        some_text, "PASSWORD", "Password for BERTH_KAFKA_USERNAME.", secrecy=Secrecy.WHOLE
     )
     postgres_dsn: str | None = _setting(
-        _dsn,
+        dsn,
         "DSN",
         "Postgres database of the ledger. Empty: an embedded server that keeps its data in BERTH_DIR.",
         secrecy=Secrecy.PASSWORD,
     )
     postgres_password: str | None = _setting(
-        _text,
+        some_text,
         "PASSWORD",
         "Password for BERTH_POSTGRES_DSN, if that has none. Without either, PGPASSFILE or ~/.pgpass.",
         secrecy=Secrecy.WHOLE,
     )
     shards: int | None = _setting(
-        _integer(1, 1024),
+        integer(1, 1024),
         "N",
         "Number of shards to lay down (partitions of the pods topic); fixed from then on.",
         shown="1",
     )
     seed: int = _setting(
-        _integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
+        integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
     )
     usage_window_seconds: int = _setting(
-        _integer(usage_window_seconds_min, usage_window_seconds_max),
+        integer(usage_window_seconds_min, usage_window_seconds_max),
         "SECONDS",
         "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
         usage_window_seconds,
     )
     worker_name: str = _setting(
-        _text,
+        some_text,
         "NAME",
         "Name under which this process holds its leases; unique among those alive.",
         default_worker_name,
         shown="host-pid",
     )
     dir: Path | None = _setting(  # noqa: RUF009
-        _path,
+        path,
         "DIR",
         "Where `up` and `demo` keep the embedded server's data, this instance's address and its first key.",
         shown="user data directory",
     )
     api_host: str = _setting(
-        _text, "ADDRESS", "Address that the API listens on.", "127.0.0.1", short_flag="--host"
+        some_text, "ADDRESS", "Address that the API listens on.", "127.0.0.1", short_flag="--host"
     )
     api_port: int = _setting(
-        _integer(0, 65535),
+        integer(0, 65535),
         "PORT",
         "Port of the API; 0: any free one. `up` and `demo` take a free one when the default is in use.",
         DEFAULT_API_PORT,
         short_flag="--port",
     )
     api_hosts: tuple[str, ...] = _setting(
-        _hosts,
+        hosts,
         "NAME,…",
         "Names besides localhost by which requests may call the API, as that of a proxy before it.",
         (),
     )
     api_auth: str = _setting(
-        _one_of(*API_AUTH),
+        one_of(*API_AUTH),
         "WHEN",
         "When the API asks for a key on loopback too: `always`, or once one was `made`.",
         "made",
     )
     api_url: str | None = _setting(
-        _url,
+        url,
         "URL",
         "API that the commands talk to. Empty: the instance in BERTH_DIR or the ledger.",
         short_flag="--api",
         secrecy=Secrecy.PASSWORD,
     )
     api_key: str | None = _setting(
-        _text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
+        some_text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
     )
     api_requests_per_key: int = _setting(
-        _integer(1, 100_000),
+        integer(1, 100_000),
         "N",
         "Requests at once of the keys of one name, where the key does not say how many.",
         REQUESTS_PER_KEY,
     )
     api_read_seconds: int = _setting(
-        _integer(1, 600),
+        integer(1, 600),
         "SECONDS",
         "How long the database may work on one question to the API; then the answer is 503.",
         read_seconds,
     )
     api_lists_at_once: int = _setting(
-        _integer(1, 100),
+        integer(1, 100),
         "N",
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
         lists_at_once,
     )
     event_id_hours: int = _setting(
-        _integer(1, 24 * 366),
+        integer(1, 24 * 366),
         "HOURS",
         "How long the API remembers the ids of accepted events; an older one is taken for new.",
         24 * 7,
     )
     api_tls_cert: Path | None = _setting(  # noqa: RUF009
-        _path,
+        path,
         "FILE",
         "Certificate of the API, with those that vouch for it (PEM). Given: the API speaks HTTPS alone.",
     )
     api_tls_key: Path | None = _setting(  # noqa: RUF009
-        _path, "FILE", "Private key of BERTH_API_TLS_CERT (PEM)."
+        path, "FILE", "Private key of BERTH_API_TLS_CERT (PEM)."
     )
     api_ca: Path | None = _setting(  # noqa: RUF009
-        _path,
+        path,
         "FILE",
         "Certificates that the commands trust when they talk HTTPS to the API (PEM). Empty: the usual ones.",
     )
     metrics_host: str = _setting(
-        _text,
+        some_text,
         "ADDRESS",
         "Address that the metrics port listens on. Beyond loopback BERTH_METRICS_KEY is needed.",
         "127.0.0.1",
     )
     metrics_key: str | None = _setting(
-        _text,
+        some_text,
         "KEY",
         "Key that /metrics of `worker` and `relay` asks for (Authorization: Bearer KEY).",
         secrecy=Secrecy.WHOLE,
     )
     metrics_port: int = _setting(
-        _integer(0, 65535),
+        integer(0, 65535),
         "PORT",
         "Port on which `worker` and `relay` serve Prometheus metrics and /healthz; 0: none.",
         0,
     )
-    log_level: str = _setting(_level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
+    log_level: str = _setting(level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: str | None) -> Settings:

@@ -1,0 +1,93 @@
+"""What the text of a setting may be: each function returns its value, or raises ``ValueError``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high} is allowed")
+        return value
+
+    return parse
+
+
+def bootstrap(text: str) -> str:
+    for server in text.split(","):
+        host, _, port = server.strip().rpartition(":")
+        if not host or not port.isdecimal():
+            raise ValueError("host:port is allowed, or several joined by commas")
+    return text
+
+
+def dsn(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        user, _, hosts = parts.netloc.rpartition("@")
+        ports = [server.rpartition(":")[2] for server in hosts.split(",") if not server.endswith("]")]
+        known = (
+            parts.scheme in ("postgresql", "postgres")
+            and not parts.fragment
+            and "@" not in user + parts.path + parts.query
+            and all(port.isdecimal() or ":" not in hosts for port in ports)
+        )
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(
+            "postgresql://user:password@host:port/database is allowed; / : @ ? # % in a password are written "
+            "%2F %3A %40 %3F %23 %25"
+        )
+    return text
+
+
+def url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError("an http:// or https:// address is allowed")
+    return text.rstrip("/")
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    found = tuple(each.strip() for each in text.split(",") if each.strip())
+    if not found or not all(re.fullmatch(r"[A-Za-z0-9._:-]+", each) for each in found):
+        raise ValueError("names without a port are allowed, several joined by commas")
+    return found
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"one of {', '.join(allowed)} is allowed")
+        return text
+
+    return parse
+
+
+def level(text: str) -> str:
+    return one_of(*LOG_LEVELS)(text.lower())
+
+
+def some_text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a text that is not empty is allowed")
+    return text.strip()
+
+
+def path(text: str) -> Path:
+    return Path(some_text(text)).expanduser().absolute()
