@@ -101,12 +101,14 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
     return PostgresStore(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once))
 
 
-async def initialise(at: Place, shards: int | None) -> list[str]:
+async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> list[str]:
     """Migrate the database and create the topics; return a sentence that says what was done.
 
     Doing it again changes nothing. Without ``shards``, their number stays; a new database gets one shard.
+    With ``roles``, the roles of the database get what they need of each table.
     """
     from services.adapters.postgres import migrate
+    from services.adapters.postgres.roles import create_roles
 
     before = await migrate.current_revision(at.dsn)
     await migrate.upgrade(at.dsn)
@@ -119,6 +121,8 @@ async def initialise(at: Place, shards: int | None) -> list[str]:
     await migrate.init_shards(at.dsn, shards)
     if not there:
         done.append(f"{shards} shard{'s' if shards > 1 else ''} laid down")
+    if roles:
+        done += [f"role {role} created" for role in await create_roles(at.dsn)]
     try:
         specs = topic_specs(shards)
         missing = [spec for spec in specs if not await log.partitions(spec.name)]

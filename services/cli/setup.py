@@ -16,12 +16,18 @@ from services.config import Settings
 
 
 @with_settings("shards", *PLACE)
-async def init(settings: Settings) -> None:
+async def init(
+    settings: Settings,
+    roles: Annotated[
+        bool,
+        typer.Option("--roles", help="Also make the database's roles for worker, relay, API and auditors."),
+    ] = False,
+) -> None:
     """Migrate the database, lay down the shards and create the topics; doing it again changes nothing."""
     from services import bootstrap
 
     async with bootstrap.place(settings) as place:
-        for line in await bootstrap.initialise(place, settings.shards) or [
+        for line in await bootstrap.initialise(place, settings.shards, roles=roles) or [
             "nothing to do: everything is there"
         ]:
             echo(line)

@@ -1,0 +1,107 @@
+"""Roles of the database with the least that each process needs: the grants of `berth init --roles`.
+
+They are roles without login. Who logs in is made a member of one (docs/operations.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import asyncpg
+
+from domain.model.errors import BerthError
+from services.adapters.postgres import sql
+from services.adapters.postgres.connections import fresh
+
+WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth_auditor"
+ROLES = (WORKER, RELAY, API, AUDITOR)
+
+_READ = "SELECT"
+_ADD = "SELECT, INSERT"
+_CHANGE = "SELECT, INSERT, UPDATE"
+_ALL = "SELECT, INSERT, UPDATE, DELETE"
+
+
+class Grants(NamedTuple):
+    """What the roles may do with a table; empty: nothing. Without more said, API and auditors read it."""
+
+    worker: str = ""
+    relay: str = ""
+    api: str = _READ
+    auditor: str = _READ
+
+
+GRANTS: Mapping[str, Grants] = {
+    "alembic_version": Grants(_READ, _READ),
+    "resources": Grants(_CHANGE),  # locking the table takes UPDATE
+    "nodes": Grants(_CHANGE),
+    "node_specs": Grants(_ADD),
+    "templates": Grants(_ADD),
+    "placements": Grants(_CHANGE),
+    "decisions": Grants(_ADD, _READ),
+    "cycles": Grants(_ADD),
+    "pending": Grants(_ALL),
+    "pending_groups": Grants(_ALL),
+    "group_attempts": Grants(_ALL),
+    "pod_tombstones": Grants(_CHANGE),
+    "shards": Grants("SELECT, UPDATE", _READ),
+    "shard_offsets": Grants(_CHANGE),
+    "dead_letters": Grants(_ADD, _READ),
+    "profiles": Grants(_CHANGE),
+    "config_objects": Grants(_CHANGE),
+    "node_usage": Grants(_ALL),
+    "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
+    "ingested_events": Grants(api=_ALL),
+    "api_keys": Grants(auditor="SELECT (name, created_at, revoked_at, roles, namespaces, kinds)"),
+    "log_topics": Grants(_READ, "SELECT, UPDATE", "SELECT, UPDATE"),
+    "log_records": Grants(_READ, _ADD, _ADD),
+    "log_seal": Grants(_READ, auditor=""),
+}
+"""Per table. Keys are made, and the database is migrated, by the owner of the tables alone."""
+
+
+_NOT_OWNED = "SELECT 1 FROM pg_tables WHERE schemaname = 'public' AND NOT pg_has_role(tableowner, 'USAGE')"
+
+
+class RolesRefused(BerthError):
+    """The database does not let us make roles, or give them anything."""
+
+    code = "roles-refused"
+
+
+async def create_roles(dsn: str) -> list[str]:
+    """Make the roles that are missing, and give each of them exactly its grants; return which were made.
+
+    Raises
+    ------
+    RolesRefused
+        The user of the DSN may not do this.
+    """
+    try:
+        async with fresh(dsn, "berth-init") as connection, connection.transaction():
+            await connection.execute(sql.MIGRATION_LOCK)
+            if await connection.fetchval(_NOT_OWNED):  # else Postgres only warns and grants nothing
+                raise asyncpg.InsufficientPrivilegeError("must be owner of the tables")
+            there = {row["rolname"] for row in await connection.fetch("SELECT rolname FROM pg_roles")}
+            made = [role for role in ROLES if role not in there]
+            for statement in _statements(made):
+                await connection.execute(statement)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise RolesRefused(
+            f"the user of the DSN may not do this ({error}): it has to own the tables and have CREATEROLE, "
+            f"or an administrator makes the roles {', '.join(ROLES)} (NOLOGIN) first"
+        ) from error
+    return made
+
+
+def _statements(made: list[str]) -> Iterator[str]:
+    yield from (f"CREATE ROLE {role} NOLOGIN" for role in made)
+    yield "REVOKE CREATE ON SCHEMA public FROM PUBLIC"  # given by servers before Postgres 15
+    for role in ROLES:
+        yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}"
+        yield f"GRANT USAGE ON SCHEMA public TO {role}"
+    for table, grants in GRANTS.items():
+        for role, what in zip(ROLES, grants, strict=True):
+            if what:
+                yield f"GRANT {what} ON {table} TO {role}"

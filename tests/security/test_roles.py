@@ -1,0 +1,190 @@
+"""Can each process work under a role of its own, and do nothing else with the database?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from services import bootstrap
+from services.adapters.postgres import schema
+from services.adapters.postgres.roles import (
+    API,
+    AUDITOR,
+    GRANTS,
+    RELAY,
+    ROLES,
+    WORKER,
+    RolesRefused,
+    create_roles,
+)
+from services.bootstrap import Place
+from services.config import Settings
+from services.metrics import process_registry
+from services.ports.store import Grant
+from tests.builders import node_manifest, pod_manifest
+from tests.integration.api_world import client_of, fresh_database
+
+PASSWORD = "p@ss/word"
+
+
+class Deployment(NamedTuple):
+    """A database with roles, and the place of each login."""
+
+    owner: Place
+    of: dict[str, Place]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def deployment(postgres_dsn: str) -> AsyncIterator[Deployment]:
+    async with fresh_database(postgres_dsn) as owner:
+        await bootstrap.initialise(owner, 1, roles=True)
+        connection = await asyncpg.connect(owner.dsn)
+        logins = {role: f"{role}_login" for role in ROLES}
+        for role, login in logins.items():
+            await connection.execute(f"CREATE USER {login} PASSWORD '{PASSWORD}' IN ROLE {role}")
+        parts = urlsplit(owner.dsn)
+        where = f"{parts.hostname}:{parts.port}"
+        places = {}
+        for role, login in logins.items():
+            bare = parts._replace(netloc=f"{login}@{where}").geturl()
+            found = Settings.from_env({"BERTH_POSTGRES_DSN": bare, "BERTH_POSTGRES_PASSWORD": PASSWORD})
+            places[role] = Place(found.dsn or "", None)
+        try:
+            yield Deployment(owner, places)
+        finally:
+            for name in (*logins.values(), *ROLES):
+                await connection.execute(f"DROP OWNED BY {name}")
+                await connection.execute(f"DROP ROLE {name}")
+            await connection.close()
+
+
+def test_every_table_has_a_grant_decision() -> None:
+    """A new table fails here until ``GRANTS`` says who may do what with it."""
+    assert set(GRANTS) == {*schema.metadata.tables, "alembic_version"}
+
+
+async def test_each_process_works_under_its_own_role(deployment: Deployment) -> None:
+    settings = Settings(worker_name="w", seed=7)
+    works = [
+        asyncio.create_task(bootstrap.run_worker(deployment.of[WORKER], settings, process_registry())),
+        asyncio.create_task(bootstrap.run_relay(deployment.of[RELAY], settings, process_registry())),
+    ]
+    try:
+        async with client_of(deployment.of[API]) as client, asyncio.timeout(90):
+            while (await client.get("/readyz")).status_code != 200:
+                for work in works:
+                    assert not work.done(), work.result()
+                await asyncio.sleep(0.1)
+            events: list[Any] = [
+                {"type": "ADDED", "object": node_manifest("n"), "id": "1"},
+                {"type": "ADDED", "object": pod_manifest("fits"), "id": "2"},
+                {"type": "ADDED", "object": pod_manifest("waits", cpu="9999"), "id": "3"},
+                {"type": "DELETED", "object": pod_manifest("fits"), "id": "4"},
+            ]
+            for event in events:
+                target = "/v1/events?wait=30s&until=decided"
+                sent = await client.post(target, json=event)
+                assert sent.status_code == 202, sent.text
+                assert sent.json()["folded"], sent.text
+            for path in ("nodes", "pods", "decisions", "pending", "profiles", "shards", "deadletters"):
+                assert (await client.get(f"/v1/{path}")).status_code == 200, path
+            assert (await client.get("/metrics")).status_code == 200
+            store = bootstrap.open_store(deployment.of[API])
+            async with contextlib.aclosing(store):
+                while any(each.decisions_seq < each.seq_next - 1 for each in await store.shards()):
+                    await asyncio.sleep(0.05)
+    finally:
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+
+
+FORBIDDEN = [
+    (WORKER, "SELECT * FROM api_keys"),
+    (WORKER, "UPDATE decisions SET node = 'x'"),
+    (WORKER, "DELETE FROM decisions"),
+    (WORKER, "DELETE FROM placements"),
+    (WORKER, "INSERT INTO log_records (topic) VALUES ('berth.pods')"),
+    (WORKER, "UPDATE relay_cursor SET decisions_seq = 0"),
+    (WORKER, "UPDATE log_seal SET secret = ''"),
+    (RELAY, "SELECT * FROM placements"),
+    (RELAY, "UPDATE placements SET node = 'x'"),
+    (RELAY, "UPDATE decisions SET node = 'x'"),
+    (RELAY, "UPDATE shards SET epoch = 99"),
+    (RELAY, "SELECT * FROM api_keys"),
+    (RELAY, "SELECT * FROM log_seal"),
+    (API, "UPDATE decisions SET node = 'x'"),
+    (API, "INSERT INTO placements (shard) VALUES (0)"),
+    (API, "UPDATE nodes SET requested = '{}'"),
+    (API, "UPDATE shards SET epoch = 99"),
+    (API, "INSERT INTO api_keys (name) VALUES ('mine')"),
+    (API, "UPDATE api_keys SET roles = '{admin}'"),
+    (API, "UPDATE log_records SET value = ''"),
+    (AUDITOR, "SELECT key_hash FROM api_keys"),
+    (AUDITOR, "SELECT * FROM api_keys"),
+    (AUDITOR, "SELECT * FROM log_seal"),
+    *((AUDITOR, f"DELETE FROM {table}") for table in GRANTS),
+    *((AUDITOR, f"INSERT INTO {table} DEFAULT VALUES") for table in GRANTS),
+    *((role, "CREATE TABLE public.mine (a int)") for role in ROLES),
+    *((role, f"TRUNCATE {table}") for role in ROLES for table in GRANTS),
+    *((role, f"DROP TABLE {table}") for role in ROLES for table in ("decisions", "api_keys")),
+    *((role, "UPDATE alembic_version SET version_num = '0'") for role in ROLES),
+]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_no_role_can_do_more(deployment: Deployment, role: str) -> None:
+    connection = await asyncpg.connect(deployment.of[role].dsn)
+    try:
+        for statement in (statement for who, statement in FORBIDDEN if who == role):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def test_an_auditor_reads_everything_but_secrets(deployment: Deployment) -> None:
+    connection = await asyncpg.connect(deployment.of[AUDITOR].dsn)
+    try:
+        for table in GRANTS:
+            if table not in ("api_keys", "log_seal"):
+                await connection.fetch(f"SELECT * FROM {table}")
+        await connection.fetch("SELECT name, roles, created_at, revoked_at FROM api_keys")
+    finally:
+        await connection.close()
+
+
+async def test_keys_are_made_by_the_owner_alone(deployment: Deployment) -> None:
+    async with contextlib.aclosing(bootstrap.open_store(deployment.owner)) as store:
+        await store.create_key(b"hash", Grant("team", ["auditor"]))
+        assert await store.revoke_key("team") == 1
+    async with contextlib.aclosing(bootstrap.open_store(deployment.of[API])) as store:
+        with pytest.raises(Exception, match="permission denied"):
+            await store.create_key(b"other", Grant("team", ["admin"]))
+
+
+async def test_making_the_roles_again_restores_exactly_their_grants(deployment: Deployment) -> None:
+    query = (
+        "SELECT grantee, table_name, privilege_type FROM information_schema.role_table_grants "
+        "WHERE grantee LIKE 'berth\\_%' AND grantee NOT LIKE '%login'"
+    )
+    connection = await asyncpg.connect(deployment.owner.dsn)
+    try:
+        before = {tuple(row) for row in await connection.fetch(query)}
+        await connection.execute(f"GRANT DELETE ON decisions TO {API}; REVOKE ALL ON nodes FROM {WORKER}")
+        assert await create_roles(deployment.owner.dsn) == []
+        assert {tuple(row) for row in await connection.fetch(query)} == before
+    finally:
+        await connection.close()
+
+
+async def test_who_may_not_make_roles_is_told_what_is_needed(deployment: Deployment) -> None:
+    with pytest.raises(RolesRefused, match="has to own the tables"):
+        await create_roles(deployment.of[API].dsn)
