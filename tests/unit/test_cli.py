@@ -386,7 +386,10 @@ def test_an_error_in_a_stream_that_stays_open_ends_in_one_line_each() -> None:
     [
         ("", "there is nothing in the input"),
         ("# nothing\n---\n", "there is nothing in the input"),
-        (json.dumps(POD | {"spec": {"containers": [], "x": "x" * (1 << 20)}}), "(Pod p1): is 1048"),
+        (
+            json.dumps(POD | {"spec": {"containers": [], "nodeSelector": {"x": "x" * (1 << 20)}}}),
+            "(Pod p1): is 1048",
+        ),
     ],
 )
 def test_files_with_nothing_or_too_much(tmp_path: Path, text: str, said: str) -> None:
