@@ -10,9 +10,10 @@ import msgspec
 from domain.model.errors import FieldError
 from domain.model.limits import (
     INT64_MAX,
-    requirements_per_term_max,
-    taints_per_node_max,
+    requirements_per_affinity_max,
     terms_per_affinity_max,
+    tolerations_per_pod_max,
+    values_per_affinity_max,
 )
 from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
@@ -103,7 +104,7 @@ def read_tolerations(tolerations: list[WireToleration], path: str) -> tuple[Tole
     """Return tolerations, sorted and each once. One match is enough, so their order does not matter."""
     if not tolerations:
         return ()
-    check_count(len(tolerations), taints_per_node_max, "taints_per_node_max", path)
+    check_count(len(tolerations), tolerations_per_pod_max, "tolerations_per_pod_max", path)
     read = {_toleration(wire, f"{path}[{index}]") for index, wire in enumerate(tolerations)}
     return tuple(sorted(read, key=lambda item: (item.key, item.operator, item.value, item.effect)))
 
@@ -140,6 +141,7 @@ def read_node_affinity(
     preferred = [each for each in wire.preferred or () if each.weight or not lenient]
     required = None if wire.required is None else wire.required.node_selector_terms or []
     check_count(len(required or ()) + len(preferred), terms_per_affinity_max, "terms_per_affinity_max", path)
+    _check_size([*(required or ()), *(each.preference or WireTerm() for each in preferred)], path)
     terms_path = f"{path}.{_REQUIRED}.nodeSelectorTerms"
     return NodeAffinity(
         required=None
@@ -151,6 +153,14 @@ def read_node_affinity(
             _preferred(term, f"{path}.{_PREFERRED}[{index}]") for index, term in enumerate(preferred)
         ),
     )
+
+
+def _check_size(terms: list[WireTerm], path: str) -> None:
+    """Raise where terms that are few ask for too much."""
+    wires = [each for term in terms for each in (*(term.match_expressions or ()), *(term.match_fields or ()))]
+    check_count(len(wires), requirements_per_affinity_max, "requirements_per_affinity_max", path)
+    values_count = sum(len(each.values or ()) for each in wires)
+    check_count(values_count, values_per_affinity_max, "values_per_affinity_max", path)
 
 
 def _preferred(wire: WirePreferred, path: str) -> PreferredTerm:
@@ -173,7 +183,6 @@ def _term(wire: WireTerm, path: str, *, lenient: bool = False) -> NodeSelectorTe
 def _each(
     wires: list[WireRequirement] | None, read: Callable[[WireRequirement, str], Requirement], path: str
 ) -> tuple[Requirement, ...]:
-    check_count(len(wires or ()), requirements_per_term_max, "requirements_per_term_max", path)
     return tuple(read(wire, f"{path}[{index}]") for index, wire in enumerate(wires or ()))
 
 

@@ -14,13 +14,15 @@ request_bytes_max = 16 << 20
 name_length_max = 253
 label_name_length_max = 63
 labels_per_object_max = 256
-taints_per_node_max = 128
+taints_per_node_max = 64  # Kubernetes sets none; its own controllers give a node about ten
+tolerations_per_pod_max = 64
 containers_per_pod_max = 256
 host_ports_per_pod_max = 256
 gates_per_pod_max = 64
 resources_per_object_max = 64
-terms_per_affinity_max = 128
-requirements_per_term_max = 128
+terms_per_affinity_max = 64
+requirements_per_affinity_max = 256  # in all of its terms
+values_per_affinity_max = 5_000  # in all of them: enough to name each node of the largest Kubernetes cluster
 usage_resources_max = 16  # different resources that are measured on one node
 requested_resources_max = 10  # different resources that one pod asks for
 dead_letter_key_bytes_max = 1 << 10
@@ -57,7 +59,7 @@ variance_scores_max = 4
 
 # What a batch may hold.
 batch_records_max = 2_000
-batch_bytes_max = 32 << 20
+batch_bytes_max = 8 << 20  # what takes about as long to read as a full batch takes to plan
 poll_records_max = 2_000
 fresh_work_max = 240_000  # per cycle, in units of about a microsecond: see domain/cycle/turns.py
 woken_work_max = 120_000

@@ -154,7 +154,9 @@ def _pod(pod: Json) -> None:
         ("Signature", [pod["signature"]]),
     )
     if group := pod["group"]:
-        tried = f", last tried at {group['tried_at']}" if group["tried_at"] else ", not tried yet"
+        tried = (
+            f", last tried at {group['tried_at']}" if group["tried_at"] else ", not tried yet: waits its turn"
+        )
         echo(f"\nWaits with {group['count'] - 1:,} equal pods{tried}")
         for line in reasons_in_lines(group["reasons"]):
             _lines([line], 2)

@@ -136,6 +136,8 @@ def reasons_in_lines(reasons: Mapping[str, int]) -> list[str]:
 
 def _some_reasons(group: Json) -> list[str]:
     lines = reasons_in_lines(group["reasons"])
+    if not lines and group["tried_at"] is None:
+        return ["not tried yet: waits its turn"]
     more = len(lines) - REASONS_SHOWN_MAX
     return lines[:REASONS_SHOWN_MAX] + [f"and {plural(more, 'more reason')}"] * (more > 0)
 

@@ -196,6 +196,7 @@ def everything(lease: Lease) -> CommitBatch:
     bound = decision(lease, 1, "placed", "n1", score=12.5, cycle_seq=1)
     adopted = decision(lease, 2, "adopted", "n2", outcome=Outcome.ADOPTED)
     waits = decision(lease, 3, "waits", cycle_seq=3, signature=b"another-16-bytes")
+    more = {"signature": b"another-16-bytes", "labels": {"app": "batch"}, "sent_by": "key:ä", "tried": False}
     spec = node_spec("n1", labels={"zone": "ä"}, taints=(Taint(key="gpu"),), resource_version=None)
     attempt = Attempt(
         shard=lease.shard,
@@ -229,17 +230,7 @@ def everything(lease: Lease) -> CommitBatch:
         ],
         decisions=[record(bound), record(adopted), record(waits)],
         attempts=[attempt],
-        pending_added=[
-            waiting(
-                lease,
-                "waits",
-                4,
-                signature=b"another-16-bytes",
-                labels={"app": "batch"},
-                sent_by="key:ä",
-                tried=False,
-            )
-        ],
+        pending_added=[waiting(lease, "waits", 4, **more)],
         pending_groups=[
             PendingGroup(
                 shard=lease.shard,

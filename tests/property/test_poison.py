@@ -49,6 +49,22 @@ def test_the_zone_of_an_address_cannot_smuggle_what_the_ledger_cannot_store() ->
     assert "\\u0000" not in json_text(accepted.event)
 
 
+def affinity(*terms: list[tuple[str, int]], kind: str = "required") -> Json:
+    """Return an affinity; a term is a list of keys, each with so many values."""
+    made = [
+        {
+            "matchExpressions": [
+                {"key": key, "operator": "In", "values": [f"v{i}" for i in range(count)]}
+                for key, count in term
+            ]
+        }
+        for term in terms
+    ]
+    preferred = [{"weight": 1, "preference": term} for term in made]
+    selector: Any = {"nodeSelectorTerms": made} if kind == "required" else preferred
+    return {"affinity": {"nodeAffinity": {f"{kind}DuringSchedulingIgnoredDuringExecution": selector}}}
+
+
 @pytest.mark.parametrize(
     ("spec", "bound"),
     [
@@ -57,6 +73,11 @@ def test_the_zone_of_an_address_cannot_smuggle_what_the_ledger_cannot_store() ->
             {"containers": [{"name": "c", "ports": [{"hostPort": 1000 + i} for i in range(257)]}]},
             "host_ports_per_pod_max",
         ),
+        ({"tolerations": [{"key": f"k{i}"} for i in range(65)]}, "tolerations_per_pod_max"),
+        (affinity(*[[("a", 1)]] * 65), "terms_per_affinity_max"),
+        (affinity(*[[("a", 1)] * 9] * 29), "requirements_per_affinity_max"),
+        (affinity(*[[("a", 2_501)]] * 2), "values_per_affinity_max"),
+        (affinity([("a", 5_001)], kind="preferred"), "values_per_affinity_max"),
     ],
 )
 def test_what_every_decision_repeats_or_every_pod_is_compared_with_is_bounded(spec: Json, bound: str) -> None:

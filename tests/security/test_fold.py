@@ -393,11 +393,17 @@ def test_nothing_long_is_kept_of_what_is_refused(manifest: Callable[[int], Json]
     assert kept_bytes < 2_000_000
 
 
+EXISTS = {"key": "a", "operator": "Exists"}
+
+
 @pytest.mark.parametrize(
     ("term", "bound"),
     [
         ([{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * 10_000, "terms_per_affinity_max"),
-        ([{"matchExpressions": [{"key": "a", "operator": "Exists"}] * 10_000}], "requirements_per_term_max"),
+        (
+            [{"matchExpressions": [{"key": "a", "operator": "Exists"}] * 10_000}],
+            "requirements_per_affinity_max",
+        ),
     ],
 )
 def test_affinity_is_bounded(term: list[Json], bound: str) -> None:
