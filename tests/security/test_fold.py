@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from domain.cycle.evaluate import evaluate
+from domain.manifests.objects import pod_from_manifest
 from domain.model.limits import (
     pods_per_node_max,
     resource_names_max,
@@ -281,6 +283,39 @@ def test_columns_hold_the_sums_of_a_node_that_is_full_of_the_largest_pods(site: 
     site.tell("ADDED", node_manifest("n2", cpu=2), pod_manifest("web", "victim", cpu=1))
     assert counted(site)["victim/web"] == "n2"
     same_after_restart(site)
+
+
+SCORES: dict[str, list[Json]] = {
+    "least": [{"name": "NodeResourcesFit"}],
+    "most": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}],
+    "balanced": [{"name": "NodeResourcesBalancedAllocation"}],
+    "risk": [{"name": "LowRiskOverCommitment"}],
+    "target": [{"name": "TargetLoadPacking"}],
+    "variance": [{"name": "GlobalVariance"}],
+    "offer": [{"name": "NodeResourcesAllocatable"}],
+}
+
+
+def test_no_score_overflows_on_a_node_full_of_the_largest_pods(site: Site) -> None:
+    big, extended = str(resource_value_max), {"x.io/a": str(resource_value_max)}
+    offers: dict[str, Any] = extended | {"ephemeral-storage": big}
+    site.tell("ADDED", node_manifest("full", cpu=1_000_000, memory=big, pods=pods_per_node_max, **offers))
+    requests = {"memory": big, "cpu": "1000000", **offers}
+    limits = {"memory": big, "cpu": "1000000"}
+    for i, resources in enumerate(({"requests": requests}, {"requests": {"cpu": "1m"}, "limits": limits})):
+        spec = {"containers": [{"name": "c", "resources": resources}]}
+        pods = [pod_manifest(f"p{i}-{j}", "evil", node_name="full", spec=spec) for j in range(2_000)]
+        site.tell("ADDED", *pods)
+    scheduler = site.planner.scheduler
+    for name, scores in SCORES.items():
+        site.tell("ADDED", profile_manifest(name, scores=scores))
+        pod = pod_manifest(name, "victim", scheduler_name=name)
+        verdict = evaluate(scheduler.state, scheduler.profiles.plans[name], pod_from_manifest(pod))
+        site.tell("ADDED", pod)
+        assert counted(site)[f"victim/{name}"] == verdict.node, name
+        parts = [part for each in verdict.score_parts.values() for part in each.values()]
+        assert len(parts) == 2, "a pod that asks for nothing fits both nodes"
+        assert all(0 <= part <= 100 for part in parts), name
 
 
 def test_a_measurement_lies_no_further_ahead_than_clocks_differ(site: Site) -> None:
