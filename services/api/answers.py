@@ -324,5 +324,42 @@ class ShardPage(Page[Shard]):
     """All shards, by number."""
 
 
+class KeyToMake(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a key is to allow; docs/keys.md says what each role may do."""
+
+    name: Annotated[str, about("Who holds it; several keys may share a name")]
+    roles: Annotated[list[str], about("Of producer, operator, auditor and admin")]
+    namespaces: Annotated[list[str] | None, about("Only these namespaces; null: all")] = None
+    kinds: Annotated[list[str] | None, about("What it sends; null: what its roles send")] = None
+    events_per_second: Annotated[int | None, about("Events that the name may send; null: any number")] = None
+    bytes_per_second: Annotated[int | None, about("Bytes that the name may send; null: any number")] = None
+    requests_at_once: Annotated[int | None, about("Requests under way; null: as the API is set")] = None
+
+
+class Key(KeyToMake, kw_only=True):
+    """What a key allows; the key itself is not kept."""
+
+    created_at: Annotated[str, about(f"When it was made ({INSTANT})")]
+    revoked_at: Annotated[str | None, about(f"When it was revoked ({INSTANT}); null: it is good")]
+
+
+class NewKey(Struct, kw_only=True):
+    """A key that was made."""
+
+    name: Annotated[str, about("Who holds it")]
+    key: Annotated[str, about("The key, which is shown this once")]
+
+
+class KeyRevoked(Struct, kw_only=True):
+    """What was revoked."""
+
+    name: Annotated[str, about("Whose keys")]
+    revoked: Annotated[int, about("How many there were")]
+
+
+class KeyPage(Page[Key]):
+    """All keys, oldest first."""
+
+
 class DeadLetterPage(Page[DeadLetter]):
     """Dead letters, latest first."""

@@ -19,6 +19,7 @@ from services.api.deps import Deps
 from services.api.door import Door, check_media_type
 from services.api.failures import ApiError, json_answer
 from services.api.ingest import ingest_routes
+from services.api.key_routes import key_routes
 from services.api.leaving import Leaving
 from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes, state_routes
@@ -55,6 +56,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
+    app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 

@@ -68,7 +68,7 @@ class Gate:
         return self._any_key
 
     async def check(self, request: Request, action: str) -> Caller:
-        """Return who asks if the request may do this (``read`` or ``write``); else raise ``ApiError``."""
+        """Return who asks if the request may do this (a key of ``MAY``); else raise ``ApiError``."""
         if not await self._needs_key():
             if is_proxied(request.headers) and self._local_user is None:
                 raise ApiError(
@@ -76,6 +76,9 @@ class Gate:
                     "a proxy stands before this API, which asks nobody for a key: whoever reaches the proxy "
                     "would be let in; make a key with `berth api-key create`",
                 )
+            if action == "manage" and self._local_user is None:
+                # Who merely reaches this port now would keep a key for the time when keys are asked for.
+                raise ApiError("forbidden", "`berth api-key create NAME --role admin` makes the first key")
             return Caller.unnamed(ANONYMOUS if self._local_user is None else f"local:{self._local_user}")
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():

@@ -13,8 +13,9 @@ from services.ports.store import Grant
 MAY: Mapping[str, frozenset[str]] = {
     "write": frozenset({"producer", "operator", "admin"}),
     "read": frozenset({"auditor", "operator", "admin"}),
+    "manage": frozenset({"admin"}),
 }
-"""The roles that may write events, and those that may read."""
+"""The roles that may write events, those that may read, and those that may manage keys."""
 
 
 class Caller(NamedTuple):

@@ -29,7 +29,7 @@ _OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what 
 _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events": [...]}'
 
 
-async def _body(request: Request, charge: Callable[[int], None]) -> bytes:
+async def read_body(request: Request, charge: Callable[[int], None] = lambda _: None) -> bytes:
     """Read the body, and charge what came of it; refuse it as soon as it is too large."""
     chunks, size = [], 0
     try:
@@ -221,7 +221,7 @@ def ingest_routes(deps: Deps) -> APIRouter:
         seconds = seconds_of(wait)
         caller, allowance = caller_of(request), deps.gate.allowance
         allowance.spend(caller)  # who owes something is told before he sends more
-        events = _events(await _body(request, lambda size: allowance.spend(caller, size_bytes=size)))
+        events = _events(await read_body(request, lambda size: allowance.spend(caller, size_bytes=size)))
         allowance.spend(caller, events=len(events))
         letters = await next_letters(deps.store) if seconds else {}
         sent = await ingest(deps, taken, caller, events, partial=partial)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
 
 from domain.model.errors import FieldError
-from domain.model.validation import check_choice, check_count, check_dns_label, check_printable, check_range
+from domain.model.validation import check_choice, check_count, check_dns_label, check_range, shown
 from services.api.scope import BINDING, GRANTS, OF_CLUSTER, PRIORITY, SENT_BY
 from services.ports.store import Grant
 
 KEY_NAME_LENGTH_MAX = 63
 NAMESPACES_PER_KEY_MAX = 100
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@:+-]{{0,{KEY_NAME_LENGTH_MAX - 1}}}")
 _INT32_MAX = 2**31 - 1
 _RATES = {"events_per_second": _INT32_MAX, "bytes_per_second": 2**62, "requests_at_once": _INT32_MAX}
 
@@ -35,7 +37,9 @@ def checked_grant(grant: Grant) -> Grant:
     FieldError
         A part is not allowed, or would have no effect; with the name of the part.
     """
-    check_printable(grant.name, "name", KEY_NAME_LENGTH_MAX)
+    if not _NAME.fullmatch(grant.name):
+        allowed = f"1 to {KEY_NAME_LENGTH_MAX} letters, digits and any of ._@:+- after the first"
+        raise FieldError("name", f"{shown(grant.name)} is not allowed; allowed are {allowed}")
     if not grant.roles:
         raise FieldError("roles", f"is missing; allowed are {', '.join(SENT_BY)}")
     for role in grant.roles:

@@ -10,10 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from fastapi import Request
 
 from domain.model.errors import FieldError
 from services.api import answers, forgetting
 from services.api.allowance import ADDRESSES_MAX, FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins, address_of
+from services.api.auth import Gate
+from services.api.failures import ApiError
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
@@ -215,6 +218,8 @@ async def test_priorities_of_the_system_need_a_grant(
         (Grant("", ["auditor"]), "name"),
         (Grant("a\n\x1b[2J", ["auditor"]), "name"),
         (Grant("a" * 64, ["auditor"]), "name"),
+        (Grant("team/a", ["auditor"]), "name"),
+        (Grant("-rf", ["auditor"]), "name"),
         (Grant("a", []), "roles"),
         (Grant("a", ["root"]), "roles"),
         (Grant("a", ["producer"], ["Team A"]), "namespaces"),
@@ -386,6 +391,57 @@ def test_what_is_remembered_of_callers_is_bounded() -> None:
     assert (len(logins._failed), len(logins._good)) == (ADDRESSES_MAX, GOOD_KEYS_MAX)
 
 
+# --------------------------------------------------------------------------------------- keys over HTTP
+
+
+async def test_an_admin_makes_lists_and_revokes_keys(house: House) -> None:
+    await house.key("root", ["admin"])
+    wanted = {"name": "ci", "roles": ["producer"], "namespaces": ["team-a"], "events_per_second": 5}
+    made = await house.ask("root", "POST", "/v1/keys", json=wanted)
+    assert (made.status_code, made.headers["cache-control"]) == (201, "no-store")
+    key = msgspec.convert(made.json(), answers.NewKey)
+    assert (await house.send(key.key, event("ADDED", pod_manifest("p", "team-a")))).status_code == 202
+    assert (await house.send(key.key, event("ADDED", pod_manifest("p", "team-b")))).status_code == 403
+    listed = await house.ask("root", "GET", "/v1/keys")
+    assert key.key not in listed.text
+    ci, one = sorted(msgspec.convert(listed.json(), answers.KeyPage).items, key=lambda each: each.name)
+    assert (one.name, one.roles, one.revoked_at) == ("root", ["admin"], None)
+    assert (ci.name, ci.namespaces, ci.kinds, ci.events_per_second) == ("ci", ["team-a"], None, 5)
+    gone = await house.ask("root", "DELETE", "/v1/keys/ci")
+    assert (gone.status_code, gone.json()) == (200, {"name": "ci", "revoked": 1})
+    assert (await house.send(key.key)).status_code == 401
+    assert (await house.ask("root", "DELETE", "/v1/keys/ci")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"roles": ["admin"]}, "name"),
+        ({"name": "ci", "roles": "admin"}, "roles"),
+        ({"name": "ci", "roles": ["root"]}, "roles"),
+        ({"name": "ci", "roles": ["producer"], "namespace": "team-a"}, "namespace"),
+        ({"name": "ci", "roles": ["producer"], "kinds": ["Secret"]}, "kinds"),
+    ],
+)
+async def test_a_key_that_makes_no_sense_is_not_made(house: House, body: object, path: str) -> None:
+    await house.key("root", ["admin"])
+    refused = await house.ask("root", "POST", "/v1/keys", json=body)
+    assert (refused.status_code, error_of(refused).code) == (422, "invalid-field"), refused.text
+    assert path in f"{error_of(refused).path} {error_of(refused).message}"
+    assert len(house.database.keys) == 1
+
+
+async def test_without_keys_nobody_makes_one_over_http(house: House) -> None:
+    gate = Gate(house.store, keys_required=False)
+    request: Any = Request({"type": "http", "headers": [], "client": ("127.0.0.1", 1)})
+    assert (await gate.check(request, "write")).name is None
+    with pytest.raises(ApiError) as refused:
+        await gate.check(request, "manage")
+    assert refused.value.code == "forbidden"
+    local = Gate(house.store, keys_required=False, local_user="me")
+    assert (await local.check(request, "manage")).name is None
+
+
 # ------------------------------------------------------------------------------------- who may ask for what
 
 EVERYBODY = {None, "producer", "operator", "auditor", "admin"}
@@ -398,6 +454,9 @@ ROUTES: dict[tuple[str, str], set[str | None]] = {
     ("GET", "/docs"): EVERYBODY,
     ("GET", "/openapi.json"): EVERYBODY,
     ("POST", "/v1/events"): {"producer", "operator", "admin"},
+    ("GET", "/v1/keys"): {"admin"},
+    ("POST", "/v1/keys"): {"admin"},
+    ("DELETE", "/v1/keys/{name}"): {"admin"},
 }
 """Who may use a route that is not for all readers. Another route is for readers, and must be below /v1."""
 

@@ -1,0 +1,77 @@
+"""Keys over HTTP: an admin makes, lists and revokes them without reaching the database."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path, Request, Response
+
+from domain.model.validation import field_error
+from services.api.answers import Key, KeyPage, KeyRevoked, KeyToMake, NewKey
+from services.api.contract import answering
+from services.api.deps import Deps
+from services.api.failures import ApiError, json_answer
+from services.api.formats import stamp
+from services.api.ingest import read_body
+from services.api.keys import checked_grant, key_hash, new_key
+from services.ports.store import Grant
+
+
+def _wanted(body: bytes) -> Grant:
+    """Return the grant that a body describes."""
+    try:
+        wanted = msgspec.json.decode(body, type=KeyToMake)
+    except msgspec.ValidationError as error:
+        raise field_error(error, "") from None
+    except msgspec.DecodeError as error:
+        raise ApiError("not-json", f"the body is not JSON: {error}") from None
+    return checked_grant(Grant(**msgspec.structs.asdict(wanted)))
+
+
+def key_routes(deps: Deps) -> APIRouter:
+    """Return the routes of keys."""
+    router = APIRouter()
+    schema = {"$ref": "#/components/schemas/KeyToMake"}
+    content = {"required": True, "content": {"application/json": {"schema": schema}}}
+
+    @router.get("/v1/keys", responses=answering(KeyPage), summary="List keys, revoked ones included")
+    async def keys() -> Response:
+        rows = await deps.store.keys()
+        return json_answer(
+            KeyPage(
+                items=[
+                    Key(
+                        **row.grant._asdict(),
+                        created_at=stamp(row.created_at) or "",
+                        revoked_at=stamp(row.revoked_at),
+                    )
+                    for row in rows
+                ]
+            )
+        )
+
+    @router.post(
+        "/v1/keys",
+        status_code=201,
+        responses=answering(NewKey, 201),
+        summary="Make a key, which is shown this once",
+        openapi_extra={"requestBody": content},
+    )
+    async def make_key(request: Request) -> Response:
+        grant, key = _wanted(await read_body(request)), new_key()
+        await deps.store.create_key(key_hash(key), grant)
+        answer = json_answer(NewKey(name=grant.name, key=key), 201)
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+    @router.delete(
+        "/v1/keys/{name}", responses=answering(KeyRevoked), summary="Revoke all keys of a name, at once"
+    )
+    async def revoke_key(name: Annotated[str, Path(description="Name of the keys")]) -> Response:
+        count = await deps.store.revoke_key(name)
+        if not count:
+            raise ApiError("not-found", f"there is no key named {name!a} to revoke")
+        return json_answer(KeyRevoked(name=name, revoked=count))
+
+    return router
