@@ -96,7 +96,9 @@ async def _http(request: Request, error: Exception) -> Response:
         return error_answer("not-found", f"{path} is no resource of this API; see /docs or /openapi.json")
     if error.status_code == 405:
         answer = error_answer("method-not-allowed", f"{request.method} is not allowed on {path}")
-        answer.headers.update(error.headers or {})  # Allow
+        operations = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""), {})
+        allowed = ", ".join(sorted(map(str.upper, operations)))  # the framework names those of one route
+        answer.headers.update({"Allow": allowed} if allowed else error.headers or {})
         return answer
     return error_answer("internal", str(error.detail))
 

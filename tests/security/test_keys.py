@@ -442,6 +442,13 @@ async def test_without_keys_nobody_makes_one_over_http(house: House) -> None:
     assert (await local.check(request, "manage")).name is None
 
 
+async def test_another_method_is_told_all_that_there_are(house: House) -> None:
+    found = await house.ask(None, "OPTIONS", "/v1/keys")
+    assert (found.status_code, found.headers["allow"]) == (405, "GET, POST")
+    found = await house.ask(None, "PUT", "/v1/nodes/n1")
+    assert (found.status_code, found.headers["allow"]) == (405, "GET")
+
+
 # ------------------------------------------------------------------------------------- who may ask for what
 
 EVERYBODY = {None, "producer", "operator", "auditor", "admin"}

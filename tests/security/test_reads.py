@@ -201,6 +201,7 @@ NO_SECRET: dict[str, list[str]] = {
     "/readyz": [""],
     "/metrics": [""],
     "/v1/shards": [""],
+    "/v1/keys": [""],
     "/v1/profiles": ["", "?limit=1"],
     "/v1/profiles/{name}": ["default-scheduler"],
 }
