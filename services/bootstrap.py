@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _SWITCH_SECONDS = 0.0005
+_log = logging.getLogger("berth")
 
 
 class Place(NamedTuple):
@@ -52,6 +54,13 @@ def data_dir(settings: Settings) -> Path:
 async def place(settings: Settings) -> AsyncIterator[Place]:
     """Return where the ledger and the log are. Run the embedded server if the settings name no database."""
     if settings.dsn is not None:
+        from services.adapters.postgres.connections import in_clear
+
+        if in_clear(settings.dsn):
+            _log.warning(
+                "no TLS is asked for on the way to the database: whoever is on that way can read and change "
+                "everything; add sslmode=verify-full (and sslrootcert=FILE) to BERTH_POSTGRES_DSN"
+            )
         yield Place(settings.dsn, settings.kafka_bootstrap, settings.kafka_access)
         return
     from ops.owned import own_directory

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:
@@ -49,7 +51,16 @@ def dsn(text: str) -> str:
             "postgresql://user:password@host:port/database is allowed; / : @ ? # % in a password are written "
             "%2F %3A %40 %3F %23 %25"
         )
+    _check_tls(dict(parse_qsl(parts.query)))
     return text
+
+
+def _check_tls(query: Mapping[str, str]) -> None:
+    if (mode := query.get("sslmode")) is not None and mode not in SSL_MODES:
+        raise ValueError(f"sslmode is one of {', '.join(SSL_MODES)}")
+    for name in ("sslrootcert", "sslcert", "sslkey", "sslcrl"):
+        if name in query and not os.access(query[name], os.R_OK):
+            raise ValueError(f"{name} names a file that cannot be read")
 
 
 def url(text: str) -> str:

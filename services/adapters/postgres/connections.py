@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from domain.model.errors import BerthError, Unavailable
+from services.listening import is_loopback
 from services.secret import redacted
 
 Connection = Any  # asyncpg has no types
@@ -111,6 +114,17 @@ def answering(connection: Connection | None = None) -> Iterator[None]:
         if connection is None or not connection.is_closed():
             raise
         raise Unavailable(f"the connection to the ledger is lost: {error}") from error
+
+
+def in_clear(dsn: str) -> bool:
+    """Return whether a connection leaves this machine without having to be encrypted."""
+    parts = urlsplit(dsn)
+    query = dict(parse_qsl(parts.query))
+    hosts = (parts.netloc.rpartition("@")[2] or query.get("host", "")).split(",")
+    names = [host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0] for host in hosts]
+    elsewhere = any(name and not name.startswith("/") and not is_loopback(name) for name in names)
+    mode = query.get("sslmode", os.environ.get("PGSSLMODE", "prefer"))
+    return elsewhere and mode not in ("require", "verify-ca", "verify-full")
 
 
 async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
