@@ -211,7 +211,9 @@ class ClusterState:
         key = pod.key
         changes: list[Change] = []
         entry = self.pods.get(key)
-        known = self.tombstones.get((key, pod.uid)) if entry is None else entry.spec.resource_version
+        known = None if entry is None else entry.spec.resource_version
+        if entry is None or entry.spec.uid != pod.uid:
+            known = newer_of(known, self.tombstones.get((key, pod.uid)))
         if is_stale(pod.resource_version, known):
             return (Skipped(skip_reason(pod.resource_version, known)),)
         holder = self._keys_by_uid.get(pod.uid, key)

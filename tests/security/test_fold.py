@@ -173,6 +173,15 @@ def test_what_is_remembered_of_one_pod_keeps_no_later_pod_of_the_name_out(site: 
     same_after_restart(site)
 
 
+def test_a_late_event_of_a_pod_that_is_gone_replaces_no_later_one(site: Site) -> None:
+    site.tell("ADDED", pod_manifest("web", "a", cpu=1, uid="u1", resource_version=HUGE))
+    site.tell("DELETED", pod_manifest("web", "a", uid="u1", resource_version=6))
+    site.tell("ADDED", pod_manifest("web", "a", cpu=1, uid="u2", resource_version=7))
+    site.tell("ADDED", pod_manifest("web", "a", cpu=1, uid="u1", resource_version=HUGE))
+    assert [pod.spec.uid for pod in site.planner.scheduler.state.pods.values()] == ["u2"]
+    same_after_restart(site)
+
+
 def test_events_that_are_dropped_as_older_are_counted(site: Site) -> None:
     site.tell("ADDED", pod_manifest("web", "a", cpu=1, resource_version=HUGE))
     batch = plan(site, "MODIFIED", pod_manifest("web", "a", cpu=2, resource_version=6))
