@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import resource
 import struct
@@ -14,13 +15,17 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from domain.model.limits import unpacked_batch_bytes_max, unpacked_held_bytes_max, unpacked_poll_bytes_max
+from services import bootstrap
 from services.adapters.kafka.batches import SMALL_RECORDS_MAX, Batches
 from services.adapters.kafka.internals import Budget, _Fetched, _tries
 from services.adapters.kafka.log import KafkaLog
 from services.codec.decode import Decoder
 from services.codec.partition import RECORD_BYTES_MAX
+from services.config import Settings
+from services.metrics import process_registry
 from services.ports.log import PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
-from tests.builders import event_bytes, pod_manifest
+from tests.builders import event_bytes, node_manifest, pod_manifest
+from tests.integration.api_world import client_of, fresh_database
 from tests.property.site import Site
 from tests.security.kafka_batches import (
     GZIP,
@@ -293,3 +298,30 @@ async def test_a_real_broker_takes_such_batches_and_a_reader_survives_them(fresh
     assert (await log.ahead({at: 1}))[at].oldest_ms is not None
     for each in (reader, writer, log):
         await each.aclose()
+
+
+@pytest.mark.real
+async def test_a_worker_goes_on_behind_a_bomb_and_so_does_the_next_one(
+    fresh_kafka: str, embedded_dsn: str
+) -> None:
+    """It died of the batch, and of the same batch after every restart."""
+    async with fresh_database(embedded_dsn) as place:
+        at = place._replace(kafka_bootstrap=fresh_kafka)
+        await bootstrap.initialise(at, 1)
+        async with client_of(at) as client:
+            for turn in ("first", "second"):
+                await produce(fresh_kafka, PODS_TOPIC, 0, bomb(2_000 * MIB))  # where a worker begins
+                settings = Settings(worker_name=turn)
+                worker = asyncio.create_task(bootstrap.run_worker(at, settings, process_registry()))
+                for name in ("a", "b"):
+                    await produce(fresh_kafka, PODS_TOPIC, 0, bomb(2_000 * MIB))
+                    things = [node_manifest("n"), pod_manifest(f"{turn}-{name}")]
+                    events = [{"type": "ADDED", "object": each} for each in things]
+                    told = {"wait": "60s", "until": "decided"}
+                    answer = await client.post("/v1/events", params=told, json=events, timeout=70)
+                    assert [each["outcome"] for each in answer.json()["decisions"]] == ["bound"], answer.text
+                worker.cancel()
+                await asyncio.gather(worker, return_exceptions=True)
+            letters = (await client.get("/v1/deadletters")).json()["items"]
+        assert [letter["code"] for letter in letters] == ["batch-too-large"] * 6
+        assert [letter["offset"] for letter in letters] == [8, 6, 5, 3, 1, 0]

@@ -7,6 +7,7 @@ import io
 import mmap
 import struct
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import cramjam
@@ -28,6 +29,7 @@ SCRATCH_BYTES = _HEADER.size + SMALL_BYTES_MAX
 _MAGIC_AT = 16
 _FORMAT = 2
 _PACKED = 0x07
+_PACKED_AT = 22
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
@@ -84,28 +86,31 @@ class Batches:
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
+        self._size = len(data)
         self._at = 0
+        self._end = self._end_of(0)
 
     def size_in_bytes(self) -> int:
         """Return the size of all."""
-        return len(self._data)
+        return self._size
 
     def has_next(self) -> bool:
         """Whether there is one more."""
-        return self._end() <= len(self._data)
+        return self._end <= self._size
 
     def next_batch(self) -> memoryview:
         """Return the next one."""
-        start, self._at = self._at, self._end()
-        if self._at - start <= _MAGIC_AT:
+        start, end = self._at, self._end
+        if end - start <= _MAGIC_AT:
             raise CorruptRecordException("a batch is shorter than its head")
-        return self._data[start : self._at]
+        self._at, self._end = end, self._end_of(end)
+        return self._data[start:end]
 
-    def _end(self) -> int:
-        start = self._at + _FRAME.size
-        if start > len(self._data):
-            return start
-        return start + max(0, int(_FRAME.unpack_from(self._data, self._at)[1]))
+    def _end_of(self, start: int) -> int:
+        head_end = start + _FRAME.size
+        if head_end > self._size:
+            return head_end
+        return head_end + int(_FRAME.unpack_from(self._data, start)[1])
 
 
 def header_of(raw: memoryview) -> Header:
@@ -124,13 +129,8 @@ def check_format(header: Header) -> None:
         raise Refused("batch-format", f"has message format {header.magic}; berth reads format {_FORMAT}")
 
 
-def is_small(header: Header, batch: memoryview) -> bool:
-    """Whether the records of an unpacked batch may be made all at once."""
-    return len(batch) <= SCRATCH_BYTES and header.records <= SMALL_RECORDS_MAX
-
-
-def open_batch(raw: memoryview, header: Header, scratch: bytearray) -> memoryview:
-    """Return a batch as if it had never been packed.
+def open_batch(raw: memoryview, header: Header, scratch: memoryview) -> tuple[memoryview, bool]:
+    """Return a batch as if it had never been packed, and whether it is small.
 
     A small batch may lie in ``scratch``: make its records before the next one is opened. A large one lies in
     memory of its own, and has been checked.
@@ -141,25 +141,23 @@ def open_batch(raw: memoryview, header: Header, scratch: bytearray) -> memoryvie
         It holds more than ``unpacked_batch_bytes_max``, or something else than it says.
     """
     batch = _unpacked(raw, header, scratch) if header.attributes & _PACKED else raw
-    if not is_small(header, batch):
-        check(batch, header)
-        if batch.obj is scratch:
-            return memoryview(bytes(batch))
-    return batch
+    if len(batch) <= SCRATCH_BYTES and header.records <= SMALL_RECORDS_MAX:
+        return batch, True
+    check(batch, header)
+    return (memoryview(bytes(batch)) if batch.obj is scratch.obj else batch), False
 
 
-def _unpacked(raw: memoryview, header: Header, scratch: bytearray) -> memoryview:
+def _unpacked(raw: memoryview, header: Header, scratch: memoryview) -> memoryview:
     unpack = _UNPACK.get(header.attributes & _PACKED)
     if unpack is None:
         raise Refused("batch-corrupt", "is packed by a method that Kafka does not have")
-    body, head = raw[_HEADER.size :], header._replace(attributes=header.attributes & ~_PACKED)
     try:
-        return _unpacked_into(memoryview(scratch), head, unpack(body, memoryview(scratch)[_HEADER.size :]))
+        return _unpacked_into(scratch, raw, unpack)
     except _FAILURES:
         pass  # nearly always for want of room
     room = memoryview(mmap.mmap(-1, _HEADER.size + unpacked_batch_bytes_max))  # real as it is written
     try:
-        return _unpacked_into(room, head, unpack(body, room[_HEADER.size :]))
+        return _unpacked_into(room, raw, unpack)
     except _FAILURES as error:
         if isinstance(error, _Full) or "whole buffer" in str(error):
             bound = f"{unpacked_batch_bytes_max} bytes (unpacked_batch_bytes_max)"
@@ -167,8 +165,12 @@ def _unpacked(raw: memoryview, header: Header, scratch: bytearray) -> memoryview
         raise Refused("batch-corrupt", f"does not unpack: {error}") from None
 
 
-def _unpacked_into(room: memoryview, head: Header, size: int) -> memoryview:
-    _HEADER.pack_into(room, 0, *head)
+def _unpacked_into(
+    room: memoryview, raw: memoryview, unpack: Callable[[memoryview, memoryview], int]
+) -> memoryview:
+    size = unpack(raw[_HEADER.size :], room[_HEADER.size :])
+    room[: _HEADER.size] = raw[: _HEADER.size]
+    room[_PACKED_AT] &= ~_PACKED
     return room[: _HEADER.size + size]
 
 

@@ -30,7 +30,6 @@ from services.adapters.kafka.batches import (
     Refused,
     check_format,
     header_of,
-    is_small,
     open_batch,
 )
 from services.adapters.kafka.times import until_now
@@ -53,9 +52,9 @@ class Budget:
         self._held: WeakKeyDictionary[_Fetched, int] = WeakKeyDictionary()
 
     @cached_property
-    def scratch(self) -> bytearray:
+    def scratch(self) -> memoryview:
         """Memory for one small batch."""
-        return bytearray(SCRATCH_BYTES)
+        return memoryview(bytearray(SCRATCH_BYTES))
 
     def renew(self) -> None:
         """Begin a poll."""
@@ -97,12 +96,14 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
         opened = False  # what was unpacked is handed out
         while len(taken) < records_max and (opened or budget.bytes_left > 0):
             opened = False
-            records = list(islice(self._made, 1 if self._large else records_max - len(taken)))
+            asked = 1 if self._large else records_max - len(taken)
+            records = list(islice(self._made, asked))
             if records:
                 taken += records
                 self.next_fetch_offset = records[-1].offset + 1
                 if self._large:
                     budget.bytes_left -= len(records[0].value or b"")
+            if len(records) == asked or budget.bytes_left <= 0:
                 continue
             # Offsets at the end of a batch may have no record: it was compacted away.
             self.next_fetch_offset = max(self.next_fetch_offset, self._batch_end)
@@ -149,8 +150,8 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
         return not (header.transactional and header.producer_id in self._aborted_producers)
 
     def _read(self, raw: memoryview, header: Header, budget: Budget) -> None:
-        batch = open_batch(raw, header, budget.scratch)
-        if is_small(header, batch):
+        batch, small = open_batch(raw, header, budget.scratch)
+        if small:
             budget.bytes_left -= len(batch)
             self._made = iter(list(self._records_of(batch, header)))
         else:
