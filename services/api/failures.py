@@ -24,6 +24,7 @@ STATUS = {
     "method-not-allowed": 405,
     "unauthorized": 401,
     "forbidden": 403,
+    "not-granted": 403,
     "foreign-origin": 403,
     "unsupported-media-type": 415,
     "wrong-host": 421,

@@ -46,10 +46,10 @@ async def fresh_database(server: str) -> AsyncIterator[Place]:
 
 
 @contextlib.asynccontextmanager
-async def client_of(place: Place, **how: bool) -> AsyncIterator[Client]:
+async def client_of(place: Place, **how: bool | str) -> AsyncIterator[Client]:
     """Open a client of the API; ``how`` as ``bootstrap.open_app``."""
-    told = {"keys_required": False, **how}
-    async with bootstrap.open_app(place, **told) as app:  # type: ignore[arg-type]
+    told: dict[str, Any] = {"keys_required": False, **how}
+    async with bootstrap.open_app(place, **told) as app:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with Client(transport=transport, base_url="http://berth") as client:
             yield client

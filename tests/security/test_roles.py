@@ -106,6 +106,18 @@ async def test_each_process_works_under_its_own_role(deployment: Deployment) -> 
         await asyncio.gather(*works, return_exceptions=True)
 
 
+async def test_only_the_owner_of_the_tables_makes_keys(deployment: Deployment) -> None:
+    async with client_of(deployment.of[API], local_user="me") as client:
+        refused = await client.post("/v1/keys", json={"name": "mine", "roles": ["admin"]})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not-granted"), refused.text
+        assert "the tables' owner may" in refused.json()["error"]["message"]
+        assert (await client.get("/v1/keys")).json() == {"items": [], "next": None}
+    async with contextlib.aclosing(bootstrap.open_store(deployment.of[API])) as store:
+        assert await store.forget_events(3600, 10) == 0
+    async with contextlib.aclosing(bootstrap.open_store(deployment.of[AUDITOR])) as store:
+        assert await store.keys() == []
+
+
 FORBIDDEN = [
     (WORKER, "SELECT * FROM api_keys"),
     (WORKER, "UPDATE decisions SET node = 'x'"),

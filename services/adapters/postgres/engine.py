@@ -57,6 +57,15 @@ class Reading(NamedTuple):
 READING = Reading()
 
 
+class NotGranted(BerthError):
+    """The user of the database may not do what was asked."""
+
+    code = "not-granted"
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"the database does not let this process do that ({cause}); the tables' owner may")
+
+
 class Pool(enum.Enum):
     """What a connection is for. Each has connections of its own, so that none waits for another."""
 
@@ -131,6 +140,8 @@ class Engine:
                     f"the ledger could not answer within {self._reading.seconds} s; narrow the question: "
                     "name a pod or a node, or a shorter time by `since` and `until`"
                 ) from error
+            if isinstance(cause, asyncpg.InsufficientPrivilegeError):
+                raise NotGranted(cause) from error
             if error.connection_invalidated or isinstance(cause, UNANSWERED):
                 raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
             raise

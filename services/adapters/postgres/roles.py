@@ -13,6 +13,7 @@ import asyncpg
 from domain.model.errors import BerthError
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import fresh
+from services.ports.store import Grant
 
 WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth_auditor"
 ROLES = (WORKER, RELAY, API, AUDITOR)
@@ -53,7 +54,7 @@ GRANTS: Mapping[str, Grants] = {
     "node_usage": Grants(_ALL),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
     "ingested_events": Grants(api=_ALL),
-    "api_keys": Grants(auditor="SELECT (name, created_at, revoked_at, roles, namespaces, kinds)"),
+    "api_keys": Grants(auditor=f"SELECT ({', '.join((*Grant._fields, 'created_at', 'revoked_at'))})"),
     "log_topics": Grants(_READ, "SELECT, UPDATE", "SELECT, UPDATE"),
     "log_records": Grants(_READ, _ADD, _ADD),
     "log_seal": Grants(_READ, auditor=""),
