@@ -105,17 +105,35 @@ async def test_an_upgrade_that_fails_leaves_nothing(dsn: str) -> None:
     assert await _catalogue(dsn) == before
 
 
-async def test_a_downgrade_leaves_nothing_but_alembics_own_table(dsn: str) -> None:
+async def _downgrade(dsn: str, revision: str) -> None:
     def down(connection: sa.Connection) -> None:
         config = alembic_config()
         config.attributes["connection"] = connection
-        command.downgrade(config, "base")
+        command.downgrade(config, revision)
 
-    await upgrade(dsn)
     database = engine(dsn)
     async with database.begin() as connection:
         await connection.run_sync(down)
     await database.dispose()
+
+
+async def test_keys_and_event_ids_outlive_their_migrations(dsn: str) -> None:
+    await upgrade(dsn)
+    await _fetch(dsn, "INSERT INTO ingested_events (id, holder) VALUES ('1', ''), ('1', 'ci'), ('2', 'ci')")
+    await _fetch(dsn, "INSERT INTO api_keys (key_hash, name, roles) VALUES ('x', 'ci', '{producer,auditor}')")
+    await _downgrade(dsn, "0009")
+    assert await _fetch(dsn, "SELECT id FROM ingested_events ORDER BY id") == [("1",), ("2",)]
+    assert await _fetch(dsn, "SELECT name, role FROM api_keys") == [("ci", "producer")]
+    await upgrade(dsn)
+    found = await _fetch(dsn, "SELECT id, holder FROM ingested_events ORDER BY id")
+    assert found == [("1", ""), ("2", "")]
+    keys = await _fetch(dsn, "SELECT name, roles, namespaces, kinds FROM api_keys")
+    assert keys == [("ci", ["producer"], None, None)]
+
+
+async def test_a_downgrade_leaves_nothing_but_alembics_own_table(dsn: str) -> None:
+    await upgrade(dsn)
+    await _downgrade(dsn, "base")
     assert {row["relname"] for row in await _catalogue(dsn)} == {"alembic_version", "alembic_version_pkc"}
     await upgrade(dsn)
     assert await _difference(dsn) == []
