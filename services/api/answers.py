@@ -109,6 +109,9 @@ class Ingested(Struct, kw_only=True):
     deadletters: Annotated[
         list[DeadLetter] | UnsetType, about("Folded: the events that a worker refused")
     ] = UNSET
+    older: Annotated[
+        list[str] | UnsetType, about("Folded: pods of the request of which a higher resourceVersion stands")
+    ] = UNSET
     decisions: Annotated[
         list[Decision] | UnsetType, about("With until=decided, once folded: the last decision of each pod")
     ] = UNSET

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from domain.model.errors import BerthError, FieldError
+from domain.model.events import PodDeleted, PodUpserted
 from domain.model.limits import wait_seconds_max
+from domain.model.pods import PodSpec
 from domain.model.validation import shown
 from services.api.answers import DeadLetter, Ingested
 from services.api.answers_decisions import Decision
@@ -104,6 +106,7 @@ async def wait_for(
     answer.folded = await folding.reached(ends, seconds)
     if answer.folded:
         answer.deadletters = await _dead_letters(sent, store, letters_before)
+        answer.older = await _older(sent, store)
         if until == "decided":
             answer.decisions = await _decisions(sent, store)
     return answer
@@ -132,6 +135,18 @@ async def _dead_letters(sent: Appended, store: Store, before: Mapping[int, int])
     return [
         dead_letter_of(each) for each in (await store.new_deadletters(since, sent.spans) if since else [])
     ]
+
+
+async def _older(sent: Appended, store: Store) -> list[str]:
+    """Return the pods whose events may have changed nothing, since a higher version of them stands."""
+    versions: dict[str, int] = {}
+    for each in sent.events:
+        said = each.event.pod if isinstance(each.event, PodUpserted) else each.event
+        if isinstance(said, PodSpec | PodDeleted) and said.resource_version is not None:
+            pod = (each.entry.key or b"").decode()
+            versions[pod] = max(said.resource_version, versions.get(pod, 0))
+    known = await store.known_versions(sorted(versions)) if versions else {}
+    return sorted(pod for pod, version in known.items() if version > versions[pod])
 
 
 async def _decisions(sent: Appended, store: Store) -> list[Decision]:

@@ -245,6 +245,10 @@ def _show_fate(sums: dict[str, Any], timeout: str) -> None:
             f"the events are in the log, but were not folded within {timeout}; "
             "`berth get shards` and the API's /readyz show how far the workers are"
         )
+    if sums["older"]:
+        options.warn(
+            [f"{pod}: a higher resourceVersion of it stands, so nothing changed" for pod in sums["older"]]
+        )
     refused = [f"{each['topic']}: {each['path']}: {each['message']}" for each in sums["deadletters"]]
     if refused:
         raise CommandError("\n".join(["refused by the worker:", *refused[:ERRORS_SHOWN_MAX]]))

@@ -151,7 +151,7 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
     from domain.model import limits
 
     counts = {"accepted": 0, "duplicates": 0}
-    sums: dict[str, Any] = {**counts, "folded": True, "decisions": [], "deadletters": []}
+    sums: dict[str, Any] = {**counts, "folded": True, "decisions": [], "deadletters": [], "older": []}
     chunk: list[bytes] = []
     size = 0
 
@@ -160,7 +160,7 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
         answer = _answer(*await source.request("POST", target("/v1/events", **params), body))
         for key in counts:
             sums[key] += answer[key]
-        for key in ("decisions", "deadletters"):
+        for key in ("decisions", "deadletters", "older"):
             sums[key] += answer.get(key, [])
         sums["folded"] &= answer.get("folded", False)
         chunk.clear()

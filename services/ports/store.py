@@ -226,6 +226,9 @@ class Store(Protocol):
     async def latest_decisions(self, pods: Sequence[str]) -> Rows[DecisionRow]:
         """Return the last decision about each pod, ``namespace/name``, that has one; ordered by that."""
 
+    async def known_versions(self, pods: Sequence[str]) -> dict[str, int]:
+        """Return the resource version of each live pod of these, ``namespace/name``, that has one."""
+
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Return one decision or None."""
 

@@ -331,6 +331,17 @@ async def test_the_latest_decision_of_pods_by_their_names(
     assert await store.latest_decisions([]) == []
 
 
+async def test_the_known_versions_of_pods_by_their_names(store: Store, leases: list[Lease]) -> None:
+    pods = await store.pods(PodFilter(), 100, None)
+    expected = {f"{pod.namespace}/{pod.name}": pod.resource_version for pod in pods}
+    assert {pod.node is None for pod in pods} == {True, False}, "both kinds are among them"
+    known = await store.known_versions(["ns/none", *sorted(expected)])
+    assert known == {pod: version for pod, version in expected.items() if version is not None}
+    assert known
+    assert await store.seen_by(["elsewhere"]).known_versions(sorted(expected)) == {}
+    assert await store.known_versions([]) == {}
+
+
 async def test_dead_letters_from_a_seq_on(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
     first = everything(leases[0]).dead_letters[0]
     own = Span(first.topic, first.partition, first.offset, first.offset + 1)

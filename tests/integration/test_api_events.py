@@ -86,6 +86,10 @@ async def test_a_request_waits_until_its_events_are_folded(
             )
         )
         assert all(one.json()["folded"] and "decisions" not in one.json() for one in both)
+        new, old = (pod_manifest("b", cpu=1, resource_version=version) for version in (2**63 - 1, 7))
+        assert (await client.post("/v1/events?wait=60s", json=[event("MODIFIED", new)])).json()["older"] == []
+        late = await client.post("/v1/events?wait=60s", json=[event("MODIFIED", old)])
+        assert checked(late.json(), answers.Ingested)["older"] == ["default/b"]
         monkeypatch.setattr(PostgresStore, "record_events", slow)  # the worker is done long before
         refused["id"] = "slow"
         answer = await client.post("/v1/events?wait=60s", json=[refused])

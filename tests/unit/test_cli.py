@@ -474,11 +474,12 @@ def test_what_was_waited_for_is_said_and_failing_is_an_error(capsys: pytest.Capt
     pod = {"namespace": "shop", "name": "p"}
     bound = {"pod": pod, "outcome": "bound", "node": "n1", "reason": ""}
     waits = {"pod": pod, "outcome": "unschedulable", "node": None, "reason": "there are no nodes"}
-    apply._show_fate({"folded": True, "decisions": [bound, waits], "deadletters": []}, "5s")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == ["shop/p bound on n1", "shop/p unschedulable: there are no nodes"]
+    apply._show_fate({"folded": True, "decisions": [bound, waits], "deadletters": [], "older": ["a/b"]}, "5s")
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["shop/p bound on n1", "shop/p unschedulable: there are no nodes"]
+    assert "a/b: a higher resourceVersion of it stands" in said.err
     letter = {"topic": "berth.usage", "path": "object.used", "message": "is not known"}
     with pytest.raises(CommandError, match=r"berth\.usage: object\.used: is not known"):
-        apply._show_fate({"folded": True, "decisions": [], "deadletters": [letter]}, "5s")
+        apply._show_fate({"folded": True, "decisions": [], "deadletters": [letter], "older": []}, "5s")
     with pytest.raises(CommandError, match="not folded within 5s"):
         apply._show_fate({"folded": False, "decisions": [], "deadletters": []}, "5s")

@@ -219,6 +219,11 @@ class MemoryStore:
         rows = [self._row(*last[pod]) for pod in sorted(pods) if pod in last]
         return page(rows, len(rows), payload_bytes)
 
+    async def known_versions(self, pods: Sequence[str]) -> dict[str, int]:
+        """See ``Store.known_versions``."""
+        versions = {f"{pod.namespace}/{pod.name}": pod.resource_version for pod in self._live()}
+        return {pod: version for pod in pods if (version := versions.get(pod)) is not None}
+
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """See ``Store.decision``."""
         found = (row for row in self._decisions() if (row[0].shard, row[0].seq) == (shard, seq))

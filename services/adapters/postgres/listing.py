@@ -208,6 +208,20 @@ class Listing(Engine):
         size = sa.func.octet_length(last.c.payload)
         return _decisions(await self._page(query, len(pods), size, ["pod"], pool=Pool.INTAKE))
 
+    async def known_versions(self, pods: Sequence[str]) -> dict[str, int]:
+        """Look each pod up among those that wait, and follow its last decision to an open placement."""
+        d, p, w, pod = t.decisions.c, t.placements.c, t.pending.c, texts(pods)
+        namespace, name = (sa.func.split_part(pod.c.id, "/", at) for at in (1, 2))
+        named = sa.select(d.pod_uid).where(d.namespace == namespace, d.name == name)
+        last = named.order_by(d.seq.desc()).limit(1).correlate(pod).scalar_subquery()
+        placed = sa.select(p.resource_version).where(p.pod_uid == last, p.released_at_ms.is_(None))
+        waits = sa.select(w.resource_version).where(w.namespace == namespace, w.name == name).limit(1)
+        version = sa.func.coalesce(*(each.correlate(pod).scalar_subquery() for each in (placed, waits)))
+        rows = await self._rows(
+            sa.select(pod.c.id, version.label("version")).where(*within(namespace, self._seen)), Pool.INTAKE
+        )
+        return {row.id: row.version for row in rows if row.version is not None}
+
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Read one decision."""
         d = t.decisions.c
