@@ -10,14 +10,16 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 import orjson
 
 from services.address import ADDRESS_FILE, CHALLENGE_PATH, read_address, read_key
-from services.cli.options import CommandError
+from services.cli.options import CommandError, warn
 from services.config import Settings, local_user
+from services.listening import is_loopback
+from services.secret import redacted
 
 PAGE = 1000
 _ANSWER_SECONDS_MAX = 120.0
@@ -192,14 +194,13 @@ async def running_api(directory: Path, ca: Path | None = None) -> str | None:
     client = httpx.AsyncClient(timeout=_PROOF_SECONDS_MAX, trust_env=False, verify=_trusting(ca))
     async with client:
         try:
-            async with client.stream(
-                "GET", f"{instance.url}{CHALLENGE_PATH}", params={"challenge": challenge}
-            ) as answer:
+            asked = client.stream("GET", f"{instance.url}{CHALLENGE_PATH}", params={"challenge": challenge})
+            async with asyncio.timeout(_PROOF_SECONDS_MAX), asked as answer:
                 start = await anext(answer.aiter_bytes(_PROOF_BYTES_MAX), b"")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             _refuse_untrusted(instance.url, error)
             return None
-        except (httpx.HTTPError, httpx.InvalidURL):
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
             start = b""
     if hmac.compare_digest(start, orjson.dumps({"answer": instance.answer(challenge)})):
         return instance.url
@@ -207,6 +208,11 @@ async def running_api(directory: Path, ca: Path | None = None) -> str | None:
         f"what listens at {instance.url} is not the instance of {directory}, which was killed or does not "
         f"answer; no key was sent. Start `berth up` again, or remove {directory / ADDRESS_FILE}"
     )
+
+
+def _in_clear(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 @contextlib.asynccontextmanager
@@ -219,6 +225,8 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     if not named and settings.postgres_dsn is None:
         directory = bootstrap.data_dir(settings)
         url, key = await running_api(directory, settings.api_ca), key or read_key(directory)
+    elif url is not None and key is not None and _in_clear(url):
+        warn([f"the key crosses the network in clear to {redacted(url)}: use https://"])
     if url is not None:
         async with contextlib.aclosing(Source(url, key, proxied=named, ca=settings.api_ca)) as source:
             yield source

@@ -122,6 +122,20 @@ def test_a_running_instance_proves_itself_to_its_commands(server_dir: Path) -> N
     assert not (server_dir / ADDRESS_FILE).exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [("http://berth.invalid", True), ("http://127.0.0.1:9", False), ("https://berth.invalid", False)],
+)
+async def test_a_key_that_would_cross_the_network_in_clear_is_warned_about(
+    url: str, warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_source(Settings(api_url=url, api_key=KEY)):
+        pass
+    shown = capsys.readouterr().err
+    assert (f"the key crosses the network in clear to {url}" in shown) == warned
+    assert KEY not in shown
+
+
 # ------------------------------------------------------------------------------------------- files of our own
 
 
