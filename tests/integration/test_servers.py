@@ -296,6 +296,25 @@ def test_the_broker_for_development_is_the_one_of_compose_and_free_of_the_faults
 
 
 @pytest.mark.real
+async def test_a_topic_that_takes_more_than_a_record_is_warned_about(
+    kafka_bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else may have laid it down: what is larger fills the log and no reader takes it."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    await admin.create_topics(
+        [NewTopic("large-batches", 1, 1, topic_configs={"max.message.bytes": "8000000"})]
+    )
+    await admin.close()
+    log = KafkaLog(kafka_bootstrap)
+    await log.ensure_topics([TopicSpec("large-batches", 1, False), TopicSpec("of-berth", 1, False)])
+    await log.aclose()
+    (said,) = [each.message for each in caplog.records if "max.message.bytes" in each.message]
+    assert "large-batches" in said
+    assert "8000000" in said
+
+
+@pytest.mark.real
 async def test_a_topic_that_takes_less_than_a_record_is_named(kafka_bootstrap: str) -> None:
     """Topics that somebody else laid down may have Kafka's default limit of 1 MiB."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
