@@ -13,6 +13,7 @@ import pytest
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 
 from domain.model.limits import unpacked_batch_bytes_max, unpacked_held_bytes_max, unpacked_poll_bytes_max
 from services import bootstrap
@@ -228,6 +229,27 @@ def test_whatever_bytes_stand_in_a_batch_the_reader_goes_on() -> None:
         # All or nothing: a batch that is refused leaves one record, at its end.
         assert len(found) == 20 if found[0].fault is None else [each.offset for each in found] == [19]
     assert refused > 300
+
+
+@pytest.mark.parametrize("codec", [0, *CODECS])
+def test_whatever_the_head_of_a_batch_says_the_reader_ends(codec: int) -> None:
+    """It also says whether the batch is a broker's mark, part of a transaction, or where it ends."""
+    chance = random.Random(codec)
+    body = records_bytes([(b"k%d" % i, b"v%d" % i) for i in range(20)])
+    original = batch(pack(codec, body) if codec else body, 20, codec=codec)
+    outcomes = set()
+    for _ in range(1_000):
+        raw = bytearray(original)
+        for _ in range(chance.randint(1, 3)):
+            raw[chance.randrange(21, 61)] = chance.choice((0, 1, 0x10, 0x20, 0x30, 0x80, 0xFF))
+        raw[17:21] = struct.pack(">I", calc_crc32c(bytes(raw[21:])))
+        found = polls(fetch(bytes(raw) + plain(b"good", base=1 << 40)))
+        records = [each for poll in found for each in poll]
+        offsets = [each.offset for each in records]
+        assert offsets == sorted(set(offsets))
+        assert records[-1].value == b"good"
+        outcomes |= {each.fault.code for each in records if each.fault}
+    assert "batch-corrupt" in outcomes
 
 
 @pytest.mark.parametrize("magic", [0, 1])

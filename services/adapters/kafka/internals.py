@@ -7,6 +7,7 @@ until somebody has looked at each function here again.
 from __future__ import annotations
 
 import asyncio
+import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
@@ -18,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.consumer import fetcher
-from aiokafka.errors import CorruptRecordException, TopicAuthorizationFailedError
+from aiokafka.errors import CorruptRecordException, KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -144,7 +145,11 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
             raise Refused("batch-corrupt", "has a wrong checksum")
         self._consume_aborted_up_to(header.base_offset)
         if header.control:
-            if self._contains_abort_marker(packed):
+            try:
+                aborts = self._contains_abort_marker(packed)
+            except (KafkaError, ValueError, struct.error) as error:
+                raise Refused("batch-corrupt", f"is a broker's mark that cannot be read: {error}") from None
+            if aborts:
                 self._aborted_producers.discard(header.producer_id)
             return False
         return not (header.transactional and header.producer_id in self._aborted_producers)
