@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of them for every pod
 _GROUP, _GROUP_NODES = 60, 400
 _REQUIREMENT, _REQUIREMENT_NODES = 5, 300
-_PORT, _PORT_NODES = 10, 1_000
+_PORT, _PORT_NODES = 20, 1_000
 _VALUES = 5
 _IMAGES_PER_NODE = 2
 
@@ -40,7 +40,7 @@ def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> in
         for term in (*(template.node_affinity.required or ()), *preferred):
             requirements += 1 + len(term.match_expressions) + len(term.match_fields)
             values += _values_of(term)
-    if any(table.taint_totals):
+    if template.tolerations and any(table.taint_totals):
         for each in template.tolerations:
             effects = (each.effect,) if each.effect else TAINT_EFFECTS
             requirements += any((each.key, effect, 0) in table.taints for effect in effects)
@@ -68,16 +68,11 @@ def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) ->
     least, one pod after another, each by priority and age: none can take it all, whatever it asks for. At
     least one candidate is returned, and each has its turn in the end.
     """
-    works = {group: _works(group, table) for group in {candidate[3] for candidate in candidates}}
-    of_a_pod = max((of_pod for _, of_pod in works.values()), default=0)
-    if sum(of_group for of_group, _ in works.values()) + of_a_pod * len(candidates) <= work_max:
-        return candidates
-    return sorted(_shared(candidates, works, work_max))
-
-
-def _works(group: WaitingGroup, table: NodeTable) -> tuple[int, int]:
-    assert group.plan is not None
-    return group_work(group.template, group.plan, table), pod_work(group.plan, table)
+    groups = {candidate[3] for candidate in candidates}
+    of_pod = {plan: pod_work(plan, table) for plan in {group.plan for group in groups} if plan is not None}
+    works = {g: (group_work(g.template, g.plan, table), of_pod[g.plan]) for g in groups if g.plan is not None}
+    most = sum(of_group for of_group, _ in works.values()) + max(of_pod.values(), default=0) * len(candidates)
+    return candidates if most <= work_max else sorted(_shared(candidates, works, work_max))
 
 
 def _shared(

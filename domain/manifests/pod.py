@@ -351,7 +351,7 @@ def _ports(
             container_port = check_range(port.container_port or 0, 0, 65535, f"{below}.containerPort")
             host_port = check_range(port.host_port or 0, 0, 65535, f"{below}.hostPort")
             protocol = check_choice(port.protocol or "TCP", _PROTOCOLS, f"{below}.protocol")
-            host_ip = _check_ip(port.host_ip or "0.0.0.0", f"{below}.hostIP")
+            host_ip = _check_ip(port.host_ip, f"{below}.hostIP") if port.host_ip else "0.0.0.0"
             taken = host_port or (container_port if host_network else 0)
             if taken and (every or _is_restartable(container)):
                 yield HostPort(host_port=taken, protocol=protocol, host_ip=host_ip)

@@ -59,7 +59,7 @@ variance_scores_max = 4
 
 # What a batch may hold.
 batch_records_max = 2_000
-batch_bytes_max = 8 << 20  # what takes about as long to read as a full batch takes to plan
+batch_bytes_max = 4 << 20  # what takes about as long to read as a full batch takes to plan
 poll_records_max = 2_000
 fresh_work_max = 240_000  # per cycle, in units of about a microsecond: see domain/cycle/turns.py
 woken_work_max = 120_000

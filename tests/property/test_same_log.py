@@ -14,6 +14,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from domain.cycle import schedule as schedule_module
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
@@ -101,6 +102,18 @@ def test_a_log_that_is_complete_gives_the_same_bytes_every_time(seed: int) -> No
     once = decisions(events)
     assert len(once) > 30
     assert decisions(events) == once
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pods_that_wait_their_turn_are_decided_in_a_quiet_log_and_the_same_every_time(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = some_events(Random(seed))
+    at_once = {name for name, _, _ in told(decisions(events))}
+    monkeypatch.setattr(schedule_module, "fresh_work_max", 70)  # a pod or two per batch
+    in_turn = decisions(events)
+    assert {name for name, _, _ in told(in_turn)} == at_once
+    assert decisions(events) == in_turn
 
 
 def test_a_log_that_grew_while_it_was_read_may_give_others_when_it_is_read_again() -> None:
