@@ -158,10 +158,11 @@ async def open_app(
     from alembic.script import ScriptDirectory
 
     from services.adapters.postgres import migrate
+    from services.api.accesses import AccessLog
     from services.api.app import create_app
     from services.api.auth import Gate
     from services.api.deps import Deps
-    from services.api.forgetting import forget_event_ids
+    from services.api.forgetting import forget_old
     from services.api.health import Lookout
     from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
@@ -182,10 +183,17 @@ async def open_app(
         gate = Gate(store, keys_required=keys_required, local_user=local_user, requests_per_key=most)
         lookout = Lookout(store, log, newest)
         stack.push_async_callback(lookout.aclose)
-        forgetting = asyncio.create_task(forget_event_ids(store, told.event_id_hours * 3600))
-        stack.push_async_callback(asyncio.wait, [forgetting])
-        stack.callback(forgetting.cancel)
-        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout), names)
+        accesses = AccessLog(store, metrics)
+        stack.push_async_callback(accesses.aclose)
+        running = [
+            asyncio.create_task(accesses.run()),
+            asyncio.create_task(forget_old("event ids", store.forget_events, told.event_id_hours * 3600)),
+            asyncio.create_task(forget_old("accesses", store.forget_accesses, told.access_log_days * 86_400)),
+        ]
+        stack.push_async_callback(asyncio.wait, running)
+        stack.callback(lambda: [each.cancel() for each in running])
+        noted = accesses if local_user is None else None  # who holds the ledger sends no requests
+        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted), names)
 
 
 async def run_worker(

@@ -284,6 +284,12 @@ class Settings:
         "How long the API remembers the ids of accepted events; an older one is taken for new.",
         24 * 7,
     )
+    access_log_days: int = _setting(
+        integer(1, 3660),
+        "DAYS",
+        "How long the API remembers who asked it for what; see docs/audit.md.",
+        90,
+    )
     api_tls_cert: Path | None = _setting(  # noqa: RUF009
         path,
         "FILE",

@@ -82,6 +82,11 @@ async def _send_json(send: Any, status: int, value: object) -> None:
     await send({"type": "http.response.body", "body": orjson.dumps(value)})
 
 
+def method_label(method: str) -> str:
+    """Return the method, or `other` for one that somebody invented."""
+    return method if method in _METHODS else "other"
+
+
 class ApiMetrics:
     """What the API counts, in the registry of its process."""
 
@@ -97,11 +102,14 @@ class ApiMetrics:
             "berth_api_events", "Events received by outcome", ["outcome"], registry=self.registry
         )
 
-    def observe(self, route: str, method: str, status: int, started: float) -> None:
-        """Count a request that began at ``started`` (``time.perf_counter``)."""
-        known = method if method in _METHODS else "other"
-        self.requests.labels(route, known, str(status)).inc()
-        self.request_seconds.labels(route).observe(time.perf_counter() - started)
+        self.accesses_lost = Counter(
+            "berth_api_accesses_lost", "Requests that the access log does not have", registry=self.registry
+        )
+
+    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that took so long."""
+        self.requests.labels(route, method_label(method), str(status)).inc()
+        self.request_seconds.labels(route).observe(seconds)
 
     def render(self) -> bytes:
         """Return all metrics of the process in Prometheus' text format."""

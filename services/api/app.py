@@ -12,7 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from domain.model.errors import FieldError, Unavailable
 from domain.model.validation import shown
 from services.api import failures, pages
+from services.api.accesses import AccessLog, code_of
 from services.api.answers import Error, Health, ShardLag
+from services.api.audit import audit_routes
 from services.api.caller import caller_of
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
@@ -57,13 +59,14 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
+    app.include_router(audit_routes(deps), tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 
     pages.install(app)
     app.add_middleware(Leaving)
     app.add_middleware(Door, names=names)
-    app.add_middleware(Observed, metrics=deps.metrics)
+    app.add_middleware(Observed, metrics=deps.metrics, accesses=deps.accesses)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -84,29 +87,34 @@ def _check_parameters(request: Request) -> None:
 
 
 class Observed:
-    """Counts and times every request by its route."""
+    """Counts and times every request by its route, and notes who made it."""
 
-    def __init__(self, app: ASGIApp, metrics: ApiMetrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: ApiMetrics, accesses: AccessLog | None) -> None:
+        self._app, self._metrics, self._accesses = app, metrics, accesses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started, status, code = time.perf_counter(), 500, ""
 
         async def observed_send(message: Message) -> None:
-            nonlocal status
+            nonlocal status, code
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif status >= 400 and not code:
+                code = code_of(message.get("body", b""))
             await send(message)
 
         try:
             await self._app(scope, receive, observed_send)
         finally:
             path = str(getattr(scope.get("route"), "path", "unknown"))
-            self._metrics.observe(path, scope["method"], status, started)
+            seconds = time.perf_counter() - started
+            self._metrics.observe(path, scope["method"], status, seconds)
+            if self._accesses is not None:
+                self._accesses.observe(scope, status, code, seconds)
 
 
 def _open_routes(deps: Deps) -> APIRouter:

@@ -68,7 +68,10 @@ class Gate:
         return self._any_key
 
     async def check(self, request: Request, action: str) -> Caller:
-        """Return who asks if the request may do this (a key of ``MAY``); else raise ``ApiError``."""
+        """Return who asks if the request may do this (a key of ``MAY``); else raise ``ApiError``.
+
+        Whoever shows a key is the request's caller from then on, also where he may not do this.
+        """
         if not await self._needs_key():
             if is_proxied(request.headers) and self._local_user is None:
                 raise ApiError(
@@ -87,7 +90,7 @@ class Gate:
                 "this API needs a key: send `Authorization: Bearer <key>`; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
-        caller = Caller.of(await self._grant(request, key_hash(key.strip())))
+        caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key.strip())))
         if not caller.roles & MAY[action]:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")

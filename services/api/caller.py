@@ -13,9 +13,10 @@ from services.ports.store import Grant
 MAY: Mapping[str, frozenset[str]] = {
     "write": frozenset({"producer", "operator", "admin"}),
     "read": frozenset({"auditor", "operator", "admin"}),
+    "audit": frozenset({"auditor", "admin"}),
     "manage": frozenset({"admin"}),
 }
-"""The roles that may write events, those that may read, and those that may manage keys."""
+"""The roles that may write events, read, see who asked for what, and manage keys."""
 
 
 class Caller(NamedTuple):

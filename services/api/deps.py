@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from services.api.accesses import AccessLog
 from services.api.auth import Gate
 from services.api.health import Lookout
 from services.codec.gateway import Appender, Gateway
@@ -22,3 +23,4 @@ class Deps(NamedTuple):
     gateway: Gateway
     metrics: ApiMetrics
     lookout: Lookout
+    accesses: AccessLog | None = None  # None: only its user reaches the API, who holds the ledger anyway

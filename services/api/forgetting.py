@@ -1,11 +1,10 @@
-"""Forgets the ids of events that were accepted long ago, so that their table does not grow for ever."""
+"""Forgets old event ids and old entries of the access log, so that their tables do not grow for ever."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-
-from services.ports.store import Store
+from collections.abc import Awaitable, Callable
 
 FORGET_SECONDS = 60.0
 FORGET_AT_ONCE_MAX = 5_000
@@ -13,12 +12,12 @@ FORGET_AT_ONCE_MAX = 5_000
 _log = logging.getLogger("berth.api")
 
 
-async def forget_event_ids(store: Store, age_seconds: float) -> None:
-    """Forget ids that are older, once a minute, until cancelled. A fault is logged and tried again."""
+async def forget_old(what: str, forget: Callable[[float, int], Awaitable[int]], age_seconds: float) -> None:
+    """Forget what is older, once a minute, until cancelled. A fault is logged and tried again."""
     while True:
         await asyncio.sleep(FORGET_SECONDS)
         try:
-            while await store.forget_events(age_seconds, FORGET_AT_ONCE_MAX) == FORGET_AT_ONCE_MAX:
+            while await forget(age_seconds, FORGET_AT_ONCE_MAX) == FORGET_AT_ONCE_MAX:
                 pass
         except Exception as error:
-            _log.warning("event ids are not forgotten: %s", error)
+            _log.warning("%s are not forgotten: %s", what, error)

@@ -142,5 +142,14 @@ def parse_group(text: str) -> tuple[int, int, bytes]:
     return found[0], found[1], bytes.fromhex(signature)
 
 
+def parse_access(text: str) -> tuple[int, bytes]:
+    """Return the (minute, digest) of a cursor of the access log."""
+    minute, _, digest = "\n".join(_parts(text)).partition("\n")
+    found = _whole([minute], INT64_MAX)
+    if found is None or not re.fullmatch("[0-9a-f]{32}", digest):
+        raise _bad_cursor(text)
+    return found[0], bytes.fromhex(digest)
+
+
 def _bad_cursor(text: str) -> FieldError:
     return FieldError("cursor", f"{shown(text)} is not a cursor; take `next` of the answer before, unchanged")

@@ -225,6 +225,7 @@ def ingest_routes(deps: Deps) -> APIRouter:
         allowance.spend(caller, events=len(events))
         letters = await next_letters(deps.store) if seconds else {}
         sent = await ingest(deps, taken, caller, events, partial=partial)
+        request.state.sent = sent  # for the access log
         if not seconds:
             return json_answer(sent.answer, 202)
         seen = deps.store.seen_by(caller_of(request).namespaces)

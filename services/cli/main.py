@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
-from services.cli import apply, bench, describe, explain, get, keys, plan, serve, setup
+from services.cli import apply, audit, bench, describe, explain, get, keys, plan, serve, setup
 from services.cli.terminal import echo
 from services.config import SETTINGS
 from services.secret import redacted, traceback_of
@@ -111,6 +111,7 @@ app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("audit", rich_help_panel=USE)(audit.audit)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)
 app.command("worker", rich_help_panel=RUN)(serve.worker)

@@ -17,6 +17,7 @@ LISTENING = (
     "api_read_seconds",
     "api_lists_at_once",
     "event_id_hours",
+    "access_log_days",
 )
 METRICS = ("metrics_host", "metrics_port", "metrics_key")
 ALL_IN_ONE = (*PLACE, *PLACING, *LISTENING, "shards")

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
+from services.ports.access import Access, AccessFilter, Place
 from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 
@@ -294,6 +295,18 @@ class Store(Protocol):
 
     async def seal_secret(self) -> bytes:
         """Return the secret by which senders' names are sealed (``services/codec/seal.py``)."""
+
+    async def note_accesses(self, rows: Sequence[Access]) -> None:
+        """Add to the access log, all or none. Equal requests of a minute become one, which counts them.
+
+        No two of the rows may be equal requests of a minute.
+        """
+
+    async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
+        """Return accesses by minute, the latest first."""
+
+    async def forget_accesses(self, age_seconds: float, limit: int) -> int:
+        """Forget at most ``limit`` accesses that are older, oldest first; return how many there were."""
 
     async def keys(self) -> Sequence[KeyRow]:
         """Return the API keys, revoked ones included, oldest first."""

@@ -122,6 +122,7 @@ def waiting(lease: Lease, pod: str, arrival: int, **more: Any) -> PendingPod:
             "shard": lease.shard,
             "arrival": arrival,
             "since_ms": AT_MS,
+            "sent_by": "key:ä",
             **more,
         }
     )

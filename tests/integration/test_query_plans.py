@@ -18,6 +18,7 @@ from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.queries import PostgresStore
+from services.ports.access import AccessFilter
 from services.ports.log import Span
 from services.ports.store import DecisionFilter, PodFilter, Store
 from tests.servers import MakeDatabase
@@ -57,6 +58,12 @@ FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO cycles SELECT i % 4, i / 4 + 1, '', '' FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO ingested_events (holder, id) SELECT 'h', 'e' || i FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
+    target, status, code, duration_ms, spans)
+SELECT i * 60000, decode(md5(i::text), 'hex'), i * 60000 + 1, i * 60000 + 9, 2, 'key:a' || i % 100,
+    '{{admin}}', '::1', 'GET', '/v1/pods', '/v1/pods', CASE WHEN i % 500 = 0 THEN 401 ELSE 200 END, '',
+    3, '[]'
+FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO shard_offsets SELECT i % 4, 't', i, 1, 0 FROM generate_series(0, 99) AS i;
 """
 
@@ -187,6 +194,18 @@ class Explaining(PostgresStore):
 
 
 API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
+    "a page of the access log": (
+        lambda store: store.accesses(AccessFilter(since_ms=10**9), 9, (10**9 + 10**7, b"d")),
+        {"access_log_pkey"},
+    ),
+    "what a key asked for": (
+        lambda store: store.accesses(AccessFilter(caller="key:a7"), 100, None),
+        {"access_log_caller"},
+    ),
+    "failed logins": (
+        lambda store: store.accesses(AccessFilter(status=401), 100, None),
+        {"access_log_status"},
+    ),
     "a page of nodes": (lambda store: store.nodes(100, "n5", None), {"nodes_name_key"}),
     "nodes by a part of their name": (lambda store: store.nodes(100, None, "77"), {"nodes_name_key"}),
     "a node": (lambda store: store.node("n7"), {"nodes_name_key"}),

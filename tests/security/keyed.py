@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.store import MemoryStore
+from services.api.accesses import AccessLog
 from services.api.app import create_app
 from services.api.auth import Gate
 from services.api.deps import Deps
@@ -34,6 +35,7 @@ class House:
         self.seconds = 1000.0
         self.app: FastAPI
         self.client: httpx.AsyncClient
+        self.accesses: AccessLog
 
     async def key(self, name: str, roles: Sequence[str], **scope: Any) -> None:
         """Make a key whose text is its name."""
@@ -84,7 +86,10 @@ async def keyed_house(database: MemoryDatabase | None = None) -> AsyncIterator[H
     lookout = Lookout(house.store, house.log, "")
     appender = Appender(await house.log.writer(), house.store.seal_secret)
     metrics = ApiMetrics(process_registry())
-    house.app = create_app(Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout))
+    house.accesses = AccessLog(house.store, metrics)
+    house.app = create_app(
+        Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout, house.accesses)
+    )
     transport = httpx.ASGITransport(house.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as house.client:
         yield house

@@ -279,7 +279,7 @@ async def test_ids_are_forgotten_after_a_time(house: House, monkeypatch: pytest.
     await house.store.record_events("ci", {str(n): b"" for n in range(7)})
     house.database.now_ms = lambda: 3_600_001
     await house.store.record_events("ci", {"new": b""})
-    running = asyncio.create_task(forgetting.forget_event_ids(house.store, 3600))
+    running = asyncio.create_task(forgetting.forget_old("event ids", house.store.forget_events, 3600))
     async with asyncio.timeout(10):
         while len(house.database.events) > 1:
             await asyncio.sleep(0.01)
@@ -464,6 +464,7 @@ ROUTES: dict[tuple[str, str], set[str | None]] = {
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
     ("DELETE", "/v1/keys/{name}"): {"admin"},
+    ("GET", "/v1/audit/access"): {"auditor", "admin"},
 }
 """Who may use a route that is not for all readers. Another route is for readers, and must be below /v1."""
 

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from domain.model.decisions import Outcome
-from services.cli import describe, output
+from services.cli import audit, describe, output
 from services.cli.get import Kind, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
@@ -36,6 +36,23 @@ GROUP = {
     "examples": ["openb/openb-pod-2250", f"team-of-a-long-name/web-frontend-{TEMPLATE}"],
 }
 LONG = f"analytics-of-a-very-long-name-{TEMPLATE}"
+ACCESS = {
+    "at": THEN,
+    "last_at": NOW,
+    "times": 3,
+    "caller": None,
+    "roles": [],
+    "address": "10.0.0.7",
+    "method": "GET",
+    "route": "/v1/pods/{namespace}/{name}",
+    "target": "",
+    "status": 401,
+    "code": "wrong-key",
+    "duration_ms": 2,
+    "events": None,
+    "positions": [],
+}
+SHOWN = {**TABLES, "accesses": audit.COLUMNS}
 DATA: dict[str, list[Item]] = {
     "nodes": [
         node(),
@@ -54,6 +71,20 @@ DATA: dict[str, list[Item]] = {
         decision(outcome="released", node=None, recorded_at=None),
     ],
     "pending": [GROUP, {**GROUP, "reasons": {}, "requests": {}}],
+    "accesses": [
+        ACCESS,
+        ACCESS
+        | {
+            "caller": "key:a-team-with-a-name-that-is-quite-long",
+            "target": f"/v1/pods/a-namespace-that-is-long-as-well/{LONG}?limit=100",
+            "address": "2001:0db8:85a3:0000:0000:8a2e:0370:7334",
+            "times": 123_456,
+            "code": "",
+            "status": 202,
+            "events": 5_000,
+            "positions": [{"topic": "berth.pods", "partition": 1, "first": 17, "last": 5_016}],
+        },
+    ],
     "profiles": [
         {
             "name": "usage-aware-for-batch",
@@ -120,41 +151,41 @@ def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", SHOWN)
 def test_every_table_fits_80_columns_and_breaks_no_word(
     kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output.print_items(kind, TABLES[kind], DATA[kind], Format.TABLE)
+    output.print_items(kind, SHOWN[kind], DATA[kind], Format.TABLE)
     lines = shown(capsys)
     assert max(map(len, lines)) <= 80, lines
     assert len(lines) > len(DATA[kind])
     assert [line for line in lines if line != line.rstrip()] == []
     monkeypatch.setenv("COLUMNS", "1000")
-    output.print_items(kind, TABLES[kind], DATA[kind], Format.TABLE)
+    output.print_items(kind, SHOWN[kind], DATA[kind], Format.TABLE)
     whole = set(" ".join(shown(capsys)).split())
     assert [word for word in " ".join(lines).split() if word not in whole and "…" not in word] == []
 
 
 @pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", SHOWN)
 def test_a_wide_table_has_everything_in_full_and_a_line_for_each(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output.print_items(kind, TABLES[kind], DATA[kind], Format.WIDE)
+    output.print_items(kind, SHOWN[kind], DATA[kind], Format.WIDE)
     header, *lines = shown(capsys)
     assert len(lines) == len(DATA[kind])
     assert "…" not in "".join(lines)
-    assert header.split("  ")[0] == TABLES[kind][0].title
+    assert header.split("  ")[0] == SHOWN[kind][0].title
     for item, line in zip(DATA[kind], lines, strict=True):
-        for column in TABLES[kind]:
+        for column in SHOWN[kind]:
             assert output.cell(column.read(item)) in line
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", SHOWN)
 def test_in_a_pipe_a_row_is_a_line_with_tabs_in_full(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    output.print_items(kind, TABLES[kind], DATA[kind], Format.TABLE)
+    output.print_items(kind, SHOWN[kind], DATA[kind], Format.TABLE)
     header, *lines = shown(capsys)
-    columns = [column for column in TABLES[kind] if not column.wide]
+    columns = [column for column in SHOWN[kind] if not column.wide]
     assert header.split("\t") == [column.title for column in columns]
     for item, line in zip(DATA[kind], lines, strict=True):
         assert line.split("\t") == [output.cell(column.read(item)) for column in columns]
@@ -181,7 +212,7 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     measured = {"avg": 51.25, "std": None, "latest": 60.0, "peak_yesterday": 99.5, "samples": 3}
     over: Item = {"requested": {**GPUS, "cpu": "100"}, "overcommitted": ["cpu"]}
     full = node(**over, usage={"at": NOW, "resources": {"cpu": measured}})
-    describe._node(full | {"pods": [pod(LONG), pod("a")]})
+    describe._node(full | {"pods": [pod(LONG), pod("a")], "pods_next": None, "others": {}})
     lines = shown(capsys)
     text = "\n".join(lines)
     assert max(map(len, lines)) <= 80, text

@@ -13,6 +13,7 @@ from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
+from services.ports.access import Access, Place
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -107,6 +108,7 @@ class MemoryDatabase:
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
         self.events: dict[tuple[str, str], tuple[bytes, int]] = {}  # (holder, id) -> digest, when
         self.keys: dict[bytes, KeyRow] = {}
+        self.accesses: dict[Place, Access] = {}
         self.tombstones: dict[tuple[str, str, str], PodTombstone] = {}
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}

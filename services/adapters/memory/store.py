@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
@@ -12,7 +11,8 @@ import msgspec
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
-from services.adapters.memory.database import SEAL_SECRET, CursorRow, MemoryDatabase, PlacementRow
+from services.adapters.memory.access import MemoryCallers, moment
+from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
 from services.adapters.memory.pages import beginning, inside, letter_bytes, page, payload_bytes, spec_bytes
 from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, PodRow, ProfileRow
 from services.ports.log import PODS_TOPIC, Span
@@ -22,8 +22,6 @@ from services.ports.store import (
     Counts,
     DecisionFilter,
     DecisionRow,
-    Grant,
-    KeyRow,
     NodeState,
     PlacementSpan,
     PodFilter,
@@ -37,7 +35,7 @@ from services.ports.store import (
 )
 
 
-class MemoryStore:
+class MemoryStore(MemoryCallers):
     """The ``Store`` port over a ``MemoryDatabase``."""
 
     def __init__(self, database: MemoryDatabase) -> None:
@@ -76,7 +74,7 @@ class MemoryStore:
                     shard=number,
                     owner=shard.owner,
                     epoch=shard.epoch,
-                    lease_until=_moment(shard.until_ms) if shard.owner is not None else None,
+                    lease_until=moment(shard.until_ms) if shard.owner is not None else None,
                     seq_next=shard.seq_next,
                     dead_seq_next=shard.dead_seq_next,
                     log_time_ms=shard.log_time_ms,
@@ -207,7 +205,7 @@ class MemoryStore:
             seq=decision.seq,
             signature=decision.signature,
             cycle_seq=decision.cycle_seq,
-            recorded_at=_moment(recorded_ms),
+            recorded_at=moment(recorded_ms),
             payload=payload,
         )
 
@@ -302,7 +300,7 @@ class MemoryStore:
         ]
         return page(found, len(found), letter_bytes)
 
-    # ----------------------------------------------------------------------- profiles, event ids and keys
+    # ------------------------------------------------------------------------------------------ profiles
 
     async def profiles(self, limit: int, after: str | None) -> Rows[ProfileRow]:
         """See ``Store.profiles``."""
@@ -316,55 +314,6 @@ class MemoryStore:
         found = [row for row in rows if revision in (None, row.revision)]
         found.sort(key=lambda row: row.revision, reverse=True)
         return page(found, limit, spec_bytes)
-
-    async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
-        """See ``Store.known_events``."""
-        events = self._database.events
-        return {each: events[holder, each][0] for each in ids if (holder, each) in events}
-
-    async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
-        """See ``Store.record_events``."""
-        for each, digest in digests.items():
-            self._database.events.setdefault((holder, each), (digest, self._database.now_ms()))
-
-    async def forget_events(self, age_seconds: float, limit: int) -> int:
-        """See ``Store.forget_events``."""
-        events, before_ms = self._database.events, self._database.now_ms() - age_seconds * 1000
-        old = [key for key, (_, at_ms) in events.items() if at_ms < before_ms][:limit]
-        for key in old:
-            del events[key]
-        return len(old)
-
-    async def seal_secret(self) -> bytes:
-        """See ``Store.seal_secret``."""
-        return SEAL_SECRET
-
-    async def keys(self) -> Sequence[KeyRow]:
-        """See ``Store.keys``."""
-        return sorted(self._database.keys.values(), key=lambda key: (key.created_at, key.grant.name))
-
-    async def grant(self, key_hash: bytes) -> Grant | None:
-        """See ``Store.grant``."""
-        key = self._database.keys.get(key_hash)
-        return None if key is None or key.revoked_at is not None else key.grant
-
-    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
-        """See ``Store.create_key``."""
-        self._database.keys[key_hash] = KeyRow(grant, _moment(self._database.now_ms()), None)
-
-    async def revoke_key(self, name: str) -> int:
-        """See ``Store.revoke_key``."""
-        found = [
-            at for at, key in self._database.keys.items() if (key.grant.name, key.revoked_at) == (name, None)
-        ]
-        for at in found:
-            now = _moment(self._database.now_ms())
-            self._database.keys[at] = self._database.keys[at]._replace(revoked_at=now)
-        return len(found)
-
-
-def _moment(at_ms: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
 
 
 def _follows(at: tuple[int, int], after: tuple[int, int], newest_first: bool) -> bool:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from services.adapters.postgres import schema as t
+from services.adapters.postgres import schema_api as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.selects import texts
+from services.ports.access import MINUTE_MS, Access, AccessFilter, Place
+from services.ports.log import Span
 from services.ports.store import Grant, KeyRow
 
 _BYTES = sa.ARRAY(sa.LargeBinary)
 _GRANT = [t.api_keys.c[name] for name in Grant._fields]
+_ACCESS = [t.access_log.c[name] for name in Access.__struct_fields__]
 
 
-class Access(Engine):
+class CallerStore(Engine):
     """The part of the ``Store`` port that is about callers."""
 
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
@@ -45,6 +49,62 @@ class Access(Engine):
     async def seal_secret(self) -> bytes:
         """Read the only row."""
         return bytes((await self._rows(sa.select(t.log_seal.c.secret), Pool.KEYS))[0].secret)
+
+    async def note_accesses(self, rows: Sequence[Access]) -> None:
+        """Insert in one statement; a request that is there already is counted."""
+        values = [
+            {
+                **msgspec.structs.asdict(row),
+                "roles": list(row.roles),
+                "spans": list(row.spans),
+                "minute_ms": row.minute_ms,
+                "digest": row.digest,
+            }
+            for row in rows
+        ]
+        statement = insert(t.access_log).values(values)
+        new, there = statement.excluded, t.access_log.c
+        both = {
+            "at_ms": sa.func.least(there.at_ms, new.at_ms),
+            "last_at_ms": sa.func.greatest(there.last_at_ms, new.last_at_ms),
+            "duration_ms": sa.func.greatest(there.duration_ms, new.duration_ms),
+            "times": there.times + new.times,
+        }
+        key = [there.minute_ms, there.digest]
+        await self._write(statement.on_conflict_do_update(index_elements=key, set_=both))
+
+    async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
+        """Walk an index backwards: of the caller, of the status, or of the time."""
+        a = t.access_log.c
+        equal = {a.caller: which.caller, a.status: which.status}
+        where = [column == value for column, value in equal.items() if value is not None]
+        if which.since_ms is not None:
+            where += [a.minute_ms > which.since_ms - MINUTE_MS, a.last_at_ms >= which.since_ms]
+        if which.until_ms is not None:
+            where += [a.minute_ms < which.until_ms, a.at_ms < which.until_ms]
+        if after is not None:
+            where.append(sa.tuple_(a.minute_ms, a.digest) < after)
+        order = (a.minute_ms.desc(), a.digest.desc())
+        found = await self._rows(sa.select(*_ACCESS).where(*where).order_by(*order).limit(limit), Pool.LISTS)
+        return [
+            Access(
+                **{
+                    **row._asdict(),
+                    "roles": tuple(row.roles),
+                    "spans": tuple(Span(*each) for each in row.spans),
+                }
+            )
+            for row in found
+        ]
+
+    async def forget_accesses(self, age_seconds: float, limit: int) -> int:
+        """Delete along the primary key. Rows that another process deletes are skipped."""
+        a = t.access_log.c
+        now_ms = sa.cast(sa.func.extract("epoch", sa.func.now()) * 1000, sa.BigInteger)
+        oldest = sa.select(a.minute_ms, a.digest).where(a.minute_ms < now_ms - int(age_seconds * 1000))
+        old = oldest.order_by(a.minute_ms).limit(limit).with_for_update(skip_locked=True).subquery()
+        statement = sa.delete(t.access_log).where(a.minute_ms == old.c.minute_ms, a.digest == old.c.digest)
+        return await self._write(statement)
 
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""

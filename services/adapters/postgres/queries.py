@@ -13,7 +13,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
-from services.adapters.postgres.access import Access
+from services.adapters.postgres.access import CallerStore
 from services.adapters.postgres.connections import WORKER
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
@@ -40,7 +40,7 @@ def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
 
-class PostgresStore(Listing, Access):
+class PostgresStore(Listing, CallerStore):
     """The ``Store`` port on Postgres."""
 
     # ------------------------------------------------------------------------------------------ health

@@ -54,6 +54,7 @@ GRANTS: Mapping[str, Grants] = {
     "node_usage": Grants(_ALL),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
     "ingested_events": Grants(api=_ALL),
+    "access_log": Grants(api=_ALL),
     "api_keys": Grants(auditor=f"SELECT ({', '.join((*Grant._fields, 'created_at', 'revoked_at'))})"),
     "log_topics": Grants(_READ, "SELECT, UPDATE", "SELECT, UPDATE"),
     "log_records": Grants(_READ, _ADD, _ADD),

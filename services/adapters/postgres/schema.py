@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-metadata = sa.MetaData()
+from services.adapters.postgres.schema_api import metadata as metadata
 
 KEY_BYTES_MAX = 256
 """Bytes of a dead letter's key that its index holds: a namespace and more."""
@@ -328,40 +328,6 @@ relay_cursor = sa.Table(
     comment="what the relay has published",
 )
 
-ingested_events = sa.Table(
-    "ingested_events",
-    metadata,
-    sa.Column("id", sa.Text, nullable=False),
-    sa.Column("digest", sa.LargeBinary, comment="SHA-256 of type, object and at; null: not kept then"),
-    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    sa.Column(
-        "holder",
-        sa.Text,
-        nullable=False,
-        server_default="",
-        comment="name of the key that sent it; empty: without a key",
-    ),
-    sa.PrimaryKeyConstraint("holder", "id"),
-    sa.Index("ingested_events_time", "recorded_at"),
-    comment="ids of events accepted by the API, so that a repeated request appends nothing",
-)
-
-api_keys = sa.Table(
-    "api_keys",
-    metadata,
-    sa.Column("key_hash", sa.LargeBinary, primary_key=True, comment="SHA-256 of the key"),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    sa.Column("revoked_at", sa.DateTime(timezone=True)),
-    sa.Column("roles", ARRAY(sa.Text), nullable=False, comment="of producer, auditor, operator and admin"),
-    sa.Column("namespaces", ARRAY(sa.Text), comment="null: all"),
-    sa.Column("kinds", ARRAY(sa.Text), comment="kinds of events; null: those of its roles"),
-    sa.Column("events_per_second", sa.Integer, comment="null: no limit"),
-    sa.Column("bytes_per_second", sa.BigInteger, comment="null: no limit"),
-    sa.Column("requests_at_once", sa.Integer, comment="null: the setting's"),
-    comment="who may use the API",
-)
-
 log_topics = sa.Table(
     "log_topics",
     metadata,
@@ -385,13 +351,4 @@ log_records = sa.Table(
     sa.Column("seal", sa.LargeBinary, comment="who sent it, sealed; null: nobody says so"),
     sa.PrimaryKeyConstraint("topic", "partition", "log_offset"),
     comment="embedded log: records",
-)
-
-log_seal = sa.Table(
-    "log_seal",
-    metadata,
-    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False, comment="1"),
-    sa.Column("secret", sa.LargeBinary, nullable=False),
-    sa.CheckConstraint("id = 1", name="log_seal_one"),
-    comment="the secret by which APIs seal a sender's name and workers check it",
 )
