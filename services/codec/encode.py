@@ -155,7 +155,11 @@ def event_topic_and_key(thing: Mapping[str, Any], path: str = "object") -> tuple
     FieldError
         If the kind has no topic, or the object has no valid name.
     """
-    wire = convert_manifest(thing, AnyObject, path)
+    return topic_and_key(convert_manifest(thing, AnyObject, path), path)
+
+
+def topic_and_key(wire: Any, path: str = "object") -> tuple[str, bytes]:
+    """Return the same for an object that has been read: its kind, its apiVersion and its metadata."""
     kind = wire.kind or ""
     if kind not in KINDS:
         raise FieldError(f"{path}.kind", f"{shown(kind)} is unknown; allowed are {', '.join(KINDS)}")

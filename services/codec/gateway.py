@@ -11,7 +11,7 @@ import msgspec
 from domain.model.errors import FieldError
 from domain.model.events import Event, ProfileEvent
 from services.codec.decode import Decoder
-from services.codec.encode import encode_event, event_topic_and_key
+from services.codec.encode import encode_event, event_topic_and_key, topic_and_key
 from services.codec.envelope import NAMESPACED_KINDS
 from services.codec.kept import kept, stripped
 from services.codec.seal import seal
@@ -54,9 +54,9 @@ class Gateway:
         if not isinstance(thing, dict):
             bare = "; a manifest by itself is no event, it goes here" if "kind" in event else ""
             raise FieldError("object", f"is missing; an event carries the object that it is about{bare}")
-        topic, key = event_topic_and_key(thing)
         event_type = event.get("type") or ""
         least = kept(event_type, thing)
+        topic, key = event_topic_and_key(thing) if least is thing else topic_and_key(least)
         raw = encode_event(event_type, least, event.get("at"), event.get("id"))
         decoded = self._decoder.decode(Record(topic, 0, 0, key, raw, 0))
         if decoded.rejected is not None:

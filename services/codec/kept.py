@@ -75,7 +75,7 @@ def kept(event_type: object, thing: dict[str, Any]) -> Any:
     """Return what is kept of a valid object; all of it if a type is wrong, which the decoder then refuses."""
     try:
         return msgspec.convert(thing, KEPT[thing["kind"]] if event_type in ("ADDED", "MODIFIED") else _Bare)
-    except (msgspec.ValidationError, KeyError):
+    except (msgspec.ValidationError, KeyError, TypeError):  # TypeError: the kind is a list
         return thing
 
 

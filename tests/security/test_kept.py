@@ -135,6 +135,14 @@ def test_what_is_wrong_is_still_said_with_its_field() -> None:
         Gateway().prepare({"type": "ADDED", "object": wrong})
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 5, "Secret"])
+@pytest.mark.parametrize("event_type", [[], None, "ADDED", "DELETED"])
+def test_a_kind_that_is_none_is_refused(kind: object, event_type: object) -> None:
+    thing = {"kind": kind, "apiVersion": "v1", "metadata": {"name": "n"}, "data": {"password": SECRET}}
+    with pytest.raises(FieldError, match=r"object\.kind"):
+        Gateway().prepare({"type": event_type, "object": thing})
+
+
 # ------------------------------------------------------------------------------------------- dead letters
 
 
