@@ -247,6 +247,10 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.decisions(DecisionFilter(), 100, (ROWS // 8, 1), False),
         {"decisions_pkey"},
     ),
+    "the versions of pods": (
+        lambda store: store.known_versions(["ns/p7", "ns/p8"]),
+        {"decisions_pod", "placements_open", "pending_pod"},
+    ),
     "decisions of pods by their names": (
         lambda store: store.latest_decisions(["ns/p7", "ns/p8"]),
         {"decisions_pod"},
