@@ -22,6 +22,7 @@ from domain.model.validation import (
     check_count,
     check_label_key,
     check_label_value,
+    check_label_values,
     check_printable,
     check_range,
     shown,
@@ -193,8 +194,7 @@ def _label_requirement(wire: WireRequirement, path: str) -> Requirement:
     if operator in ("In", "NotIn"):
         if not values:
             raise FieldError(at, f"is empty; {operator} needs at least one value")
-        for index, value in enumerate(values):
-            check_label_value(value, f"{at}[{index}]")
+        check_label_values(values, at)
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             raise FieldError(at, f"must be empty when operator is {operator}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -16,6 +16,7 @@ from domain.model.limits import INT64_MAX, label_name_length_max, labels_per_obj
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(rf"(?:{_LABEL_NAME.pattern})?")
 _QUALIFIED_LENGTH_MAX = name_length_max + 1 + label_name_length_max
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _PLAIN_KEY = re.compile(r"[-A-Za-z0-9_]{1,63}")
@@ -115,6 +116,13 @@ def check_label_value(value: object, path: str) -> str:
     if value and not _LABEL_NAME.fullmatch(value):
         raise FieldError(path, f"{shown(value)} is not a label value; allowed are {_LABEL_VALUE_RULE}")
     return value
+
+
+def check_label_values(values: Sequence[str], path: str) -> None:
+    """Raise where one is no label value. A place is made only of what is wrong: there may be thousands."""
+    if not all(map(_LABEL_VALUE.fullmatch, values)):
+        for index, value in enumerate(values):
+            check_label_value(value, f"{path}[{index}]")
 
 
 def check_labels(labels: Mapping[str, Any] | None, path: str) -> dict[str, str]:
