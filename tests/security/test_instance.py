@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from ops.owned import NotOurs, own_directory, read_own, write_own
+from ops.postgres import account
 from ops.postgres.server import EmbeddedServer
 from services.address import (
     ADDRESS_FILE,
@@ -201,6 +202,21 @@ def test_files_and_directories_of_another_user_are_refused(tmp_path: Path) -> No
         write_key(tmp_path, KEY)
     with pytest.raises(NotOurs):
         EmbeddedServer(tmp_path).start()
+
+
+@needs_root
+def test_programs_in_a_directory_of_another_user_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started by root from a private environment, they are copied to where their account finds them."""
+    monkeypatch.setattr(account, "reachable", lambda path, account: False)
+    for owned in (tmp_path, tmp_path / "postgres"):
+        monkeypatch.setattr(account, "_COPY", tmp_path / "postgres")
+        owned.mkdir(exist_ok=True)
+        os.chown(owned, OTHER_USER, OTHER_USER)
+        with pytest.raises(NotOurs):
+            account.server_binaries(account.server_account())
+        os.chown(owned, 0, 0)
 
 
 @pytest.mark.parametrize("trap", ["directory", "link", "open"])
