@@ -216,7 +216,7 @@ def test_whatever_bytes_stand_in_a_batch_the_reader_goes_on() -> None:
     chance = random.Random(7)
     body = records_bytes([(b"shop/web-%d" % i, b"value %d" % i) for i in range(20)])
     refused = 0
-    for _ in range(3_000):
+    for _ in range(1_500):
         changed = bytearray(body)
         for _ in range(chance.randint(1, 4)):
             changed[chance.randrange(len(changed))] = chance.choice(
@@ -228,7 +228,7 @@ def test_whatever_bytes_stand_in_a_batch_the_reader_goes_on() -> None:
         refused += found[0].fault is not None
         # All or nothing: a batch that is refused leaves one record, at its end.
         assert len(found) == 20 if found[0].fault is None else [each.offset for each in found] == [19]
-    assert refused > 300
+    assert refused > 150
 
 
 @pytest.mark.parametrize("codec", [0, *CODECS])
@@ -238,7 +238,7 @@ def test_whatever_the_head_of_a_batch_says_the_reader_ends(codec: int) -> None:
     body = records_bytes([(b"k%d" % i, b"v%d" % i) for i in range(20)])
     original = batch(pack(codec, body) if codec else body, 20, codec=codec)
     outcomes = set()
-    for _ in range(1_000):
+    for _ in range(300):
         raw = bytearray(original)
         for _ in range(chance.randint(1, 3)):
             raw[chance.randrange(21, 61)] = chance.choice((0, 1, 0x10, 0x20, 0x30, 0x80, 0xFF))
