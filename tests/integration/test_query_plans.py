@@ -56,6 +56,10 @@ INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, key, raw, co
 SELECT i % 4, i / 4 + 1, 'berth.pods', 0, 1, convert_to({TEAM} || '/p' || i, 'UTF8'), '', '', '', '', 1
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
+    target, status, code, duration_ms, spans)
+SELECT i, '', i, i, 1, 'key:' || i % 100, '{{}}', '', '', '', '', 200 + i % 300, '', 1, '[]'
+FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO cycles SELECT i % 4, i / 4 + 1, '', '' FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO ingested_events (holder, id) SELECT 'h', 'e' || i FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
@@ -269,6 +273,18 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.new_deadletters({1: ROWS // 4 - 9}, [Span("berth.pods", 0, 1, 9)]),
         {"dead_letters_pkey"},
     ),
+    "who asked for what": (
+        lambda store: store.accesses(AccessFilter(), 100, (ROWS // 2, b"")),
+        {"access_log_pkey"},
+    ),
+    "what the keys of a name were used for": (
+        lambda store: store.accesses(AccessFilter(caller="key:7"), 100, None),
+        {"access_log_caller"},
+    ),
+    "what was refused": (
+        lambda store: store.accesses(AccessFilter(status=403), 100, None),
+        {"access_log_status"},
+    ),
     "an attempt": (lambda store: store.attempt(1, 7), {"cycles_pkey"}),
     "event ids": (lambda store: store.known_events("h", ["e7", "e8"]), {"ingested_events_pkey"}),
     "a page of pods": (
@@ -339,7 +355,15 @@ ON_SMALL_TABLES = {
 """Reads of what has few rows: shards, templates, profiles, keys."""
 COUNTS = {"counts"}
 """Counts what is pending and reads all of it, for the metrics."""
-WRITES = {"record_events", "forget_events", "create_key", "revoke_key", "aclose"}
+WRITES = {
+    "record_events",
+    "forget_events",
+    "note_accesses",
+    "forget_accesses",
+    "create_key",
+    "revoke_key",
+    "aclose",
+}
 
 
 class Noting(MemoryStore):
