@@ -10,9 +10,13 @@ import pytest
 import pytest_asyncio
 
 from domain.model.errors import Unavailable
+from services import bootstrap
 from services.api import accesses
+from services.codec.seal import Senders
 from services.ports.access import Access
+from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.builders import Json, event, pod_manifest
+from tests.integration.api_world import client_of, fresh_database
 from tests.security.keyed import House, keyed_house
 
 
@@ -195,3 +199,34 @@ async def test_a_fault_of_the_log_stops_no_request(house: House) -> None:
     assert (await house.ask("auditor", "GET", "/v1/nodes")).status_code == 200
     await house.accesses.write()
     assert (await house.ask("auditor", "GET", "/v1/nodes")).status_code == 200
+
+
+async def test_what_was_asked_is_in_the_ledger_when_the_api_has_stopped(embedded_dsn: str) -> None:
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 1)
+        async with client_of(place) as client:
+            sent = await client.post("/v1/events", json=[event("ADDED", pod_manifest("a"))])
+            assert sent.status_code == 202, sent.text
+        async with client_of(place) as client:
+            (noted,) = (await client.get("/v1/audit/access")).json()["items"]
+        assert (noted["caller"], noted["route"], noted["events"]) == ("anonymous", "/v1/events", 1)
+        assert noted["positions"] == [{"topic": "berth.pods", "partition": 0, "first": 0, "last": 0}]
+        async with client_of(place, local_user="root") as client:
+            await client.get("/v1/nodes")
+            await client.post("/v1/events", json=[event("ADDED", pod_manifest("b"))])
+        async with client_of(place) as client:
+            routes = [each["route"] for each in (await client.get("/v1/audit/access")).json()["items"]]
+        assert sorted(routes) == ["/v1/audit/access", "/v1/events"], "a command on the ledger is no request"
+        records = await read_pods(place)
+        assert records == ["anonymous", "local:root"]
+
+
+async def read_pods(place: bootstrap.Place) -> list[str]:
+    """Return who sent each record of the pods."""
+    store, log = bootstrap.open_store(place), bootstrap.open_log(place)
+    senders, reader = Senders(await store.seal_secret()), await log.reader()
+    await reader.assign({TopicPartition(PODS_TOPIC, 0): 0})
+    found = [senders.of(record) for record in await reader.poll(10, 1.0)]
+    for each in (reader, log, store):
+        await each.aclose()
+    return found
