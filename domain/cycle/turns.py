@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 # Measured with benchmarks/hostile.py: a cost for each, and how many nodes cost one more.
 _POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of them for every pod
 _GROUP, _GROUP_NODES = 60, 400
-_REQUIREMENT, _REQUIREMENT_NODES = 5, 300
+_REQUIREMENT, _REQUIREMENT_NODES = 5, 600
 _PORT, _PORT_NODES = 20, 1_000
 _VALUES = 5
-_IMAGES_PER_NODE = 2
-
+_IMAGES_NODES = 4
 
 Candidate = tuple[int, int, str, "WaitingGroup"]
 """A pod that is worth an attempt: minus its priority, its arrival, its key and its group."""
@@ -48,7 +47,8 @@ def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> in
     work = _GROUP + nodes // _GROUP_NODES + values // _VALUES
     work += requirements * (_REQUIREMENT + nodes // _REQUIREMENT_NODES)
     work += len(template.host_ports) * (_PORT + nodes // _PORT_NODES)
-    return work + (_IMAGES_PER_NODE * nodes if plan.reads_images else 0)
+    # Less than it takes: most groups of such a profile find what was computed for the one before.
+    return work + (nodes // _IMAGES_NODES if plan.reads_images and table.image_nodes else 0)
 
 
 def _values_of(term: NodeSelectorTerm) -> int:
@@ -57,8 +57,7 @@ def _values_of(term: NodeSelectorTerm) -> int:
 
 def pod_work(plan: ProfilePlan, table: NodeTable) -> int:
     """Return about how much work it is to place one more pod of a group."""
-    over_all_nodes = len(plan.normalised_scores) + len(plan.variance_scores)
-    return _POD + over_all_nodes * table.count // _POD_NODES
+    return _POD + len(plan.variance_scores) * table.count // _POD_NODES
 
 
 def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) -> Sequence[Candidate]:
