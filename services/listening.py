@@ -28,17 +28,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bind(host: str, port: int, *, move: bool) -> socket.socket:
-    """Return a listening socket; with ``move``, any free port when the default one is taken."""
+def bind(host: str, port: int, *, move: bool, other: str = "--port or --host") -> socket.socket:
+    """Return a listening socket; with ``move``, any free port when the default one is taken.
+
+    ``other`` is what to choose another of where this cannot be.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         if move and port == DEFAULT_API_PORT:
             return socket.create_server((host, 0), family=family)
-        raise ServeError(
-            f"cannot listen on {host}:{port} ({_why(error)}); choose another port or address"
-        ) from None
+        raise ServeError(f"cannot listen on {host}:{port} ({_why(error)}); choose another {other}") from None
 
 
 def _why(error: OSError) -> str:

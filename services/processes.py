@@ -92,7 +92,8 @@ def served_metrics(settings: Settings, registry: CollectorRegistry, heartbeat: H
             "set BERTH_METRICS_KEY_FILE to a file with the key that they have to show"
         )
     app = process_app(registry, heartbeat, settings.metrics_key)
-    with bind(settings.metrics_host, settings.metrics_port, move=False) as listening:
+    where = (settings.metrics_host, settings.metrics_port)
+    with bind(*where, move=False, other="BERTH_METRICS_PORT") as listening:
         stop = serve_in_thread(app, listening)
         try:
             yield

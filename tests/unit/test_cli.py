@@ -242,7 +242,7 @@ def test_only_the_default_port_gives_way_to_whoever_has_it(monkeypatch: pytest.M
         with pytest.raises(listening.ServeError, match=f"cannot listen on 127.0.0.1:{port}"):
             listening.bind("127.0.0.1", port, move=True)
         monkeypatch.setattr(listening, "DEFAULT_API_PORT", port)
-        with pytest.raises(listening.ServeError, match="choose another port"):
+        with pytest.raises(listening.ServeError, match="choose another --port"):
             listening.bind("127.0.0.1", port, move=False)
         with listening.bind("127.0.0.1", port, move=True) as moved:
             assert moved.getsockname()[1] != port
