@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import uuid
+from typing import Any
 
 import orjson
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.kafka.log import KafkaLog
 from services.adapters.memory.database import SEAL_SECRET
 from services.adapters.memory.ledger import MemoryLedger
 from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
 from services.config import SettingError, Settings
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
 from services.worker.planner import Planner
 from tests.builders import (
     event,
@@ -139,3 +144,34 @@ def test_a_topic_with_one_writer_says_who_that_is() -> None:
     assert told_by(site, None) == "direct:User:CN=bridge,OU=a"
     with pytest.raises(SettingError, match="BERTH_KAFKA_WRITERS"):
         Settings.from_env({"BERTH_KAFKA_WRITERS": "berth.decisions=User:a"})
+
+
+async def test_a_broker_keeps_what_a_producer_put_beside_a_record_and_the_seal_tells(
+    kafka_bootstrap: str,
+) -> None:
+    topic = f"who.{uuid.uuid4().hex[:12]}"
+    log = KafkaLog(kafka_bootstrap)
+    await log.ensure_topics([TopicSpec(topic, 1, compacted=False)])
+    good = seal(SEAL_SECRET, topic, b"k", b"v", "key:team-a")
+    async with contextlib.aclosing(await log.writer()) as writer:
+        await writer.append(topic, [Entry(b"k", b"v", good)])
+    others: list[list[tuple[str, Any]]] = [
+        [],
+        [("trace", b"x")],
+        [("berth-seal", bytes(32) + b"key:team-a")],
+        [("berth-seal", None)],
+        [("berth-seal", good), ("trace", None), ("berth-seal", b"the last one counts")],
+    ]
+    producer = AIOKafkaProducer(bootstrap_servers=kafka_bootstrap)
+    await producer.start()
+    for headers in others:
+        await producer.send_and_wait(topic, b"v", key=b"k", headers=headers)
+    await producer.stop()
+    senders = Senders(SEAL_SECRET)
+    found: list[str] = []
+    async with contextlib.aclosing(await log.reader()) as reader:
+        await reader.assign({TopicPartition(topic, 0): 0})
+        while len(found) < 6:
+            found += [senders.of(record) for record in await reader.poll(10, 5.0)]
+    await log.aclose()
+    assert found == ["key:team-a", DIRECT, DIRECT, UNVERIFIED, UNVERIFIED, UNVERIFIED]
