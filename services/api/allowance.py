@@ -8,10 +8,11 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 from services.api.caller import Caller
 from services.api.failures import ApiError
+from services.ports.store import Grant
 
 FAILED_LOGINS_PER_MINUTE = 30
 ADDRESSES_MAX = 10_000
@@ -20,6 +21,8 @@ _BURST_SECONDS = 1.0
 _LOGIN_BURST_SECONDS = 60.0
 
 Clock = Callable[[], float]
+Unit = Literal["events", "bytes"]
+_UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 class Meter:
@@ -46,7 +49,7 @@ class _Account:
 
     def __init__(self) -> None:
         self.running = 0
-        self.events, self.bytes = Meter(), Meter()
+        self.meters = {unit: Meter() for unit in _UNITS}
 
 
 class Allowance:
@@ -85,21 +88,25 @@ class Allowance:
         finally:
             account.running -= 1
 
-    def spend(self, caller: Caller, *, events: int = 0, size_bytes: int = 0) -> None:
-        """Charge the caller, or refuse him while he owes something; an amount of 0 only asks."""
-        if caller.grant is None:
+    def check(self, caller: Caller) -> None:
+        """Refuse the caller while he owes something."""
+        for unit in _UNITS:
+            self.spend(caller, unit, 0)
+
+    def spend(self, caller: Caller, unit: Unit, amount: int) -> None:
+        """Charge the caller, or refuse him while he owes some of this unit."""
+        rate = None if caller.grant is None else _rate(caller.grant, unit)
+        if caller.grant is None or rate is None:
             return
-        account, now = self._accounts[caller.grant.name], self._clock()
-        for meter, amount, rate, unit in (
-            (account.events, events, caller.grant.events_per_second, "events"),
-            (account.bytes, size_bytes, caller.grant.bytes_per_second, "bytes"),
-        ):
-            if rate is None:
-                continue
-            if owed := meter.owed_seconds(now):
-                told = f"nothing was sent: the key {caller.name} may send {rate} {unit} per second"
-                raise ApiError("rate-exceeded", told, retry_seconds=math.ceil(owed))
-            meter.charge(now, amount, rate, _BURST_SECONDS)
+        meter, now = self._accounts[caller.grant.name].meters[unit], self._clock()
+        if owed := meter.owed_seconds(now):
+            told = f"nothing was sent: the key {caller.name} may send {rate} {unit} per second"
+            raise ApiError("rate-exceeded", told, retry_seconds=math.ceil(owed))
+        meter.charge(now, amount, rate, _BURST_SECONDS)
+
+
+def _rate(grant: Grant, unit: Unit) -> int | None:
+    return grant.events_per_second if unit == "events" else grant.bytes_per_second
 
 
 class Logins:

@@ -220,9 +220,9 @@ def ingest_routes(deps: Deps) -> APIRouter:
     ) -> Response:
         seconds = seconds_of(wait)
         caller, allowance = caller_of(request), deps.gate.allowance
-        allowance.spend(caller)  # who owes something is told before he sends more
-        events = _events(await read_body(request, lambda size: allowance.spend(caller, size_bytes=size)))
-        allowance.spend(caller, events=len(events))
+        allowance.check(caller)  # who owes something is told before he sends more
+        events = _events(await read_body(request, lambda size: allowance.spend(caller, "bytes", size)))
+        allowance.spend(caller, "events", len(events))
         letters = await next_letters(deps.store) if seconds else {}
         sent = await ingest(deps, taken, caller, events, partial=partial)
         request.state.sent = sent  # for the access log

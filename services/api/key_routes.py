@@ -61,9 +61,7 @@ def key_routes(deps: Deps) -> APIRouter:
     async def make_key(request: Request) -> Response:
         grant, key = _wanted(await read_body(request)), new_key()
         await deps.store.create_key(key_hash(key), grant)
-        answer = json_answer(NewKey(name=grant.name, key=key), 201)
-        answer.headers["Cache-Control"] = "no-store"
-        return answer
+        return json_answer(NewKey(name=grant.name, key=key), 201)
 
     @router.delete(
         "/v1/keys/{name}", responses=answering(KeyRevoked), summary="Revoke all keys of a name, at once"

@@ -325,6 +325,13 @@ async def test_bytes_per_second_of_a_name_count_whatever_they_hold(house: House)
     assert int(third.headers["retry-after"]) > 16_000
 
 
+async def test_a_request_is_taken_whole_however_many_bytes_it_has(house: House) -> None:
+    await house.key("slow", ["producer"], events_per_second=10, bytes_per_second=100)
+    pods = [event("ADDED", pod_manifest(f"p{i}")) for i in range(5)]
+    assert (await house.send("slow", *pods)).status_code == 202
+    assert (await house.send("slow", pods[0])).status_code == 429
+
+
 async def test_requests_that_come_together_overdraw_by_one_only(house: House) -> None:
     await house.key("slow", ["producer"], events_per_second=10)
     pods = [event("ADDED", pod_manifest(f"p{i}")) for i in range(100)]
