@@ -144,7 +144,7 @@ def open_api(
     at: Place, settings: Settings, registry: CollectorRegistry | None = None
 ) -> contextlib.AbstractAsyncContextManager[FastAPI]:
     """Return the API as the settings want it guarded."""
-    from services.api.door import names_allowed
+    from services.api.origin import names_allowed
 
     names = names_allowed(settings.api_host, settings.api_hosts)
     required = asks_for_keys(settings)

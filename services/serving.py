@@ -27,11 +27,11 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from services.seldom import Seldom
+from services.log_limit import LogLimit
 
 _log = logging.getLogger("berth.http")
 for _name in ("berth.http", "berth.api", "uvicorn.error"):
-    logging.getLogger(_name).addFilter(Seldom())
+    logging.getLogger(_name).addFilter(LogLimit())
 
 _FILES_MAX = 65_536
 _FILES_KEPT = 200
@@ -59,87 +59,88 @@ class Limits(NamedTuple):
 _USUAL = Limits()
 
 
-class Guest:
+class Admitted:
     """A connection from when it is accepted until it is closed."""
 
     def __init__(self, address: str | None, cut: Callable[[], object]) -> None:
         self.address, self.cut = address, cut
 
 
-class House:
-    """Who is connected, and who of them has not yet sent a request, longest first."""
+class Admission:
+    """Counts the connections, and cuts one without a request where a new one finds no room."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._inside: set[Guest] = set()
+        self._open: set[Admitted] = set()
         self._by_address: Counter[str] = Counter()
-        self._waiting: dict[Guest, float] = {}
+        self._idle: dict[Admitted, float] = {}
+        """The connections without a request and since when, longest first."""
 
-    def admit(self, address: str | None, cut: Callable[[], object]) -> Guest | None:
-        """Let a connection in; cut one that waits where there is no room, or return None."""
-        crowd: Iterable[Guest] | None = None
+    def admit(self, address: str | None, cut: Callable[[], object]) -> Admitted | None:
+        """Admit a connection; where there is no room, cut an idle one, or return None."""
+        idle: Iterable[Admitted] | None = None
         if address is not None and self._by_address[address] >= self.limits.connections_per_address_max:
-            crowd = (guest for guest in self._waiting if guest.address == address)
-        elif len(self._inside) >= self.limits.connections_max:
-            crowd = self._waiting
-        if crowd is not None and not self._make_room(crowd):
+            idle = (each for each in self._idle if each.address == address)
+        elif len(self._open) >= self.limits.connections_max:
+            idle = self._idle
+        if idle is not None and not self._make_room(idle):
             return None
-        guest = Guest(address, cut)
-        self._inside.add(guest)
+        admitted = Admitted(address, cut)
+        self._open.add(admitted)
         if address is not None:
             self._by_address[address] += 1
-        self.waits(guest)
-        return guest
+        self.note_idle(admitted)
+        return admitted
 
-    def _make_room(self, crowd: Iterable[Guest]) -> bool:
-        longest = next(iter(crowd), None)
+    def _make_room(self, idle: Iterable[Admitted]) -> bool:
+        longest = next(iter(idle), None)
         if longest is None:
             _log.warning("a connection was refused: all places are taken")
             return False
         _log.warning("all places are taken: a connection without a request was cut")
-        self.leave(longest)
+        self.release(longest)
         longest.cut()
         return True
 
-    def waits(self, guest: Guest) -> None:
+    def note_idle(self, admitted: Admitted) -> None:
         """Note that a connection has no request under way."""
-        if guest in self._inside:
-            self._waiting.setdefault(guest, time.monotonic())
+        if admitted in self._open:
+            self._idle.setdefault(admitted, time.monotonic())
 
-    def asks(self, guest: Guest) -> None:
+    def note_busy(self, admitted: Admitted) -> None:
         """Note that a connection has sent the head of a request."""
-        self._waiting.pop(guest, None)
+        self._idle.pop(admitted, None)
 
-    def leave(self, guest: Guest) -> None:
+    def release(self, admitted: Admitted) -> None:
         """Forget a connection that is closed."""
-        if guest not in self._inside:
+        if admitted not in self._open:
             return
-        self._inside.remove(guest)
-        self._waiting.pop(guest, None)
-        if guest.address is not None:
-            self._by_address[guest.address] -= 1
-            if not self._by_address[guest.address]:
-                del self._by_address[guest.address]
+        self._open.remove(admitted)
+        self._idle.pop(admitted, None)
+        if admitted.address is not None:
+            self._by_address[admitted.address] -= 1
+            if not self._by_address[admitted.address]:
+                del self._by_address[admitted.address]
 
     def cut_late(self, now: float) -> None:
         """Cut the connections that had a request to send for too long."""
         late = []
-        for guest, since in self._waiting.items():
+        for admitted, since in self._idle.items():
             if now - since < self.limits.head_seconds_max:
                 break
-            late.append(guest)
-        for guest in late:
+            late.append(admitted)
+        for admitted in late:
             _log.info("a connection was cut: its request did not come in time")
-            self.leave(guest)
-            guest.cut()
+            self.release(admitted)
+            admitted.cut()
 
 
 class Connection(H11Protocol):
     """An HTTP connection that knows whether its client keeps pace."""
 
-    def __init__(self, server: Server, guest: Guest) -> None:
+    def __init__(self, server: Server, admitted: Admitted) -> None:
         super().__init__(server.config, server.server_state, {})
-        self._house, self._guest = server.house, guest
+        self._admission, self._admitted = server.admission, admitted
         self._received_bytes = self._drained_count = 0
         self._mark: tuple[object, int, float] = (None, 0, 0.0)
 
@@ -147,12 +148,12 @@ class Connection(H11Protocol):
         """Begin to wait for a request."""
         # Whatever the client has not taken pauses the answer, so that one with bytes left is one to watch.
         transport.set_write_buffer_limits(high=1, low=0)
-        self._guest.cut = self.cut
+        self._admitted.cut = self.cut
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave."""
-        self._house.leave(self._guest)
+        """Make room."""
+        self._admission.release(self._admitted)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -180,9 +181,9 @@ class Connection(H11Protocol):
     def _note(self) -> None:
         # A client that still sends the body of an answered request waits, too; not one that takes the answer.
         if self.conn.our_state in (h11.IDLE, h11.DONE) and not self.transport.get_write_buffer_size():
-            self._house.waits(self._guest)
+            self._admission.note_idle(self._admitted)
         else:
-            self._house.asks(self._guest)
+            self._admission.note_busy(self._admitted)
 
     def send_400_response(self, msg: str) -> None:
         """Say in the one shape of errors that this is no HTTP."""
@@ -237,7 +238,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=2,
             )
         )
-        self.house = House(limits)
+        self.admission = Admission(limits)
         self._tls = tls
         self._accepting: list[asyncio.Task[None]] = []
         self._opening: set[asyncio.Task[None]] = set()
@@ -267,40 +268,40 @@ class Server(uvicorn.Server):
                     _log.warning("no connection can be accepted: %s", error)
                     await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            guest = self.house.admit(_address_of(peer), accepted.close)
-            if guest is None:
+            admitted = self.admission.admit(_address_of(peer), accepted.close)
+            if admitted is None:
                 accepted.close()
             else:
-                opening = asyncio.create_task(self._open(accepted, guest))
+                opening = asyncio.create_task(self._open(accepted, admitted))
                 self._opening.add(opening)
                 opening.add_done_callback(self._opening.discard)
-            await asyncio.sleep(0)  # accepting never waits while somebody knocks: let the others work
+            await asyncio.sleep(0)  # accepting never waits while clients come: let the others work
 
-    async def _open(self, accepted: socket.socket, guest: Guest) -> None:
+    async def _open(self, accepted: socket.socket, admitted: Admitted) -> None:
         """Make a connection of what was accepted; with TLS, the client has to agree on it first."""
         task = asyncio.current_task()
         assert task is not None
-        guest.cut = task.cancel
+        admitted.cut = task.cancel
         loop = asyncio.get_running_loop()
         if accepted.fileno() < 0:
             return  # it had to make room at once
         tls = None if accepted.family == socket.AF_UNIX else self._tls
         try:
-            await loop.connect_accepted_socket(lambda: Connection(self, guest), accepted, ssl=tls)
+            await loop.connect_accepted_socket(lambda: Connection(self, admitted), accepted, ssl=tls)
         except OSError as error:
             _log.info("no TLS with a client: %s", error)
-            self.house.leave(guest)
+            self.admission.release(admitted)
         except BaseException:
-            self.house.leave(guest)
+            self.admission.release(admitted)
             raise
 
     async def on_tick(self, counter: int) -> bool:
         """Look once a second for those who hold things up."""
         if counter % 10 == 0:
             now = time.monotonic()
-            self.house.cut_late(now)
+            self.admission.cut_late(now)
             for connection in list(self.server_state.connections):
-                if isinstance(connection, Connection) and connection.lags(now, self.house.limits):
+                if isinstance(connection, Connection) and connection.lags(now, self.admission.limits):
                     _log.info("a connection was cut: its client was too slow")
                     connection.cut()
         return await super().on_tick(counter)

@@ -18,11 +18,11 @@ from services.api.audit import audit_routes
 from services.api.caller import caller_of
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
-from services.api.door import Door, check_media_type
+from services.api.disconnect import CancelOnDisconnect
 from services.api.failures import ApiError, json_answer
 from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
-from services.api.leaving import Leaving
+from services.api.origin import OriginCheck, check_media_type
 from services.api.profiles import profile_routes
 from services.api.routes import decision_routes, object_routes, state_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
@@ -33,7 +33,10 @@ _ERRORS = answering(Error, "default", "What was wrong and what to do")
 
 
 def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
-    """Return the application; the caller opens and closes what ``deps`` holds. ``names`` as of ``Door``."""
+    """Return the application; the caller opens and closes what ``deps`` holds.
+
+    ``names`` are those by which requests may call it (``OriginCheck``).
+    """
     app = FastAPI(title="berth", version=VERSION, description=DESCRIPTION, docs_url=None, redoc_url=None)
     failures.install(app)
 
@@ -64,8 +67,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 
     pages.install(app)
-    app.add_middleware(Leaving)
-    app.add_middleware(Door, names=names)
+    app.add_middleware(CancelOnDisconnect)
+    app.add_middleware(OriginCheck, names=names)
     app.add_middleware(Observed, metrics=deps.metrics, accesses=deps.accesses)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app

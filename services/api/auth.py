@@ -9,9 +9,9 @@ from fastapi import Request
 from domain.model.errors import Unavailable
 from services.api.allowance import Allowance, Clock, Logins, address_of
 from services.api.caller import MAY, Caller
-from services.api.door import is_proxied
 from services.api.failures import ApiError
 from services.api.keys import key_hash
+from services.api.origin import is_proxied
 from services.codec.seal import ANONYMOUS
 from services.config import REQUESTS_PER_KEY
 from services.ports.store import Grant, Store

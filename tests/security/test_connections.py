@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from services.listening import bind
-from services.seldom import Seldom
-from services.serving import House, Limits, _address_of, serve_http
+from services.log_limit import LogLimit
+from services.serving import Admission, Limits, _address_of, serve_http
 from tests.security.running import api, laid_down
 
 QUICK = Limits(
@@ -177,26 +177,26 @@ async def test_a_crowd_of_half_open_connections_shuts_nobody_out() -> None:
 
 def test_one_address_gets_its_share_alone() -> None:
     cut: list[int] = []
-    house = House(Limits(connections_max=5, connections_per_address_max=2))
-    assert house.admit("a", lambda: cut.append(1))
-    second = house.admit("a", lambda: cut.append(2))
+    admission = Admission(Limits(connections_max=5, connections_per_address_max=2))
+    assert admission.admit("a", lambda: cut.append(1))
+    second = admission.admit("a", lambda: cut.append(2))
     assert second
-    house.asks(second)
-    assert house.admit("a", lambda: cut.append(3))
+    admission.note_busy(second)
+    assert admission.admit("a", lambda: cut.append(3))
     assert cut == [1], "the one that waits"
-    assert house.admit("b", lambda: cut.append(4))
-    third = house.admit(None, lambda: cut.append(5))
+    assert admission.admit("b", lambda: cut.append(4))
+    third = admission.admit(None, lambda: cut.append(5))
     assert third
-    house.asks(third)
-    assert house.admit(None, lambda: cut.append(6))
-    assert house.admit(None, lambda: cut.append(7))
+    admission.note_busy(third)
+    assert admission.admit(None, lambda: cut.append(6))
+    assert admission.admit(None, lambda: cut.append(7))
     assert cut == [1, 3], "all places are taken: the longest waiting one of all"
-    crowded = House(Limits(connections_max=1))
+    crowded = Admission(Limits(connections_max=1))
     only = crowded.admit(None, lambda: None)
     assert only
-    crowded.asks(only)
+    crowded.note_busy(only)
     assert crowded.admit(None, lambda: None) is None
-    crowded.leave(only)
+    crowded.release(only)
     assert crowded.admit(None, lambda: None)
 
 
@@ -238,12 +238,12 @@ async def test_what_is_no_http_gets_an_error_of_the_one_shape(caplog: pytest.Log
 
 def test_the_log_says_how_much_it_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("services.seldom.time.monotonic", lambda: now)
-    seldom, written = Seldom(), []
+    monkeypatch.setattr("services.log_limit.time.monotonic", lambda: now)
+    limit, written = LogLimit(), []
     for _ in range(3):
         for number in range(100):
             record = logging.makeLogRecord({"msg": "no %d", "args": (number,)})
-            if seldom.filter(record):
+            if limit.filter(record):
                 written.append(record.getMessage())
         now += 11
     assert len(written) == 15

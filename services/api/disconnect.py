@@ -1,4 +1,4 @@
-"""Ends the work for a client that has gone: its query would hold a connection that others wait for."""
+"""Cancels the work for a client that has gone: its query would hold a connection that others wait for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GONE = 499
 """The status by which such a request is counted; nobody receives it."""
 
 
-class Leaving:
+class CancelOnDisconnect:
     """Cancels a question whose client closes the connection. What was sent with a body goes on."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -23,7 +23,7 @@ class Leaving:
             return
 
         async def nothing_more() -> Message:
-            await left
+            await asyncio.wait([left])  # who stops waiting for it does not cancel it
             return {"type": "http.disconnect"}
 
         async def leave() -> None:

@@ -1,4 +1,4 @@
-"""The door of the API: which requests come in at all, and what each answer forbids a browser.
+"""Checks which site a request comes from, and says in each answer what a browser may not do with it.
 
 A web page can make its visitor's browser send requests to this machine, and, by a name of its own that
 points to 127.0.0.1, read the answers. The checks of the host, the origin and the type of the body are
@@ -45,13 +45,13 @@ def names_allowed(host: str, others: Iterable[str]) -> frozenset[str] | None:
     return frozenset({"localhost", host.lower(), *named})
 
 
-class Door:
+class OriginCheck:
     """Refuses requests that a foreign web page made, before anything looks at them.
 
     Parameters
     ----------
     app : ASGIApp
-        What is behind the door.
+        What answers the requests that pass.
     names : frozenset[str], optional
         The names by which requests may call this API, besides the addresses of loopback. None: any name.
     """

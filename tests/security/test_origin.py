@@ -1,4 +1,4 @@
-"""Does the API's door hold: against web pages, proxies, invented names, and clients that never finish?"""
+"""Does the API refuse what web pages, proxies, invented names and clients that never finish send?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def dsn(embedded_dsn: str) -> AsyncIterator[str]:
 @pytest.fixture(scope="module")
 def url(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of an API on loopback that asks nobody for a key."""
-    with api(dsn, tmp_path_factory.mktemp("door")) as found:
+    with api(dsn, tmp_path_factory.mktemp("origin")) as found:
         yield found
 
 

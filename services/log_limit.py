@@ -10,7 +10,7 @@ _LINES_MAX = 5
 _KINDS_MAX = 1_000
 
 
-class Seldom(logging.Filter):
+class LogLimit(logging.Filter):
     """Lets a few lines of each message pass in each span of time, then says how many it held back."""
 
     def __init__(self) -> None:
