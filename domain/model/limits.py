@@ -11,6 +11,11 @@ INT64_MAX = 2**63 - 1
 event_bytes_max = 1 << 20
 events_per_request_max = 5_000
 request_bytes_max = 16 << 20
+sent_event_bytes_max = 2 << 20  # as it came, with what is not kept: a Kubernetes object has 1.5 MiB at most
+request_values_max = 2 << 20  # as they came: commas and brackets count
+event_values_max = 100_000  # as it came; what takes a tenth of a second to read
+bodies_of_key_bytes_max = 64 << 20  # of the requests of one key that are under way
+bodies_bytes_max = 256 << 20  # of all requests that are under way
 name_length_max = 253
 label_name_length_max = 63
 labels_per_object_max = 256
@@ -92,6 +97,7 @@ assert usage_samples_max > 1
 assert poll_records_max <= batch_records_max
 assert event_bytes_max < unpacked_poll_bytes_max <= unpacked_batch_bytes_max <= unpacked_held_bytes_max
 assert events_per_request_max * 64 <= request_bytes_max
+assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_key_bytes_max < bodies_bytes_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 

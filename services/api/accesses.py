@@ -19,6 +19,7 @@ from services.metrics import ApiMetrics, method_label
 from services.phrases import plural
 from services.ports.access import Access
 from services.ports.store import Store
+from services.secret import redacted
 
 WRITE_SECONDS = 1.0
 LAST_WRITE_SECONDS_MAX = 3.0
@@ -26,6 +27,7 @@ _ROWS_AT_ONCE = 500
 _ROWS_MAX = 10_000
 _STRANGERS_MAX = 256
 _TARGET_CHARS_MAX = 300
+_TARGET_READ_CHARS_MAX = 2_000  # of which keys and passwords are taken out first
 _HEALTH = ("/healthz", "/readyz")
 _log = logging.getLogger("berth.api")
 
@@ -82,7 +84,7 @@ class AccessLog:
                 address=str((scope.get("client") or ("",))[0]),
                 method=method_label(scope["method"]),
                 route=route,
-                target="" if caller is None else path[:_TARGET_CHARS_MAX],
+                target="" if caller is None else redacted(path[:_TARGET_READ_CHARS_MAX])[:_TARGET_CHARS_MAX],
                 status=status,
                 code=code,
                 duration_ms=int(seconds * 1000),

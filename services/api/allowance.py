@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import math
@@ -10,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
+from domain.model import limits
 from services.api.caller import Caller
 from services.api.failures import ApiError
 from services.ports.store import Grant
@@ -50,6 +52,8 @@ class _Account:
     def __init__(self) -> None:
         self.running = 0
         self.meters = {unit: Meter() for unit in _UNITS}
+        self.body_bytes = 0
+        self.reading = asyncio.Lock()
 
 
 class Allowance:
@@ -70,6 +74,8 @@ class Allowance:
         self._requests_per_key = requests_per_key
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
+        self._unnamed = _Account()
+        self._body_bytes = 0
 
     @contextlib.contextmanager
     def request(self, caller: Caller) -> Iterator[None]:
@@ -87,6 +93,37 @@ class Allowance:
             yield
         finally:
             account.running -= 1
+
+    def reading(self, caller: Caller) -> asyncio.Lock:
+        """Return what the requests of one caller have by turns, so that he has one turn among the others'."""
+        return self._account(caller).reading
+
+    def _account(self, caller: Caller) -> _Account:
+        return self._unnamed if caller.grant is None else self._accounts[caller.grant.name]
+
+    @contextlib.contextmanager
+    def body(self, caller: Caller) -> Iterator[Callable[[int], None]]:
+        """Give what counts the bytes of a body while its request is under way, and refuses too many."""
+        account, held_bytes = self._account(caller), 0
+
+        def hold(size_bytes: int) -> None:
+            nonlocal held_bytes
+            if caller.grant is not None and account.body_bytes + size_bytes > limits.bodies_of_key_bytes_max:
+                most = f"{limits.bodies_of_key_bytes_max} bytes (bodies_of_key_bytes_max)"
+                told = f"nothing was sent: the key {caller.name} has {most} under way; wait for a request"
+                raise ApiError("too-many-requests", told, retry_seconds=1)
+            if self._body_bytes + size_bytes > limits.bodies_bytes_max:
+                most = f"{limits.bodies_bytes_max} bytes (bodies_bytes_max)"
+                raise ApiError("busy", f"nothing was sent: all requests under way hold {most}; ask again")
+            held_bytes += size_bytes
+            account.body_bytes += size_bytes
+            self._body_bytes += size_bytes
+
+        try:
+            yield hold
+        finally:
+            account.body_bytes -= held_bytes
+            self._body_bytes -= held_bytes
 
     def check(self, caller: Caller) -> None:
         """Refuse the caller while he owes something."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Annotated, Any
 
+import msgspec
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from domain.model import limits
 from domain.model.errors import FieldError
-from domain.model.validation import shown
+from domain.model.validation import check_count, shown
 from services.api.answers import ErrorDetail, Ingested, Position
 from services.api.caller import Caller, caller_of
 from services.api.contract import answering
@@ -25,12 +27,19 @@ from services.metrics import ApiMetrics
 from services.phrases import plural
 from services.ports.store import Store
 
+_TURN_SECONDS = 0.01
+"""How long events are read before other requests have their turn."""
+
 _OF_ONE_EVENT = {"type", "object", "kind"}  # a manifest by itself is told what it lacks
 _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events": [...]}'
 
 
-async def read_body(request: Request, charge: Callable[[int], None] = lambda _: None) -> bytes:
-    """Read the body, and charge what came of it; refuse it as soon as it is too large."""
+async def read_body(
+    request: Request,
+    charge: Callable[[int], None] = lambda _: None,
+    hold: Callable[[int], None] = lambda _: None,
+) -> bytes:
+    """Read the body, and charge what came of it; refuse it as soon as it is too large to hold."""
     chunks, size = [], 0
     try:
         async for chunk in request.stream():
@@ -39,28 +48,73 @@ async def read_body(request: Request, charge: Callable[[int], None] = lambda _: 
                 raise ApiError(
                     "too-large", f"a request may hold {limits.request_bytes_max} bytes (request_bytes_max)"
                 )
+            hold(len(chunk))
             chunks.append(chunk)
     finally:
         charge(size)
     return b"".join(chunks)
 
 
-def _events(body: bytes) -> list[Any]:
-    """Return the events of a body: a list, bare or under ``events``, or one event by itself."""
+_ABSENT = msgspec.Raw(b"null")
+
+
+class _Body(msgspec.Struct):
+    """The fields of a body that is an object."""
+
+    events: msgspec.Raw = _ABSENT
+    type: msgspec.Raw = _ABSENT
+    object: msgspec.Raw = _ABSENT
+    kind: msgspec.Raw = _ABSENT
+
+
+_read_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_read_object = msgspec.json.Decoder(_Body).decode
+
+
+def _events(body: bytes) -> list[msgspec.Raw]:
+    """Return the texts of a body's events: a list, bare or under ``events``, or one event by itself."""
+    values = _values_count(body)
+    if values > limits.request_values_max:
+        allowed = f"{limits.request_values_max} are allowed (request_values_max)"
+        raise ApiError("too-large", f"{values} values; {allowed}")
     try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ApiError("not-json", f"the body is not JSON: {error}; {_BODY}") from None
-    if isinstance(found, dict):
-        found = [found] if found.keys() & _OF_ONE_EVENT else found.get("events")
-    if not isinstance(found, list):
-        raise FieldError("events", f"there is no list of events; {_BODY}")
-    if len(found) > limits.events_per_request_max:
+        found = body
+        if body.lstrip()[:1] == b"{":
+            parts = _read_object(body)
+            if any(getattr(parts, name) is not _ABSENT for name in _OF_ONE_EVENT):
+                return [msgspec.Raw(body)]
+            found = bytes(parts.events)
+        events = _read_list(found)
+    except msgspec.ValidationError:
+        raise FieldError("events", f"there is no list of events; {_BODY}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _not_json(error) from None
+    if len(events) > limits.events_per_request_max:
         raise ApiError(
             "too-large",
-            f"{len(found)} events; {limits.events_per_request_max} are allowed (events_per_request_max)",
+            f"{len(events)} events; {limits.events_per_request_max} are allowed (events_per_request_max)",
         )
-    return found
+    return events
+
+
+def _values_count(text: bytes) -> int:
+    """Return how many values a text has at most. That takes no time, unlike making objects of them."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _not_json(error: Exception) -> ApiError:
+    return ApiError("not-json", f"the body is not JSON: {error}; {_BODY}")
+
+
+def _read(text: msgspec.Raw) -> Any:
+    """Read one event, unless that takes so long that others would wait for it."""
+    raw = bytes(text)
+    check_count(len(raw), limits.sent_event_bytes_max, "sent_event_bytes_max", "")
+    check_count(_values_count(raw), limits.event_values_max, "event_values_max", "")
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise _not_json(error) from None
 
 
 Refused = dict[int, ErrorDetail]
@@ -71,20 +125,31 @@ def _detail(index: int, error: FieldError) -> ErrorDetail:
     return ErrorDetail(index=index, path=error.path, message=error.message)
 
 
-async def check(deps: Deps, scope: Scope, events: list[Any]) -> tuple[dict[int, Outgoing], Refused, Refused]:
-    """Return the events to send by position, what is wrong with others, and what the caller may not send."""
+async def check(
+    deps: Deps, scope: Scope, events: list[msgspec.Raw]
+) -> tuple[dict[int, Outgoing], Refused, Refused]:
+    """Return the events to send by position, what is wrong with others, and what the caller may not send.
+
+    Other requests have their turn every few milliseconds.
+    """
     good: dict[int, Outgoing] = {}
     bad: Refused = {}
     forbidden: Refused = {}
-    for index, event in enumerate(events):
+    began = time.perf_counter()
+    for index, text in enumerate(events):
+        if time.perf_counter() - began > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            began = time.perf_counter()
         refused = bad
         try:
-            prepared = deps.gateway.prepare(event)
+            prepared = deps.gateway.prepare(_read(text))
             refused = forbidden
             scope.check(prepared)
             good[index] = prepared
         except FieldError as error:
             refused[index] = _detail(index, error)
+        except RecursionError:
+            bad[index] = ErrorDetail(index=index, path="", message="is nested too deeply")
     for index, foreign in (await scope.foreign_bindings(deps.store, good)).items():
         del good[index]
         forbidden[index] = _detail(index, foreign)
@@ -133,13 +198,16 @@ class Taken:
             done.set()
 
 
-async def ingest(deps: Deps, taken: Taken, caller: Caller, events: list[Any], *, partial: bool) -> Appended:
+async def ingest(
+    deps: Deps, taken: Taken, caller: Caller, events: list[msgspec.Raw], *, partial: bool
+) -> Appended:
     """Append events; return the counts, and where the events are.
 
     An id is recorded only after its event is durable in the log. A request that is repeated because its
     outcome was unknown may append an event twice; folding an event twice changes nothing.
     """
-    good, bad, forbidden = await check(deps, Scope(caller), events)
+    async with deps.gate.allowance.reading(caller):
+        good, bad, forbidden = await check(deps, Scope(caller), events)
     holder = caller.name or ""
     async with taken.alone({(holder, each.id) for each in good.values() if each.id}):
         fresh, reused = await _fresh(deps.store, holder, good)
@@ -221,15 +289,18 @@ def ingest_routes(deps: Deps) -> APIRouter:
         seconds = seconds_of(wait)
         caller, allowance = caller_of(request), deps.gate.allowance
         allowance.check(caller)  # who owes something is told before he sends more
-        events = _events(await read_body(request, lambda size: allowance.spend(caller, "bytes", size)))
-        allowance.spend(caller, "events", len(events))
-        letters = await next_letters(deps.store) if seconds else {}
-        sent = await ingest(deps, taken, caller, events, partial=partial)
-        request.state.sent = sent  # for the access log
-        if not seconds:
-            return json_answer(sent.answer, 202)
-        seen = deps.store.seen_by(caller_of(request).namespaces)
-        answer = await wait_for(sent, folding, seen, deps.log, letters, until=until, seconds=seconds)
-        return json_answer(answer, 202)
+        with allowance.body(caller) as hold:
+            body = await read_body(request, lambda size: allowance.spend(caller, "bytes", size), hold)
+            events = _events(body)
+            allowance.spend(caller, "events", len(events))
+            letters = await next_letters(deps.store) if seconds else {}
+            sent = await ingest(deps, taken, caller, events, partial=partial)
+            del body, events  # who waits holds what is kept of them alone
+            request.state.sent = sent  # for the access log
+            if not seconds:
+                return json_answer(sent.answer, 202)
+            seen = deps.store.seen_by(caller_of(request).namespaces)
+            answer = await wait_for(sent, folding, seen, deps.log, letters, until=until, seconds=seconds)
+            return json_answer(answer, 202)
 
     return router

@@ -1,0 +1,183 @@
+"""Attacks by those whom the API lets in: requests that cost much, and looks at what belongs to others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from domain.model import limits
+from services.ports.access import AccessFilter
+from tests.builders import Json
+from tests.security.keyed import House, keyed_house
+
+KEY = "berth_" + "S3cret-key_of-somebody-who-pasted-it-here42"
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    """Open an API with keys of two teams."""
+    async with keyed_house() as opened:
+        for team in ("team-a", "team-b"):
+            await opened.key(f"ci-{team}", ["producer"], namespaces=[team])
+        await opened.key("desk", ["auditor"])
+        yield opened
+
+
+def pod(name: str = "p", namespace: str = "team-a", **more: Any) -> Json:
+    """Return an event that adds a pod."""
+    metadata = {"namespace": namespace, "name": name}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    kind = {"apiVersion": "v1", "kind": "Pod"}
+    return {"type": "ADDED", "object": kind | {"metadata": metadata, "spec": spec}, **more}
+
+
+def with_field(event: Json, value: str) -> str:
+    """Return the text of an event whose object has a field that nobody reads, with this text as value."""
+    text = json.dumps(event | {"object": event["object"] | {"x": "@@"}})
+    return text.replace('"@@"', value)
+
+
+async def post(house: House, body: str, key: str = "ci-team-a", query: str = "") -> Any:
+    """Send a body as it is."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    return await house.client.post(f"/v1/events{query}", content=body, headers=headers)
+
+
+async def longest_pause(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Do some work; return what it gave, and the longest time in which nobody else had a turn."""
+    loop, longest, working = asyncio.get_running_loop(), 0.0, True
+
+    async def others() -> None:
+        nonlocal longest
+        before = loop.time()
+        while working:
+            await asyncio.sleep(0)
+            longest, before = max(longest, loop.time() - before), loop.time()
+
+    watching = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    answer = await work()
+    working = False
+    await watching
+    return answer, longest
+
+
+# ------------------------------------------------------------------------------------- requests that cost
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" + "[]," * 300_000 + "[]]",
+        "{" + ",".join(f'"{i:x}":0' for i in range(150_000)) + "}",
+        "[" + "1e5," * 400_000 + "1]",
+    ],
+    ids=["lists", "keys", "numbers"],
+)
+async def test_an_event_of_a_million_values_is_refused_before_it_is_read(house: House, value: str) -> None:
+    answer = await post(house, f"[{json.dumps(pod())},{with_field(pod('q', id='1'), value)}]")
+    assert answer.status_code == 422, answer.text[:300]
+    (told,) = answer.json()["error"]["details"]
+    assert told["index"] == 1
+    assert "event_values_max" in told["message"]
+
+
+async def test_a_list_of_a_million_events_is_refused_before_it_is_read(house: House) -> None:
+    body = "[" + "1," * (limits.request_bytes_max // 2 - 2) + "1]"
+    answer, pause = await longest_pause(lambda: post(house, body))
+    assert answer.status_code == 413
+    assert "request_values_max" in answer.text
+    assert pause < 0.25
+
+
+async def test_an_event_of_much_that_is_not_kept_is_refused_too(house: House) -> None:
+    fits = with_field(pod("fits"), json.dumps("a" * limits.event_bytes_max))
+    assert (await post(house, fits)).status_code == 202  # the rule for what is kept is another one
+    answer = await post(house, with_field(pod(), json.dumps("a" * limits.sent_event_bytes_max)))
+    assert answer.status_code == 422
+    assert "sent_event_bytes_max" in answer.text
+
+
+@pytest.mark.parametrize("depth", [900, 970, 1000, 1015, 100_000])
+@pytest.mark.parametrize("nest", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+@pytest.mark.parametrize("place", ["unknown", "type", "id", "at", "whole"])
+async def test_no_depth_is_a_fault_of_the_server(
+    house: House, depth: int, nest: tuple[str, str], place: str
+) -> None:
+    value = nest[0] * depth + "0" + nest[1] * depth
+    body = with_field(pod(id="deep"), value)
+    if place == "whole":
+        body = value
+    elif place != "unknown":
+        body = json.dumps(pod() | {place: "@@"}).replace('"@@"', value)
+    answer = await post(house, body)
+    assert answer.status_code in (202, 422), answer.text[:200]
+
+
+async def test_a_large_request_leaves_others_their_turn(house: House) -> None:
+    tolerations = [{"key": f"k{i}", "operator": "Exists"} for i in range(48)]
+    events = [pod(f"p{i}") for i in range(4_000)]
+    for event in events:
+        event["object"]["spec"]["tolerations"] = tolerations
+    body = json.dumps(events)
+    answer, pause = await longest_pause(lambda: post(house, body))
+    assert answer.json()["accepted"] == 4_000
+    assert pause < 0.25
+
+
+async def test_requests_of_one_key_are_read_one_after_another(house: House) -> None:
+    large = json.dumps([pod(f"p{i}") for i in range(3_000)])
+    many = [asyncio.create_task(post(house, large)) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    assert (await post(house, json.dumps(pod("small", "team-b")), "ci-team-b")).status_code == 202
+    assert not all(task.done() for task in many)
+    assert {answer.status_code for answer in await asyncio.gather(*many)} == {202}
+
+
+async def test_who_waits_holds_no_memory_for_what_he_sent(house: House) -> None:
+    """Nobody folds here, so all of these wait; each sent a megabyte of which berth keeps nothing."""
+    body = with_field(pod(), "[" + "[]," * 45_000 + "[]]")
+    tracemalloc.start()
+    try:
+        waiting = [asyncio.create_task(post(house, body, query="?wait=2s")) for _ in range(8)]
+        await asyncio.sleep(1.2)
+        assert not any(task.done() for task in waiting)
+        held_bytes, _ = tracemalloc.get_traced_memory()
+        await asyncio.gather(*waiting)
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 8 * (1 << 20)
+
+
+async def test_a_key_has_only_so_many_bytes_under_way(house: House) -> None:
+    one = json.dumps([pod(f"p{i}") for i in range(4)])
+    body = one + " " * (limits.request_bytes_max - len(one))
+    count = 2 * limits.bodies_of_key_bytes_max // limits.request_bytes_max
+    sent = [asyncio.create_task(post(house, body, query="?wait=1s")) for _ in range(count)]
+    await asyncio.sleep(0.5)
+    assert (await post(house, json.dumps(pod("small", "team-b")), "ci-team-b")).status_code == 202
+    answers = await asyncio.gather(*sent)
+    refused = [each for each in answers if each.status_code == 429]
+    assert len(refused) == count // 2
+    assert all("bodies_of_key_bytes_max" in each.text and each.headers["Retry-After"] for each in refused)
+    assert (await post(house, body)).status_code == 202  # what was held is free again
+
+
+# -------------------------------------------------------------------------------------- who reads the logs
+
+
+@pytest.mark.parametrize(
+    "target", [f"/v1/pods?api={KEY}", f"/v1/pods/team-a/{KEY}", f"/v1/pods?token={KEY}&x=" + "y" * 400]
+)
+async def test_a_key_in_an_address_is_not_kept_in_the_access_log(house: House, target: str) -> None:
+    await house.ask("desk", "GET", target)
+    await house.accesses.write()
+    (row,) = await house.store.accesses(AccessFilter(), 10, None)
+    assert row.target.startswith("/v1/pods")
+    assert KEY[6:20] not in row.target
+    assert "***" in row.target
