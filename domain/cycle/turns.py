@@ -7,7 +7,7 @@ nodes. It does not depend on a clock, nor on what happens to be cached, so a res
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from domain.model.nodes import TAINT_EFFECTS
@@ -68,23 +68,48 @@ def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) ->
     least one candidate is returned, and each has its turn in the end.
     """
     groups = {candidate[3] for candidate in candidates}
-    of_pod = {plan: pod_work(plan, table) for plan in {group.plan for group in groups} if plan is not None}
-    works = {g: (group_work(g.template, g.plan, table), of_pod[g.plan]) for g in groups if g.plan is not None}
-    most = sum(of_group for of_group, _ in works.values()) + max(of_pod.values(), default=0) * len(candidates)
+    works = _Works(table)
+    most = max(map(works.of_pod, groups), default=0) * len(candidates)
+    for group in groups:
+        if most > work_max:  # a long queue is not looked at whole, group by group, in each cycle
+            break
+        most += works.of_group(group)
     return candidates if most <= work_max else sorted(_shared(candidates, works, work_max))
 
 
-def _shared(
-    candidates: Sequence[Candidate], works: Mapping[WaitingGroup, tuple[int, int]], work_max: int
-) -> Iterator[Candidate]:
+class _Works:
+    """The work of groups and pods in one cycle, each computed when it is first asked for."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._of_pod: dict[ProfilePlan, int] = {}
+        self._of_group: dict[WaitingGroup, int] = {}
+
+    def of_pod(self, group: WaitingGroup) -> int:
+        assert group.plan is not None
+        work = self._of_pod.get(group.plan)
+        if work is None:
+            work = self._of_pod[group.plan] = pod_work(group.plan, self._table)
+        return work
+
+    def of_group(self, group: WaitingGroup) -> int:
+        assert group.plan is not None
+        work = self._of_group.get(group)
+        if work is None:
+            work = self._of_group[group] = group_work(group.template, group.plan, self._table)
+        return work
+
+
+def _shared(candidates: Sequence[Candidate], works: _Works, work_max: int) -> Iterator[Candidate]:
     used: dict[str, int] = {}  # by namespace; each pays for the groups of its pods, shared or not
     paid: set[tuple[str, WaitingGroup]] = set()
     spent = 0
 
     def pay(namespace: str, group: WaitingGroup) -> int:
-        of_group, of_pod = works[group]
-        work = of_pod if (namespace, group) in paid else of_pod + of_group
-        paid.add((namespace, group))
+        work = works.of_pod(group)
+        if (namespace, group) not in paid:
+            work += works.of_group(group)
+            paid.add((namespace, group))
         used[namespace] = used.get(namespace, 0) + work
         return work
 
