@@ -50,13 +50,15 @@ class Gate:
         self._store = store
         self._required = keys_required
         self._local_user = local_user
+        self._clock = clock
         self._checked_at = float("-inf")
         self._any_key = False
 
     async def _needs_key(self) -> bool:
         if self._local_user is not None or self._required:
             return self._local_user is None
-        if time.monotonic() - self._checked_at > _CACHE_SECONDS:
+        now = self._clock()
+        if not self._any_key and now - self._checked_at > _CACHE_SECONDS:
             try:
                 self._any_key = bool(await self._store.keys())
             except Unavailable:
@@ -64,7 +66,7 @@ class Gate:
                 if self._checked_at == float("-inf"):
                     raise
             else:
-                self._checked_at = time.monotonic()
+                self._checked_at = now
         return self._any_key
 
     async def check(self, request: Request, action: str) -> Caller:
