@@ -109,7 +109,7 @@ class AccessLog:
         place = (row.minute_ms, digest)
         known = self._waiting.get(place)
         if known is not None:
-            self._waiting[place] = known.and_also(row)
+            self._waiting[place] = known.merged_with(row)
         elif len(self._waiting) < _ROWS_MAX:
             self._waiting[place] = row
         else:
@@ -151,9 +151,9 @@ class AccessLog:
                 _log.warning("the access log: %s", error)
                 self._lose(sum(row.times for row in batch.values()))
                 return
-            self._confess()
+            self._report_lost()
 
-    def _confess(self) -> None:
+    def _report_lost(self) -> None:
         """Note how many requests were lost, now that the store answers again."""
         if not self._lost_count:
             return

@@ -62,7 +62,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         found = msgspec.json.encode((*what, self.status, self.code, alone))
         return hashlib.blake2b(found, digest_size=16).digest()
 
-    def and_also(self, other: Access) -> Access:
+    def merged_with(self, other: Access) -> Access:
         """Return both as one. They are equal requests of one minute."""
         return msgspec.structs.replace(
             self,

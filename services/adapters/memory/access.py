@@ -42,7 +42,7 @@ class MemoryCallers:
         known = self._database.accesses
         for row in rows:
             place = (row.minute_ms, row.digest)
-            known[place] = known[place].and_also(row) if place in known else row
+            known[place] = known[place].merged_with(row) if place in known else row
 
     async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
         """See ``Store.accesses``."""
