@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -151,11 +152,22 @@ def _pool(dsn: str, size: int, told: Limits) -> AsyncEngine:
     async def creator() -> Any:
         return await connect(dsn, "berth-api", told)
 
-    return create_async_engine(
+    engine = create_async_engine(
         "postgresql+asyncpg://",
         async_creator=creator,
+        json_deserializer=msgspec.json.decode,
         pool_size=size,
         max_overflow=0,
         pool_timeout=limits.connection_wait_seconds,
-        pool_pre_ping=True,
     )
+    sa.event.listen(engine.sync_engine, "checkout", _check_open)
+    return engine
+
+
+def _check_open(connection: Any, *_: object) -> None:
+    """Let the pool replace a connection that the server has closed, as after its restart.
+
+    asyncpg knows without asking. The pool's own check would ask three times before each question.
+    """
+    if connection.driver_connection.is_closed():
+        raise sa.exc.DisconnectionError
