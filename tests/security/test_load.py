@@ -88,17 +88,17 @@ async def test_slow_lists_make_nobody_wait_but_lists(place: Place, url: str, slo
         await client.get("/readyz")
         asked = [asyncio.create_task(client.get("/v1/decisions")) for _ in range(12)]
         await until_sleeping(place, LISTS)
-        post = {"json": [event("ADDED", node_manifest("n1"), AT, "n1")]}
-        for method, target, more in (
+        post = [event("ADDED", node_manifest("n1"), AT, "n1")]
+        for method, target, body in (
             ("POST", "/v1/events", post),
-            ("GET", "/healthz", {}),
-            ("GET", "/readyz", {}),
-            ("GET", "/metrics", {}),
-            ("GET", "/v1/shards", {}),
-            ("GET", "/v1/profiles/default-scheduler", {}),
-            ("GET", "/v1/decisions/0-1", {}),
+            ("GET", "/healthz", None),
+            ("GET", "/readyz", None),
+            ("GET", "/metrics", None),
+            ("GET", "/v1/shards", None),
+            ("GET", "/v1/profiles/default-scheduler", None),
+            ("GET", "/v1/decisions/0-1", None),
         ):
-            answer = await client.request(method, target, **more)
+            answer = await client.request(method, target, json=body)
             known = (503,) if target == "/readyz" else (404,) if target.endswith("0-1") else (200, 202)
             assert answer.status_code in known, (target, answer.text)
         assert await sleeping(place) == LISTS, "all that was while the lists were taken"
