@@ -72,5 +72,6 @@ def _check(path: Path, status: os.stat_result) -> None:
     if not is_ours(status):
         raise NotOurs(
             f"{path} is not safe: it belongs to another user, or others can write to it, or it is a link; "
-            "remove it, or give it to the user that runs berth (chown, chmod), or choose another BERTH_DIR"
+            "remove it, or give it to the user that runs berth (chown, chmod), or choose another "
+            "(BERTH_DIR, NUMBA_CACHE_DIR)"
         )

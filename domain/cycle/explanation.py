@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 import numpy as np
 
-from domain.cycle.program import Program
+from domain.cycle.program import OTHERS, Program
 from domain.cycle.queue import WaitingGroup
 from domain.cycle.refusals import refusals_of
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, is_unresolvable
+from domain.model.limits import reason_codes_bytes_max
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
@@ -192,13 +193,15 @@ def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tupl
     counts: dict[str, int] = {}
     if not output.has_reasons[a][which]:
         return counts, 0
-    unresolvable = 0
+    unresolvable, bytes_left = 0, reason_codes_bytes_max
     codes, numbers = output.reason_code[a, which].tolist(), output.reason_count[a, which].tolist()
     for code, count in zip(codes, numbers, strict=True):
         if code < 0:
             break
         reason = program.reason(code)
-        counts[reason.code] = counts.get(reason.code, 0) + count
+        bytes_left -= len(reason.code)
+        name = reason.code if bytes_left >= 0 else OTHERS
+        counts[name] = counts.get(name, 0) + count
         unresolvable += count if reason.unresolvable else 0
     return counts, unresolvable
 

@@ -26,6 +26,9 @@ _MEASURED_OF = (CPU, MEMORY, CPU_BEYOND, MEMORY_BEYOND)
 _DEMANDED_MAX = 1_000
 """Sets of requested resources for which the columns read are remembered, per static part."""
 
+OTHERS = "others"
+"""The reason of nodes whose own codes are too many, or too long, to be told."""
+
 ROW_FIELDS = {
     "static_code": np.int16,
     "static_score": np.float64,
@@ -161,7 +164,7 @@ class Program:
         if code < kernel.GONE:
             return self.occupancies[code - kernel.OCCUPIED].reason
         if code >= kernel.OTHERS:
-            return Reason("others", unresolvable=code > kernel.OTHERS)
+            return Reason(OTHERS, unresolvable=code > kernel.OTHERS)
         assert self.plan.fit is not None
         bits = code - kernel.FIT
         short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]

@@ -66,6 +66,9 @@ variance_scores_max = 4
 batch_records_max = 2_000
 batch_bytes_max = 4 << 20  # what takes about as long to read as a full batch takes to plan
 poll_records_max = 2_000
+batch_decisions_max = (
+    10_000  # a record brings at most one per pod of a node; beyond it no further one is folded
+)
 fresh_work_max = 240_000  # per cycle, in units of about a microsecond: see domain/cycle/turns.py
 woken_work_max = 120_000
 
@@ -78,6 +81,7 @@ unpacked_held_bytes_max = 256 << 20  # by one reader, of large batches that it h
 group_cache_bytes_max = 384 << 20  # as reserved; what no node uses or groups share is not taken
 candidates_explained_max = 5
 reasons_per_cycle_max = 64
+reason_codes_bytes_max = 8 << 10  # of the codes of one attempt, which each of its decisions repeats twice
 tombstones_max = 200_000
 signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for
 woken_pods_per_batch_max = 2_000

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
+from ops.owned import own_directory
 from services.cli import apply, audit, bench, describe, explain, get, keys, plan, serve, setup
 from services.cli.terminal import echo
 from services.config import SETTINGS
@@ -101,6 +104,9 @@ def root(
     """Read the options that all commands share."""
     if not debug:
         warnings.simplefilter("ignore")
+    if kernels := os.environ.get("NUMBA_CACHE_DIR"):  # from which machine code is loaded
+        with contextlib.suppress(PermissionError):  # nothing is there, and nothing can be kept
+            own_directory(Path(kernels))
 
 
 app.command("demo", rich_help_panel=TRY)(serve.demo)

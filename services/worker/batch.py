@@ -65,13 +65,13 @@ class BatchBuilder:
     """Collects what one batch changes.
 
     ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
-    that its event claims, ``sent_by`` who sent it.
+    that its event claims, ``sent_by`` who sent it. ``decisions`` are those made so far, with their records.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
         self._scheduler = scheduler
         self._book = book
-        self._decisions: list[tuple[Decision, bytes]] = []
+        self.decisions: list[tuple[Decision, bytes]] = []
         self._opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
@@ -352,7 +352,7 @@ class BatchBuilder:
         )
         self._need_template(pod)
         fragment = self._book.fragment(pod)
-        self._decisions.append(
+        self.decisions.append(
             (
                 decision,
                 encode_decision(decision, fragment, pod.labels, node_version, sent_by, reasons, warnings),
@@ -374,7 +374,7 @@ class BatchBuilder:
         nodes = node_writes(self._scheduler.state, self._specs)
         for pod, _ in self._waiting.values():
             self._need_template(pod)
-        shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self._decisions}
+        shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self.decisions}
         return CommitBatch(
             offsets=offsets,
             nodes=nodes,
@@ -382,7 +382,7 @@ class BatchBuilder:
             placements_closed=self._closed,
             placements_opened=list(self._opened.values()),
             placements_refreshed=list(self._refreshed.values()),
-            decisions=self._decisions,
+            decisions=self.decisions,
             attempts=self._attempts,
             pending_removed=self._pending_removed,
             pending_added=pending_pods(self._waiting.values(), self._scheduler.queue, self._book),

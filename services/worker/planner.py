@@ -10,7 +10,7 @@ import msgspec
 from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
-from domain.model.limits import usage_window_seconds
+from domain.model.limits import batch_decisions_max, usage_window_seconds
 from domain.model.pods import PodSpec
 from domain.model.profiles import Profile, ProfileRevision
 from services.codec.decode import Decoder
@@ -160,8 +160,9 @@ class Planner:
 
         A change of configuration is a batch of its own, begun when nothing is left to try: what came before
         it is placed by the old profile and what comes after by the new one, wherever the log was cut.
-        Likewise a master that lets more of its cluster share a node begins a batch. Records behind are kept
-        for the next call.
+        Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
+        goes under thousands of pods ends one: each time all of them are decided. Records behind are kept for
+        the next call.
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
@@ -175,6 +176,8 @@ class Planner:
             if configures and (end or self.scheduler.has_work):
                 break
             if decoded.event is not None and self.scheduler.settles_first(decoded.event):
+                break
+            if len(builder.decisions) >= batch_decisions_max:
                 break
             end += 1
             shard = self._shard_of(record)
