@@ -146,10 +146,11 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
-        # Whatever the client has not taken pauses the answer, so that one with bytes left is one to watch.
-        transport.set_write_buffer_limits(high=1, low=0)
         self._admitted.cut = self.cut
         super().connection_made(transport)
+        # Whatever the client has not taken pauses the answer, so that one with bytes left is one to watch.
+        # With TLS some bytes wait already, so this pauses at once: what is paused has to be there.
+        transport.set_write_buffer_limits(high=1, low=0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room."""

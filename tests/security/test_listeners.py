@@ -122,6 +122,17 @@ async def test_who_never_agrees_on_tls_shuts_nobody_out(files: Path) -> None:
                 writer.close()
 
 
+async def test_an_ordinary_client_of_an_encrypted_api_leaves_no_error_in_the_log(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        served(files, Limits()) as (host, port, trusting),
+        httpx.AsyncClient(verify=trusting, trust_env=False) as client,
+    ):
+        assert len((await client.get(f"https://{host}:{port}/")).content) == BIG_BYTES
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_an_encrypted_answer_that_nobody_takes_is_cut(files: Path) -> None:
     async with served(files, Limits(pace_seconds=1.0)) as (host, port, trusting):
         reader, writer = await asyncio.open_connection(host, port, ssl=trusting)
