@@ -89,7 +89,8 @@ class Gate:
         if scheme.lower() != "bearer" or not key.strip():
             raise ApiError(
                 "unauthorized",
-                "this API needs a key: send `Authorization: Bearer <key>`; "
+                "this API needs a key: send `Authorization: Bearer <key>`, "
+                "or name a file with it in BERTH_API_KEY_FILE for the commands; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
         caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key.strip())))

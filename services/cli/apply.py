@@ -189,10 +189,13 @@ def _checked(
             warnings += [f"{where}: {ignored(*slip)}" for slip in unknown_fields(document.event["object"])]
     options.warn(warnings)
     if wrong:
-        more = len(wrong) - ERRORS_SHOWN_MAX
-        lines = wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
-        raise CommandError("\n".join([*lines, _fate(sent)]))
+        raise CommandError("\n".join([*_some(wrong), _fate(sent)]))
     return events
+
+
+def _some(wrong: list[str]) -> list[str]:
+    more = len(wrong) - ERRORS_SHOWN_MAX
+    return wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
 
 
 async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str]) -> None:
@@ -211,7 +214,7 @@ async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str])
 async def _send(
     settings: Any, chunks: Iterator[list[Any]], wait: Wait | None = None, timeout: str = "30s"
 ) -> None:
-    from services.cli.source import open_source, send_events
+    from services.cli.source import Refused, open_source, send_events
 
     waiting = {} if wait is None else {"wait": timeout, "until": wait.value}
 
@@ -221,7 +224,11 @@ async def _send(
     async with open_source(settings) as source:
         accepted = duplicates = 0
         while first is not None:
-            sums = await send_events(source, first, **waiting)
+            try:
+                sums = await send_events(source, first, **waiting)
+            except Refused as refused:
+                before = accepted + duplicates + refused.sent_count
+                raise CommandError("\n".join([*_some(refused.reasons), _fate(before)])) from None
             accepted += sums["accepted"]
             duplicates += sums["duplicates"]
             if waiting:

@@ -12,7 +12,7 @@ from domain.model.quantities import parse_quantity
 from services.cli import output
 from services.cli.get import Kind, kind_of, split_pod
 from services.cli.options import CLIENT, with_settings
-from services.cli.output import Column, Format, Json, Output, Table, cell, wrapped
+from services.cli.output import Column, Format, Json, Output, Table, cell, say, wrapped
 from services.cli.tables import (
     TABLES,
     amounts,
@@ -121,7 +121,7 @@ def _node(node: Json) -> None:
         echo(f"and more: `berth get pods --node {node['name']} --phase bound` lists all")
     if others := node["others"]:
         asks = ", ".join(f"{amount} {resource}" for resource, amount in others.items())
-        echo(f"and those of namespaces that your key does not see, together: {asks}")
+        say(f"and those of namespaces that your key does not see, together: {asks}")
 
 
 def _resource(node: Json, name: str) -> Json:

@@ -60,7 +60,7 @@ Several = list[str] | None
 
 
 @app.command("create")
-@with_settings("dir", "postgres_dsn")
+@with_settings("dir", "postgres_dsn", "postgres_password")
 async def create(
     settings: Settings,
     name: Annotated[str, typer.Argument(help="Who holds it; several keys may share a name.")],
@@ -101,7 +101,7 @@ async def create(
 
 
 @app.command("list")
-@with_settings("dir", "postgres_dsn")
+@with_settings("dir", "postgres_dsn", "postgres_password")
 async def show(settings: Settings, form: Output = Format.TABLE) -> None:
     """List the keys, revoked ones included; the keys themselves are not kept."""
     from services.api.formats import stamp
@@ -120,7 +120,7 @@ async def show(settings: Settings, form: Output = Format.TABLE) -> None:
 
 
 @app.command("revoke")
-@with_settings("dir", "postgres_dsn")
+@with_settings("dir", "postgres_dsn", "postgres_password")
 async def revoke(settings: Settings, name: Annotated[str, typer.Argument(help="Name of the key.")]) -> None:
     """Revoke all keys of a name, at once."""
     async with _store(settings) as store:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from domain.model.errors import BerthError
 from ops.owned import own_directory
 from services.cli import apply, audit, bench, describe, explain, get, keys, plan, serve, setup
+from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import SETTINGS
 from services.secret import redacted, traceback_of
@@ -51,16 +52,16 @@ class BerthGroup(TyperGroup):
             if ctx.params.get("debug"):
                 echo(traceback_of(error), err=True)
             elif isinstance(error, BerthError):
-                echo(f"error: {redacted(error)}", err=True)
+                say(f"error: {redacted(error)}", err=True)
             elif (said := getattr(error, "format_message", None)) is not None:
                 asked = getattr(getattr(error, "ctx", None), "command_path", "berth")
                 text = " ".join(redacted(said()).split()).replace("Value error, ", "")
                 if text:  # empty: the help was shown instead
-                    echo(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
+                    say(f"error: {text} (`{asked} --help` shows what is allowed)", err=True)
                 raise typer.Exit(2) from None
             else:
                 where = "this is a fault of berth, `berth --debug …` shows where"
-                echo(f"error: {redacted(f'{type(error).__name__}: {error}')}; {where}", err=True)
+                say(f"error: {redacted(f'{type(error).__name__}: {error}')}; {where}", err=True)
         raise typer.Exit(1)
 
 

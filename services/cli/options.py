@@ -58,6 +58,9 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., N
             if inspect.iscoroutine(result):
                 run(result)
 
+        paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+        # The help breaks lines where the terminal ends, not where the source does.
+        called.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         called.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
         called.__annotations__ = {}

@@ -17,6 +17,7 @@ import orjson
 
 from services.address import ADDRESS_FILE, CHALLENGE_PATH, read_address, read_key
 from services.cli.options import CommandError, warn
+from services.cli.output import say
 from services.config import Settings, local_user
 from services.listening import is_loopback
 from services.secret import redacted
@@ -46,6 +47,26 @@ def _refuse_untrusted(url: str, error: httpx.HTTPError) -> None:
             f"the certificate of the API at {url} is not trusted here ({error}); "
             "set BERTH_API_CA to a file with the certificate that vouches for it"
         ) from None
+
+
+class Refused(CommandError):
+    """The API takes none of the events of a request; ``details`` says which are wrong."""
+
+    def __init__(self, message: str, details: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.details = details
+        self.reasons, self.sent_count = [message], 0
+
+    def about(self, events: list[Any], sent_count: int) -> None:
+        """Name the objects of the events that are refused, and count the events that went before."""
+        from services.cli.documents import named
+
+        self.sent_count = sent_count
+        self.reasons = [
+            f"{named(events[each['index']])[2:-1] or 'an event'}: "
+            f"{(each.get('path') or 'event').removeprefix('object.')}: {each['message']}"
+            for each in self.details
+        ]
 
 
 class Source:
@@ -90,7 +111,10 @@ class Source:
             if answer.status_code != 429 or not left:
                 break
             wait = answer.headers.get("retry-after", "")
-            await asyncio.sleep(min(int(wait), _WAIT_SECONDS_MAX) if wait.isdecimal() else 1)
+            seconds = min(int(wait), _WAIT_SECONDS_MAX) if wait.isdecimal() else 1
+            if seconds > 1:
+                say(f"asking again in {seconds} s: {_error(answer.content).get('message')}", err=True)
+            await asyncio.sleep(seconds)
         return answer.status_code, answer.content
 
     async def aclose(self) -> None:
@@ -103,6 +127,15 @@ def in_process(app: Any) -> Source:
     return Source("http://berth", app=app)
 
 
+def _error(body: bytes) -> dict[str, Any]:
+    """Return what an answer says is wrong, if it is in the one shape of errors."""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        found = orjson.loads(body)
+        if isinstance(found, dict) and isinstance(found.get("error"), dict):
+            return dict(found["error"])
+    return {}
+
+
 def _answer(status: int, body: bytes) -> Any:
     try:
         found = orjson.loads(body)
@@ -110,9 +143,11 @@ def _answer(status: int, body: bytes) -> Any:
         raise CommandError(f"the answer (status {status}) is not JSON; is this a berth API?") from None
     if status < 400:
         return found
-    error = found.get("error", {}) if isinstance(found, dict) else {}
+    error = _error(body)
     where = f"{error['path']}: " if error.get("path") else ""
-    raise CommandError(f"{where}{error.get('message', f'the API answered {status}')}")
+    said = f"{where}{error.get('message', f'the API answered {status}')}"
+    details = [each for each in error.get("details") or [] if each.get("index") is not None]
+    raise Refused(said, details) if details else CommandError(said)
 
 
 def target(path: str, *names: str, **params: object) -> str:
@@ -159,7 +194,13 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
 
     async def flush() -> None:
         body = b"[" + b",".join(chunk) + b"]"
-        answer = _answer(*await source.request("POST", target("/v1/events", **params), body))
+        answered = await source.request("POST", target("/v1/events", **params), body)
+        try:
+            answer = _answer(*answered)
+        except Refused as refused:
+            before = sums["accepted"] + sums["duplicates"]
+            refused.about(events[before:], before)
+            raise
         for key in counts:
             sums[key] += answer[key]
         for key in ("decisions", "deadletters", "older"):
