@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -178,14 +179,16 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
 
 
 async def _make_first_key(at: Place, directory: Path) -> None:
-    """Make, print and keep a first key where others can reach the API and no key was ever made."""
+    """Make and keep a first key where others can reach the API and no key was ever made."""
     async with contextlib.aclosing(bootstrap.open_store(at)) as store:
         if await store.keys():
             return
         key = new_key()
         write_key(directory, key)
         await store.create_key(key_hash(key), Grant("first", ["admin"]))
-    typer.echo(f"the first API key, role admin, kept in {directory / KEY_FILE}: {key}", err=True)
+    # What is no terminal is a log, which more people read than the file.
+    shown = f": {key}" if sys.stderr.isatty() else ""
+    typer.echo(f"the first API key, role admin, is kept in {directory / KEY_FILE}{shown}", err=True)
 
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:

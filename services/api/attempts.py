@@ -31,8 +31,14 @@ class _Wait(NamedTuple):
     then: bytes
 
 
-async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | None) -> PodAttempts | None:
-    """Return the recorded attempts that refused a pod; with ``at_ms`` the one that held at that moment."""
+async def show_attempts(
+    store: Store, namespace: str, name: str, at_ms: int | None, *, sees_all: bool = True
+) -> PodAttempts | None:
+    """Return the recorded attempts that refused a pod; with ``at_ms`` the one that held at that moment.
+
+    Where the caller does not see all, none began before the pod waited: that would tell since when equal pods
+    of others do.
+    """
     which = DecisionFilter(namespace=namespace, name=name)
     rows = await store.decisions(which, DECISIONS_MAX, None, True)
     live = await store.pod(namespace, name)
@@ -47,7 +53,7 @@ async def show_attempts(store: Store, namespace: str, name: str, at_ms: int | No
     items: list[RefusedAttempts] = []
     for wait in waits:
         for part, found in await _parts(store, wait):
-            items += _while_it_waited(found, part, at_ms)
+            items += _while_it_waited(found, part, at_ms, None if sees_all else part.since_ms)
     past = [each for each in decisions if at_ms is None or _decided_ms(each) <= at_ms]
     waiting = any(_holds(wait, at_ms) for wait in waits)
     bound = not waiting and bool(past) and past[-1].outcome not in (*_REFUSALS, Outcome.RELEASED)
@@ -112,7 +118,7 @@ def _holds(wait: _Wait, at_ms: int | None) -> bool:
 
 
 def _while_it_waited(
-    found: Sequence[GroupAttempts], wait: _Wait, at_ms: int | None
+    found: Sequence[GroupAttempts], wait: _Wait, at_ms: int | None, since_ms_min: int | None
 ) -> Iterator[RefusedAttempts]:
     """Yield the attempts that held while the pod waited, and the one that held when it came."""
     if at_ms is not None and not _holds(wait, at_ms):
@@ -124,16 +130,16 @@ def _while_it_waited(
         if following is not None and following <= (wait.since_ms if at_ms is None else at_ms):
             continue
         ends = [end for end in (following, wait.until_ms) if end is not None]
-        yield _refused(each, min(ends, default=None))
+        yield _refused(each, max(each.at_ms, since_ms_min or 0), min(ends, default=None))
         if at_ms is not None:
             return
 
 
-def _refused(each: GroupAttempts, until_ms: int | None) -> RefusedAttempts:
+def _refused(each: GroupAttempts, since_ms: int, until_ms: int | None) -> RefusedAttempts:
     return RefusedAttempts(
         number=each.number,
-        since=instant(each.at_ms),
-        last_at=instant(each.last_at_ms),
+        since=instant(since_ms),
+        last_at=instant(max(since_ms, each.last_at_ms)),
         until=None if until_ms is None else instant(until_ms),
         times=each.times,
         profile=each.profile,

@@ -6,8 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-GONE = 499
-"""The status by which such a request is counted; nobody receives it."""
+from services.api.failures import GONE
 
 
 class CancelOnDisconnect:
@@ -22,6 +21,13 @@ class CancelOnDisconnect:
             await self._app(scope, receive, send)
             return
 
+        begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
         async def nothing_more() -> Message:
             await asyncio.wait([left])  # who stops waiting for it does not cancel it
             return {"type": "http.disconnect"}
@@ -31,7 +37,7 @@ class CancelOnDisconnect:
                 pass
 
         left = asyncio.create_task(leave())
-        work = asyncio.ensure_future(self._app(scope, nothing_more, send))
+        work = asyncio.ensure_future(self._app(scope, nothing_more, answer))
         try:
             await asyncio.wait([left, work], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -39,6 +45,8 @@ class CancelOnDisconnect:
             if not work.done():
                 work.cancel()
                 await asyncio.wait([work])
+        if work.cancelled() and begun:
+            return  # the client left, or spoke no HTTP any more, while it was answered
         if work.cancelled():
             await send({"type": "http.response.start", "status": GONE, "headers": []})
             await send({"type": "http.response.body"})

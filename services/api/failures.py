@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from msgspec import UNSET
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from domain.model.errors import BerthError, FieldError
 from services.api.answers import Error, ErrorBody, ErrorDetail
@@ -20,6 +21,7 @@ STATUS = {
     "invalid-field": 422,
     "invalid-events": 422,
     "not-json": 422,
+    "not-http": 400,
     "not-found": 404,
     "method-not-allowed": 405,
     "unauthorized": 401,
@@ -40,6 +42,10 @@ STATUS = {
     "log-refused": 503,
 }
 """HTTP status per error code; anything else is 500."""
+
+
+GONE = 499
+"""The status by which a request is counted whose client left; nobody receives it."""
 
 
 class ApiError(BerthError):
@@ -113,6 +119,10 @@ async def _parameters(_: Request, error: Exception) -> Response:
     return error_answer("invalid-field", details[0].message, details[0].path, details)
 
 
+async def _gone(_: Request, error: Exception) -> Response:
+    return Response(status_code=GONE)
+
+
 async def _bug(_: Request, error: Exception) -> Response:
     return error_answer("internal", "the server failed on this request; its log says why")
 
@@ -122,4 +132,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(BerthError, _berth)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _bug)

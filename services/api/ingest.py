@@ -109,7 +109,9 @@ def _not_json(error: Exception) -> ApiError:
 def _read(text: msgspec.Raw) -> Any:
     """Read one event, unless that takes so long that others would wait for it."""
     raw = bytes(text)
-    check_count(len(raw), limits.sent_event_bytes_max, "sent_event_bytes_max", "")
+    if len(raw) > limits.sent_event_bytes_max:
+        allowed = f"{limits.sent_event_bytes_max} are allowed (sent_event_bytes_max)"
+        raise FieldError("", f"is {len(raw)} bytes as it was sent; {allowed}")
     check_count(_values_count(raw), limits.event_values_max, "event_values_max", "")
     try:
         return orjson.loads(raw)

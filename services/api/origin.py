@@ -76,6 +76,11 @@ class OriginCheck:
         await (refusal or self._app)(scope, receive, answer)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> Response | None:
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may go by the other one, and would pass on what we take for a request of its own.
+            answer = error_answer("not-http", "a body has a length or is in chunks, and not both")
+            answer.headers["Connection"] = "close"
+            return answer
         host = headers.get("host", "")
         if path != "/healthz" and not self._is_ours(host):
             return error_answer(

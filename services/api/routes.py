@@ -115,7 +115,9 @@ def object_routes(deps: Deps) -> APIRouter:
         ] = None,
     ) -> Response:
         at_ms = parse_instant("at", at) if at else None
-        answer = await attempts.show_attempts(_seen(deps, request), namespace, name, at_ms)
+        sees_all = caller_of(request).namespaces is None
+        store = _seen(deps, request)
+        answer = await attempts.show_attempts(store, namespace, name, at_ms, sees_all=sees_all)
         return _found(answer, f"pod {namespace}/{name}")
 
     return router

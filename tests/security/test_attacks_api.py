@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -11,8 +13,11 @@ from typing import Any
 import pytest
 
 from domain.model import limits
+from services.listening import bind
 from services.ports.access import AccessFilter
-from tests.builders import Json
+from services.serving import serve_http
+from tests.builders import Json, node_manifest, pod_manifest
+from tests.property.site import Site
 from tests.security.keyed import House, keyed_house
 
 KEY = "berth_" + "S3cret-key_of-somebody-who-pasted-it-here42"
@@ -181,3 +186,88 @@ async def test_a_key_in_an_address_is_not_kept_in_the_access_log(house: House, t
     assert row.target.startswith("/v1/pods")
     assert KEY[6:20] not in row.target
     assert "***" in row.target
+
+
+def test_a_scoped_auditor_does_not_learn_since_when_equal_pods_of_others_wait() -> None:
+    site, at_ms = Site(), 1_700_000_000_000
+    site.tell("ADDED", node_manifest("n", cpu=1), pod_manifest("theirs", "team-b", cpu=4), at_ms=at_ms)
+    site.tell("ADDED", pod_manifest("ours", "team-a", cpu=4), at_ms=at_ms + 5_000)
+
+    async def found() -> dict[str, Any]:
+        async with keyed_house(site.database) as house:
+            await house.key("ours", ["auditor"], namespaces=["team-a"])
+            await house.key("all", ["auditor"])
+            target = "/v1/pods/team-a/ours/attempts"
+            return {key: (await house.ask(key, "GET", target)).json() for key in ("ours", "all")}
+
+    told = asyncio.run(found())
+    assert told["all"]["items"][0]["since"] == "2023-11-14T22:13:20.000Z"
+    assert told["ours"]["items"][0]["since"] == "2023-11-14T22:13:25.000Z"
+    assert "22:13:20" not in str(told["ours"])
+
+
+# ------------------------------------------------------------------------------------- what is no clean HTTP
+
+
+@contextlib.asynccontextmanager
+async def served(house: House) -> AsyncIterator[Callable[..., Any]]:
+    """Serve an API on loopback; give what sends bytes, closes its half or not, and returns the answer."""
+    with bind("127.0.0.1", 0, move=False) as listening:
+        serving = asyncio.create_task(serve_http(house.app, [listening]))
+
+        async def tell(text: str, *, ends: bool = True) -> str:
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(text.encode())
+            if ends:
+                writer.write_eof()
+            answer = await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+            return answer.decode()
+
+        try:
+            yield tell
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+
+HEAD = (
+    "POST /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ci-team-a\r\n"
+    "Content-Type: application/json\r\n"
+)
+
+
+async def test_no_request_hides_in_the_body_of_another(house: House) -> None:
+    """A proxy that goes by the length would take the second request for the body of the first."""
+    hidden = "0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with served(house) as tell:
+        answer = await tell(
+            f"{HEAD}Content-Length: {len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n{hidden}"
+        )
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert answer.count("HTTP/1.1 ") == 1, answer
+
+
+async def test_a_client_that_leaves_in_its_body_is_no_fault_of_the_server(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(house) as tell:
+        with caplog.at_level(logging.ERROR):
+            await tell(f"{HEAD}Content-Length: 100\r\n\r\n[")
+            await asyncio.sleep(0.1)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
+    metrics = (await house.ask("desk", "GET", "/metrics")).text
+    assert 'status="500"' not in metrics
+
+
+async def test_whoever_closes_behind_a_long_answer_leaves_no_traceback(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(house) as tell:
+        with caplog.at_level(logging.ERROR):
+            for _ in range(5):
+                target = "/docs/assets/swagger-ui-bundle.js"
+                head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                assert (await tell(head, ends=False)).startswith("HTTP/1.1 200 ")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
