@@ -227,9 +227,10 @@ class ClusterState:
             if entry is not None:
                 changes.append(self._release(entry, "finished", pod.resource_version))
             return tuple(changes) or _SKIPPED
-        refused = self._no_room_for(pod, "" if entry is None else entry.node)
-        if refused is not None:
-            return (*changes, refused)
+        if pod.node_name:
+            refused = self._no_room_for(pod, "" if entry is None else entry.node)
+            if refused is not None:
+                return (*changes, refused)
         changes.append(self._enter(pod) if entry is None else self._update(entry, pod))
         return tuple(changes)
 

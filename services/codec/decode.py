@@ -233,7 +233,8 @@ class Decoder:
                 raise FieldError("object.spec", "is missing; a pod needs a spec") from None
             raise field_error(error, "object.spec") from None
         node_name = read_node_name(wire.node_name, "object.spec.nodeName", strict=True)
-        node_name = _remember(self._node_names, node_name, node_name, _LABELS_MAX)  # pods of a node share it
+        if node_name:  # pods of a node share it
+            node_name = _remember(self._node_names, node_name, node_name, _LABELS_MAX)
         asked = priority_class(wire, "object.spec.priorityClassName")
         template, signature = self._shape(wire, qos)
         found = (template, signature, node_name, asked)
