@@ -1,7 +1,8 @@
 # berth in one image; the command says which process it is: worker, relay, api, init, up, ...
 #
 # docker run -p 127.0.0.1:8080:8080 -v berth:/var/lib/berth berth up
-# runs all of it on its own database; the first start prints a key, without which it lets nobody in.
+# runs all of it on its own database; it lets nobody in without a key, and keeps the first in
+# /var/lib/berth/admin.key.
 #
 # The base is pinned by digest, and every package by the hashes of requirements.lock.
 FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea

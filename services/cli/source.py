@@ -54,8 +54,7 @@ class Refused(CommandError):
 
     def __init__(self, message: str, details: list[dict[str, Any]]) -> None:
         super().__init__(message)
-        self.details = details
-        self.reasons, self.sent_count = [message], 0
+        self.details, self.reasons, self.sent_count = details, [message], 0
 
     def about(self, events: list[Any], sent_count: int) -> None:
         """Name the objects of the events that are refused, and count the events that went before."""
@@ -67,6 +66,7 @@ class Refused(CommandError):
             f"{(each.get('path') or 'event').removeprefix('object.')}: {each['message']}"
             for each in self.details
         ]
+        self.args = ("\n".join(self.reasons),)
 
 
 class Source:

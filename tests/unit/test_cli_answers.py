@@ -68,6 +68,11 @@ async def test_a_refused_object_is_named_and_what_went_before_is_counted(
     ]
 
 
+async def test_a_deletion_that_is_refused_names_the_pod() -> None:
+    with pytest.raises(CommandError, match=f"^Pod team-b/x: metadata.namespace: {FORBIDDEN}$"):
+        await send_events(in_process(forbids_team_b), [pod("x", "team-b")])
+
+
 async def test_an_error_that_names_no_event_stays_as_it_is() -> None:
     async def away(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 503, "headers": []})
