@@ -212,7 +212,7 @@ class ClusterState:
         changes: list[Change] = []
         entry = self.pods.get(key)
         known = None if entry is None else entry.spec.resource_version
-        if entry is None or entry.spec.uid != pod.uid:
+        if self.tombstones and (entry is None or entry.spec.uid != pod.uid):
             known = newer_of(known, self.tombstones.get((key, pod.uid)))
         if is_stale(pod.resource_version, known):
             return (Skipped(skip_reason(pod.resource_version, known)),)

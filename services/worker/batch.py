@@ -130,7 +130,7 @@ class BatchBuilder:
             case PodResized():
                 self._end_placement(change.pod)
                 decision = self._decide_placed(change, Outcome.RESIZED, shard, self.event_at_ms)
-                self._open(change.pod, decision, adopted=change.adopted)
+                self._opened[change.pod.uid] = placement_opened(change.pod, decision, adopted=change.adopted)
             case PodOrphaned():
                 self._decide_placed(change, Outcome.ORPHANED, self._book.shards[change.pod.key], None)
             case PodReturned():
@@ -199,7 +199,7 @@ class BatchBuilder:
         if change.previous_node:
             self._end_placement(pod)
         decision = self._decide_placed(change, Outcome.ADOPTED, shard, self.event_at_ms)
-        self._open(pod, decision, adopted=True)
+        self._opened[pod.uid] = placement_opened(pod, decision, adopted=True)
 
     def _decide_placed(
         self,
@@ -284,7 +284,7 @@ class BatchBuilder:
             score=placement.score,
             cycle_seq=cycle_seq,
         )
-        self._open(pod, decision, adopted=False)
+        self._opened[pod.uid] = placement_opened(pod, decision, adopted=False)
 
     def _decided_at_ms(self, pod: PodSpec) -> int:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
@@ -359,9 +359,6 @@ class BatchBuilder:
             )
         )
         return decision
-
-    def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
-        self._opened[pod.uid] = placement_opened(pod, decision, adopted=adopted)
 
     def _need_template(self, pod: PodSpec) -> None:
         if self._book.is_new(pod.signature):
