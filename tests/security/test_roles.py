@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from services import bootstrap
 from services.adapters.postgres import schema
+from services.adapters.postgres.engine import NotGranted
 from services.adapters.postgres.roles import (
     API,
     AUDITOR,
@@ -195,6 +196,11 @@ async def test_making_the_roles_again_restores_exactly_their_grants(deployment: 
         assert {tuple(row) for row in await connection.fetch(query)} == before
     finally:
         await connection.close()
+
+
+async def test_who_may_not_lay_down_shards_is_told_who_may(deployment: Deployment) -> None:
+    with pytest.raises(NotGranted, match="the tables' owner may"):
+        await bootstrap.initialise(deployment.of[RELAY], 1)
 
 
 async def test_who_may_not_make_roles_is_told_what_is_needed(deployment: Deployment) -> None:

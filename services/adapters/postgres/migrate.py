@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import asyncpg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -13,6 +14,7 @@ import migrations
 from domain.model.errors import BerthError
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import answering, engine, fresh
+from services.adapters.postgres.engine import NotGranted
 
 
 class ShardsMismatch(BerthError):
@@ -74,6 +76,8 @@ async def init_shards(dsn: str, shards: int) -> None:
     ------
     ShardsMismatch
         There are rows of another number of shards.
+    NotGranted
+        Somebody else owns the tables.
     ValueError
         ``shards`` is not positive.
     """
@@ -84,5 +88,8 @@ async def init_shards(dsn: str, shards: int) -> None:
         found = await connection.fetchval(sql.COUNT_SHARDS)
         if found not in (0, shards):
             raise ShardsMismatch(f"the database was laid out for {found} shards, not {shards}")
-        await connection.execute(sql.LAY_DOWN_SHARDS, shards)
-        await connection.execute(sql.LAY_DOWN_CURSORS, shards)
+        try:
+            await connection.execute(sql.LAY_DOWN_SHARDS, shards)
+            await connection.execute(sql.LAY_DOWN_CURSORS, shards)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise NotGranted(error) from error
