@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -49,7 +49,7 @@ class _Lane:
     def push(self, record: Record) -> None:
         # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
         self.clock_ms = max(self.clock_ms, record.timestamp_ms)
-        size = len(record.key or b"") + len(record.value or b"")
+        size = _size(record)
         self.buffer.append((self.clock_ms, size, record))
         self.bytes_count += size
         self.next_read = record.offset + 1
@@ -81,6 +81,10 @@ class _Lane:
         return not self.buffer and self.next_read < self.end
 
 
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
+
+
 class Intake:
     """Takes batches out of the merged log.
 
@@ -100,9 +104,13 @@ class Intake:
         """Begin reading at the positions."""
         await self._reader.assign({at: lane.next_read for at, lane in self._lanes.items()})
 
-    async def next_batch(self, records_max: int, timeout_seconds: float) -> list[Record]:
+    async def next_batch(
+        self, records_max: int, timeout_seconds: float, held: Sequence[Record] = ()
+    ) -> list[Record]:
         """Return the next records of the merged order; none if none came within the time.
 
+        Those that are held from earlier calls count as part of the batch: together they are what a worker
+        reads that begins with them after a restart, so that a crash changes no decision.
         With no time at all, the records are those that the log has at this moment.
         Fewer than ``records_max`` are returned when they are large (``batch_bytes_max``), else only when the
         log had no more at some moment of the call.
@@ -112,7 +120,8 @@ class Intake:
             if not any(lane.buffer for lane in self._lanes.values()):
                 return []
         batch: list[Record] = []
-        self._bytes_left = batch_bytes_max
+        records_max -= len(held)
+        self._bytes_left = batch_bytes_max - sum(map(_size, held))
         self._take(batch, records_max)
         ends_asked = False
         while len(batch) < records_max and self._bytes_left > 0:

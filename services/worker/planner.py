@@ -146,9 +146,9 @@ class Planner:
         }
 
     @property
-    def holds_records(self) -> bool:
-        """Whether records wait behind one that must be folded first, so that further ones would wait too."""
-        return bool(self._rest)
+    def held(self) -> Sequence[Record]:
+        """Records that wait behind one that had to be folded first; they come before any further one."""
+        return self._rest
 
     @property
     def has_work(self) -> bool:

@@ -195,10 +195,8 @@ class Worker:
         try:
             while True:
                 # Pods that wait their turn do not keep further records out: others may come before them.
-                records: Sequence[Record] = []
-                if not planner.holds_records:
-                    seconds = 0.0 if planner.has_work else self._settings.poll_seconds
-                    records = await intake.next_batch(self._settings.batch_records_max, seconds)
+                seconds = 0.0 if planner.has_work else self._settings.poll_seconds
+                records = await intake.next_batch(self._settings.batch_records_max, seconds, planner.held)
                 if not records and not planner.has_work:
                     if commit is not None and commit.done():
                         commit.result()

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import orjson
+import pytest
 
 from domain.model.limits import batch_decisions_max, pods_per_node_max
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record
-from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.ledger import MemoryLedger
+from services.adapters.memory.log import MemoryLog
+from services.ports.ledger import CommitOutcome
+from services.ports.log import (
+    CONFIG_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    Entry,
+    Record,
+    TopicPartition,
+    partitions_of,
+    topic_specs,
+)
+from services.worker.intake import Intake
+from services.worker.planner import BATCHES, Planner
+from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest, record
+from tests.contract.ledgers import ManualClock
 from tests.property.site import Site, audit
 
 ROOT = Path(__file__).parents[2]
@@ -106,3 +126,51 @@ def test_reasons_with_the_longest_names_stay_small_in_every_decision() -> None:
     assert sum(reasons.values()) == len(offered), "each node is counted"
     assert reasons["others"] > 0
     assert len(reasons) > 1
+
+
+async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -> list[bytes]:
+    """Return what is decided of a log that is complete, by a worker that may end after any batch."""
+    clock, database = ManualClock(), MemoryDatabase(1)
+    log, ledger = MemoryLog(clock), MemoryLedger(database, clock)
+    await log.ensure_topics(topic_specs(1))
+    writer = await log.writer()
+    for topic, entry in events:
+        clock.time_ms += 1
+        await writer.append(topic, [entry])
+    (lease,) = await ledger.acquire("w", 10)
+    firsts = dict.fromkeys((*partitions_of(0, lead=True), TopicPartition(BATCHES, 0)), 0)
+    await ledger.ensure_offsets(lease, firsts)
+
+    async def started() -> tuple[Planner, Intake]:
+        planner = Planner([lease], await ledger.load([lease]), BUILT_IN_PROFILES, seed=3)
+        intake = Intake(await log.reader(), planner.positions())
+        await intake.start()
+        return planner, intake
+
+    planner, intake = await started()
+    while True:
+        records = await intake.next_batch(10, 0.0 if planner.has_work else 0.01, planner.held)
+        if not records and not planner.has_work:
+            return [payload for _, payload in database.decisions[0]]
+        assert database.apply(planner.plan(records)) is CommitOutcome.COMMITTED
+        if crashes and crashes.random() < 0.4:
+            planner, intake = await started()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_crash_behind_a_change_of_configuration_changes_no_decision(seed: int) -> None:
+    """After such a change the rest of a batch was planned alone; after a restart, with what follows it."""
+    random = Random(seed)
+    batch = orjson.dumps(event("MODIFIED", profile_manifest("batch")))
+    events: list[tuple[str, Entry]] = []
+    for i in range(40):
+        if not i or random.random() < 0.2:
+            node = event("ADDED", node_manifest(f"n{i}", cpu=4))
+            events.append((NODES_TOPIC, Entry(f"n{i}".encode(), orjson.dumps(node))))
+        pod = pod_manifest(f"p{i}", cpu=random.choice((1, 2)), priority=random.choice((None, 5, 9)))
+        events.append((PODS_TOPIC, Entry(f"default/p{i}".encode(), orjson.dumps(event("ADDED", pod)))))
+        if random.random() < 0.1:
+            events.append((CONFIG_TOPIC, Entry(b"SchedulingProfile/batch", batch)))
+    once = asyncio.run(decided(events, None))
+    assert len(once) >= 40
+    assert asyncio.run(decided(events, Random(seed))) == once

@@ -97,7 +97,7 @@ def test_a_restart_changes_no_turn(seed: int, monkeypatch: pytest.MonkeyPatch) -
         for site in (steady, shaken):
             assert site.database.apply(site.planner.plan(piece)) is CommitOutcome.COMMITTED
         waited += len(steady.planner.book.untried)
-        if random.random() < 0.5 and not shaken.planner.holds_records:
+        if random.random() < 0.5 and not shaken.planner.held:
             shaken.planner = shaken.restarted()
     audit(shaken)
     assert waited

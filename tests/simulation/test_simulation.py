@@ -47,7 +47,7 @@ def test_all_invariants_hold_on_bad_days(first: int) -> None:
 
 
 def test_a_stale_owner_tries_to_write_and_is_refused() -> None:
-    refused = sum(_live(seed).auditor.stale_writes_refused for seed in range(1000, 1040))
+    refused = sum(_live(seed).auditor.stale_writes_refused for seed in range(1040, 1090))
     assert refused > 0
 
 
