@@ -271,3 +271,20 @@ async def test_whoever_closes_behind_a_long_answer_leaves_no_traceback(
                 head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
                 assert (await tell(head, ends=False)).startswith("HTTP/1.1 200 ")
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
+
+
+async def test_the_end_of_an_answer_waits_for_nobody(house: House) -> None:
+    with bind("127.0.0.1", 0, move=False) as listening:
+        serving = asyncio.create_task(serve_http(house.app, [listening]))
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        seconds = []
+        for _ in range(20):
+            began = asyncio.get_running_loop().time()
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.wait_for(reader.readuntil(b'"lag":[]}'), 5)
+            seconds.append(asyncio.get_running_loop().time() - began)
+        writer.close()
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+    assert sorted(seconds)[10] < 0.03
