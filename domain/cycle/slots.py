@@ -19,7 +19,6 @@ from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 
 _SLOTS_MIN = 16
-_SLOTS_FIRST = 32
 _SLOTS_MAX = 4_096
 _COUNT_MAX = int(np.iinfo(np.int16).max) - pods_per_node_max
 _ROW_BYTES = sum(np.dtype(kind).itemsize for kind in ROW_FIELDS.values()) + 12 + 2 * kernel.OCCUPANCIES_MAX
@@ -45,47 +44,21 @@ class GroupSlots:
         self._allocate()
 
     def _allocate(self) -> None:
-        """Start again with few slots."""
+        """Start again with empty slots. The system gives memory to what is written, not to what is reserved."""
         self._programs.clear()
         self._statics.clear()
-        self._free, self._free_statics = [], []
-        self._reserve(min(_SLOTS_FIRST, self.slots_max))
-
-    def _reserve(self, slots: int) -> None:
-        """Grow to a number of slots, and keep the content of the present ones."""
-        before = len(self.groups.synced) if self._programs else 0
-        width = self._snapshot.rows_width
+        slots, width = self.slots_max, self._snapshot.rows_width
         shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in ROW_FIELDS.items()}
         shapes["tree"] = ((2 * width,), np.int32)
         shapes["occupied"] = ((kernel.OCCUPANCIES_MAX, width), np.int16)
         shapes["static_raw"] = ((max(self._raws_count, 1), width), np.float64)
         shapes |= SLOT_FIELDS
-        arrays: dict[str, np.ndarray] = {
-            name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()
-        }
-        if before:
-            kept = self._kept()
-            for name, array in arrays.items():
-                which = kept.get(name, slice(None))
-                array[:before][which] = getattr(self.groups, name)[which]
-        self.groups = kernel.Groups(**arrays)
+        self.groups = kernel.Groups(
+            **{name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()}
+        )
         self._allocate_bounds()
-        self._free += range(slots - 1, before - 1, -1)
-        self._free_statics += range(slots - 1, before - 1, -1)
-
-    def _kept(self) -> dict[str, np.ndarray]:
-        """Return the slots that are in use in the large arrays.
-
-        To copy the others' zeros would take memory.
-        """
-        has_tree, holds = self.groups.synced >= 0, self.groups.occupancy_count > 0
-        is_static = np.zeros(len(has_tree), dtype=bool)
-        is_static[[static.index for static in self._statics.values()]] = True
-        return {
-            **dict.fromkeys(("code", "score", "tree", "histogram"), has_tree),
-            **dict.fromkeys(("static_code", "static_score", "static_raw"), is_static),
-            "occupied": holds,
-        }
+        self._free = list(range(slots - 1, -1, -1))
+        self._free_statics = list(range(slots - 1, -1, -1))
 
     def _allocate_bounds(self) -> None:
         width, statics = self._snapshot.rows_width, len(self.groups.synced)
@@ -162,8 +135,6 @@ class GroupSlots:
         return program
 
     def _take_slot(self) -> int:
-        if not self._free and len(self.groups.synced) < self.slots_max:
-            self._reserve(min(2 * len(self.groups.synced), self.slots_max))
         if not self._free:
             _, oldest = self._programs.popitem(last=False)
             self._drop(oldest)
