@@ -110,6 +110,13 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
     return PostgresStore(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once))
 
 
+async def check_grants(at: Place, process: str) -> None:
+    """Raise ``NotGranted`` where our user of the database may not do what a process does."""
+    from services.adapters.postgres import roles
+
+    await roles.check_grants(at.dsn, process)
+
+
 async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> list[str]:
     """Migrate the database and create the topics; return a sentence that says what was done.
 

@@ -109,16 +109,17 @@ async def _observed(
     registry, heartbeat = process_registry(), Heartbeat()
     with served_metrics(settings, registry, heartbeat):
         async with bootstrap.place(settings) as at:
-            await _check_laid_down(at)
+            await _check_ledger(at, what)
             typer.echo(f"{what} {settings.worker_name} is up; Ctrl-C stops it", err=True)
             await supervise(run(at, settings, registry), heartbeat.run())
 
 
-async def _check_laid_down(at: Place) -> None:
-    """Refuse an empty database at once, but wait for one that does not answer yet."""
+async def _check_ledger(at: Place, process: str) -> None:
+    """Refuse the login of another role, and an empty database, but wait for one that does not answer yet."""
     store = bootstrap.open_store(at)
     try:
-        if not await store.shards():
+        await bootstrap.check_grants(at, process)
+        if process != "api" and not await store.shards():  # the API says so at /readyz
             raise ServeError("the database has no shards; run `berth init`")
     except Unavailable as error:
         _log.warning("%s", error)
@@ -155,6 +156,7 @@ def open_api(
 async def serve_api(settings: Settings) -> None:
     """Run the API alone."""
     async with bootstrap.place(settings) as at:
+        await _check_ledger(at, "api")
         with bind(settings.api_host, settings.api_port, move=False) as listening:
             async with open_api(at, settings) as app:
                 url = url_of(listening, tls=settings.api_tls_cert is not None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -31,6 +33,7 @@ from services.metrics import process_registry
 from services.ports.store import Grant
 from tests.builders import node_manifest, pod_manifest
 from tests.integration.api_world import client_of, fresh_database
+from tests.integration.commands import BERTH, environment
 
 PASSWORD = "p@ss/word"
 
@@ -196,6 +199,37 @@ async def test_making_the_roles_again_restores_exactly_their_grants(deployment: 
         assert {tuple(row) for row in await connection.fetch(query)} == before
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize(("process", "own"), [("worker", WORKER), ("relay", RELAY), ("api", API)])
+async def test_a_process_with_the_login_of_another_role_ends_at_its_start(
+    deployment: Deployment, tmp_path: Path, process: str, own: str
+) -> None:
+    await bootstrap.check_grants(deployment.of[own], process)
+    await bootstrap.check_grants(deployment.owner, process)
+    for role in set(ROLES) - {own}:
+        with pytest.raises(NotGranted, match=f"{role}_login, .*make it a member of {own}.*init --roles"):
+            await bootstrap.check_grants(deployment.of[role], process)
+    other = RELAY if own != RELAY else WORKER
+    told = environment(tmp_path) | {"BERTH_POSTGRES_DSN": deployment.of[other].dsn, "BERTH_API_PORT": "0"}
+    command = [*BERTH, process]
+    done = await asyncio.to_thread(
+        subprocess.run, command, env=told, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "is up" in done.stderr) == (1, False), done.stderr
+    assert f"make it a member of {own}" in done.stderr
+
+
+async def test_a_table_whose_grants_were_forgotten_is_named_at_the_start(deployment: Deployment) -> None:
+    connection = await asyncpg.connect(deployment.owner.dsn)
+    try:
+        await connection.execute(f"REVOKE DELETE ON node_usage FROM {WORKER}")
+        with pytest.raises(NotGranted, match=r"lacks grants on node_usage: .*after each upgrade"):
+            await bootstrap.check_grants(deployment.of[WORKER], "worker")
+    finally:
+        await create_roles(deployment.owner.dsn)
+        await connection.close()
+    await bootstrap.check_grants(deployment.of[WORKER], "worker")
 
 
 async def test_who_may_not_lay_down_shards_is_told_who_may(deployment: Deployment) -> None:

@@ -63,8 +63,10 @@ class NotGranted(BerthError):
 
     code = "not-granted"
 
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(f"the database does not let this process do that ({cause}); the tables' owner may")
+    @classmethod
+    def but_to_owner(cls, cause: Exception) -> NotGranted:
+        """Return the error for what the owner of the tables may do."""
+        return cls(f"the database does not let this process do that ({cause}); the tables' owner may")
 
 
 class Pool(enum.Enum):
@@ -142,7 +144,7 @@ class Engine:
                     "name a pod or a node, or a shorter time by `since` and `until`"
                 ) from error
             if isinstance(cause, asyncpg.InsufficientPrivilegeError):
-                raise NotGranted(cause) from error
+                raise NotGranted.but_to_owner(cause) from error
             if error.connection_invalidated or isinstance(cause, UNANSWERED):
                 raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
             raise

@@ -92,4 +92,4 @@ async def init_shards(dsn: str, shards: int) -> None:
             await connection.execute(sql.LAY_DOWN_SHARDS, shards)
             await connection.execute(sql.LAY_DOWN_CURSORS, shards)
         except asyncpg.InsufficientPrivilegeError as error:
-            raise NotGranted(error) from error
+            raise NotGranted.but_to_owner(error) from error

@@ -13,6 +13,7 @@ import asyncpg
 from domain.model.errors import BerthError
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import fresh
+from services.adapters.postgres.engine import NotGranted
 from services.ports.store import Grant
 
 WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth_auditor"
@@ -66,6 +67,13 @@ GRANTS: Mapping[str, Grants] = {
 _NOT_OWNED = "SELECT 1 FROM pg_tables WHERE schemaname = 'public' AND NOT pg_has_role(tableowner, 'USAGE')"
 
 
+_LACKED = (
+    "SELECT current_user, name FROM unnest($1::text[], $2::text[]) AS w (name, privilege) "
+    "WHERE NOT has_table_privilege(to_regclass(name), privilege)"  # null where there is no such table
+)
+_TABLES_SHOWN_MAX = 3
+
+
 class RolesRefused(BerthError):
     """The database does not let us make roles, or give them anything."""
 
@@ -95,6 +103,27 @@ async def create_roles(dsn: str) -> list[str]:
             f"or an administrator makes the roles {', '.join(ROLES)} (NOLOGIN) first"
         ) from error
     return made
+
+
+async def check_grants(dsn: str, process: str) -> None:
+    """Raise ``NotGranted`` where the user of the DSN lacks a grant of a process (a field of ``Grants``)."""
+    wanted = [
+        (table, privilege)
+        for table, grants in GRANTS.items()
+        for privilege in filter(None, grants._asdict()[process].split(", "))
+    ]
+    async with fresh(dsn, "berth-start") as connection:
+        rows = await connection.fetch(_LACKED, *zip(*wanted, strict=True))
+    if not rows:
+        return
+    tables = list(dict.fromkeys(row["name"] for row in rows))
+    more = len(tables) - _TABLES_SHOWN_MAX
+    named = ", ".join(tables[:_TABLES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    raise NotGranted(
+        f"`berth {process}` logs in to the database as {rows[0]['current_user']}, which lacks grants on "
+        f"{named}: make it a member of berth_{process}, and let the tables' owner run `berth init --roles`, "
+        "after each upgrade too"
+    )
 
 
 def _statements(made: list[str]) -> Iterator[str]:
