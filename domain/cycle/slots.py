@@ -44,7 +44,7 @@ class GroupSlots:
         self._allocate()
 
     def _allocate(self) -> None:
-        """Start again with empty slots. The system gives memory to what is written, not to what is reserved."""
+        """Start again with empty slots. Memory is given to what is written, not to what is reserved."""
         self._programs.clear()
         self._statics.clear()
         slots, width = self.slots_max, self._snapshot.rows_width
