@@ -190,8 +190,23 @@ class Queue:
         """Whether any pod is worth an attempt."""
         return bool(self._fresh or self._woken or self._newly_held)
 
-    def refused(self) -> Iterator[tuple[WaitingGroup, list[str]]]:
-        """Yield parked and held groups, each with its fresh pods. These count as tried from then on.
+    def in_turn(self, work_max: int) -> list[Candidate]:
+        """Return the fresh pods whose turn it is, first those of held groups, which are not tried.
+
+        A pod of a parked group waits for its turn like any other, though it is only refused then: a restart
+        forgets which groups are parked, and must not change whose turn it is.
+        """
+        held: list[Candidate] = []
+        fresh: list[Candidate] = []
+        for key, signature in self._fresh.items():
+            group = self.groups[signature]
+            candidate = (-group.template.priority, group.pods[key], key, group)
+            (held if group.held_by else fresh).append(candidate)
+        fresh.sort()
+        return [*held, *in_turn(fresh, self._state.table, work_max)]
+
+    def refused(self, turn: Iterable[Candidate]) -> Iterator[tuple[WaitingGroup, list[str]]]:
+        """Yield parked and held groups, each with its pods whose turn it is. These then count as tried.
 
         The verdict that parked the group holds for them too, as room was only taken away since. The group is
         tried again instead where nodes changed, so that it may matter now whether other pods leave. A group
@@ -199,10 +214,9 @@ class Queue:
         """
         by_group: dict[bytes, list[str]] = {signature: [] for signature in self._newly_held}
         self._newly_held.clear()
-        for key, signature in self._fresh.items():
-            group = self.groups[signature]
+        for _, _, key, group in turn:
             if group.parked or group.held_by:
-                by_group.setdefault(signature, []).append(key)
+                by_group.setdefault(group.signature, []).append(key)
         for signature, keys in by_group.items():
             group = self.groups[signature]
             if not group.held_by and self._is_outdated(group):
@@ -222,18 +236,14 @@ class Queue:
             or (group.plan.filters_by_usage and table.last_usage_generation > since)
         )
 
-    def candidates(self, fresh_work_max: int, woken_work_max: int) -> list[tuple[str, WaitingGroup]]:
-        """Return the pods to try, by (priority, arrival): fresh and woken ones, each up to so much work.
+    def candidates(self, turn: Iterable[Candidate], woken_work_max: int) -> list[tuple[str, WaitingGroup]]:
+        """Return the pods to try, by (priority, arrival): those whose turn it is, and woken ones.
 
         What is left has its turn in a later cycle. The two are cut apart, so that which fresh pods are tried
-        does not depend on what a restart wakes.
+        does not depend on what a restart wakes. Where not all woken ones are tried, which of them are does.
         """
-        table = self._state.table
-        fresh: list[Candidate] = []
+        items = [candidate for candidate in turn if not candidate[3].parked]
         woken: list[Candidate] = []
-        for key, signature in self._fresh.items():
-            group = self.groups[signature]
-            fresh.append((-group.template.priority, group.pods[key], key, group))
         for signature in self._woken:
             group = self.groups[signature]
             woken.extend(
@@ -241,10 +251,8 @@ class Queue:
                 for key, arrival in islice(group.pods.items(), woken_pods_per_batch_max)
                 if key not in self._fresh
             )
-        fresh.sort()
-        items = [*in_turn(fresh, table, fresh_work_max)]
         if woken:
             woken.sort()
-            items += in_turn(woken, table, woken_work_max)[:woken_pods_per_batch_max]
+            items += in_turn(woken, self._state.table, woken_work_max)[:woken_pods_per_batch_max]
             items.sort()
         return [(key, group) for _, _, key, group in items]

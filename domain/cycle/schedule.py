@@ -184,9 +184,10 @@ class Scheduler:
         self.queue.wake_measured(self._snapshot)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
-        for group, keys in self.queue.refused():
+        turn = self.queue.in_turn(fresh_work_max)
+        for group, keys in self.queue.refused(turn):
             self._refuse(group, keys, result)
-        candidates = self.queue.candidates(fresh_work_max, woken_work_max)
+        candidates = self.queue.candidates(turn, woken_work_max)
         done = 0
         while done < len(candidates):
             done = self._place(candidates, done, result)

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
+from domain.cycle import schedule
 from domain.model.limits import batch_decisions_max, pods_per_node_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
@@ -157,10 +158,8 @@ async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -
             planner, intake = await started()
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_crash_behind_a_change_of_configuration_changes_no_decision(seed: int) -> None:
-    """After such a change the rest of a batch was planned alone; after a restart, with what follows it."""
-    random = Random(seed)
+def some_events(random: Random) -> list[tuple[str, Entry]]:
+    """Return pods of several priorities, a node for every few of them, and changes of configuration."""
     batch = orjson.dumps(event("MODIFIED", profile_manifest("batch")))
     events: list[tuple[str, Entry]] = []
     for i in range(40):
@@ -171,6 +170,26 @@ def test_a_crash_behind_a_change_of_configuration_changes_no_decision(seed: int)
         events.append((PODS_TOPIC, Entry(f"default/p{i}".encode(), orjson.dumps(event("ADDED", pod)))))
         if random.random() < 0.1:
             events.append((CONFIG_TOPIC, Entry(b"SchedulingProfile/batch", batch)))
+    return events
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_crash_behind_a_change_of_configuration_changes_no_decision(seed: int) -> None:
+    """After such a change the rest of a batch was planned alone; after a restart, with what follows it."""
+    events = some_events(Random(seed))
     once = asyncio.run(decided(events, None))
     assert len(once) >= 40
     assert asyncio.run(decided(events, Random(seed))) == once
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_crash_while_pods_wait_their_turn_changes_no_decision(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod of a parked group took no turn; a restart forgets what is parked, so there it took one."""
+    events = some_events(Random(seed))
+    at_once = asyncio.run(decided(events, None))
+    monkeypatch.setattr(schedule, "fresh_work_max", 70)  # a pod or two per batch
+    in_turn = asyncio.run(decided(events, None))
+    assert in_turn != at_once
+    assert asyncio.run(decided(events, Random(seed))) == in_turn
