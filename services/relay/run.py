@@ -1,7 +1,7 @@
 """The relay: publishes each shard's decisions to its partition, in order, without a hole, and resumably.
 
-What the topic already holds is read from the topic itself when a shard is taken over, so that a relay that
-died between publishing and noting it publishes nothing twice.
+When a shard is taken over, the end of the topic is compared with the ledger, so that a relay that died
+between publishing and noting it publishes nothing twice.
 """
 
 from __future__ import annotations
@@ -13,13 +13,26 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
-from domain.model.errors import Fenced, Unavailable
+from domain.model.errors import Fenced, LogTruncated, Unavailable
 from services.backoff import Backoff
-from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC, Entry, Log, LogWriter, TopicPartition
+from services.ports.log import (
+    DEAD_LETTER_TOPIC,
+    DECISIONS_TOPIC,
+    Entry,
+    Log,
+    LogWriter,
+    Record,
+    TopicPartition,
+)
 from services.ports.outbox import Outbox, Stream
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
+_UNNOTED_MAX = limits.poll_records_max
+"""A relay notes each batch before it publishes the next, so no more records than these are not noted."""
+_FIND_SECONDS_MAX = 30.0
+
+_Seqs = dict[tuple[bytes | None, bytes | None], int]
 
 
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +114,7 @@ class Relay:
                 raise Fenced(f"another relay publishes shard {shard}")
 
     async def _publish(self, shard: int, epoch: int) -> None:
-        cursors = {stream: await self._resume(shard, stream) for stream in Stream}
+        cursors = {stream: await self._resume(shard, stream, epoch) for stream in Stream}
         writer = await self._log.writer()
         try:
             while True:
@@ -115,15 +128,57 @@ class Relay:
         finally:
             await writer.aclose()
 
-    async def _resume(self, shard: int, stream: Stream) -> int:
-        """Return the last seq that is in the topic, whatever the cursor says."""
+    async def _resume(self, shard: int, stream: Stream, epoch: int) -> int:
+        """Return the last seq that is published, and note it: a relay may have died before it did.
+
+        A record of the topic counts only where it equals the ledger's row, since others may have written it.
+        """
         noted = await self._outbox.published(shard, stream)
         if stream is Stream.DEAD_LETTERS:
             return noted  # all shards share one partition: a letter may come twice after a crash
-        last = await self._log.last_record(TopicPartition(DECISIONS_TOPIC, shard))
-        if last is None or last.value is None:
-            return noted
-        return max(noted, int(msgspec.json.decode(last.value)["seq"]))
+        # Rows before the noted one tell only whether the topic ends with a record of ours.
+        after = max(0, noted - _UNNOTED_MAX)
+        rows = await self._outbox.unpublished(shard, stream, after, 2 * _UNNOTED_MAX)
+        seqs: _Seqs = {(row.key, row.value): row.seq for row in rows}
+        found, foreign = await self._find(TopicPartition(DECISIONS_TOPIC, shard), seqs)
+        cursor = noted
+        while cursor + 1 in found:
+            cursor += 1
+        if foreign is not None:
+            _LOGGER.warning(
+                "topic %s, partition %d, offset %d: the last record is not a decision of this ledger; "
+                "publishing on behind seq %d",
+                *foreign[:3],
+                cursor,
+            )
+        if cursor > noted and not await self._outbox.mark_published(shard, stream, epoch, cursor):
+            raise Fenced(f"another relay publishes shard {shard}")
+        return cursor
+
+    async def _find(self, at: TopicPartition, seqs: _Seqs) -> tuple[set[int], Record | None]:
+        """Return which rows the end of the topic holds, and its last record where it is none of them.
+
+        What is not found, for lack of time or behind too many foreign records, is published again.
+        """
+        found: set[int] = set()
+        last: Record | None = None
+        clock = asyncio.get_running_loop().time
+        reader = await self._log.reader()
+        try:
+            first = (await reader.first_offsets([at]))[at]
+            await reader.assign({at: first})
+            end = (await reader.end_offsets())[at]
+            await reader.assign({at: max(first, end - 2 * _UNNOTED_MAX)})
+            deadline = clock() + _FIND_SECONDS_MAX
+            while await reader.position(at) < end and clock() < deadline:
+                for last in await reader.poll(limits.poll_records_max, timeout_seconds=0.5):
+                    if seq := seqs.get((last.key, last.value)):
+                        found.add(seq)
+        except LogTruncated as error:  # its records went while we looked
+            _LOGGER.warning("publishing on from the ledger's cursor: %s", error)
+        finally:
+            await reader.aclose()
+        return found, None if last is None or (last.key, last.value) in seqs else last
 
     async def _publish_some(
         self, shard: int, epoch: int, stream: Stream, cursor: int, writer: LogWriter
