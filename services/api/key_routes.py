@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from domain.model.validation import field_error
+from domain.model.errors import FieldError
+from domain.model.validation import field_error, shown
 from services.api.answers import Key, KeyPage, KeyRevoked, KeyToMake, NewKey
 from services.api.contract import answering
 from services.api.deps import Deps
@@ -17,14 +19,19 @@ from services.api.ingest import read_body
 from services.api.keys import checked_grant, key_hash, new_key
 from services.ports.store import Grant
 
+_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
+
 
 def _wanted(body: bytes) -> Grant:
     """Return the grant that a body describes."""
     try:
         wanted = msgspec.json.decode(body, type=KeyToMake)
     except msgspec.ValidationError as error:
+        if unknown := _UNKNOWN.search(str(error)):
+            message = f"is no field of a key; allowed are {', '.join(KeyToMake.__struct_fields__)}"
+            raise FieldError(shown(unknown[1])[1:-1], message) from None
         raise field_error(error, "") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError("not-json", f"the body is not JSON: {error}") from None
     return checked_grant(Grant(**msgspec.structs.asdict(wanted)))
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from fastapi import Request
+from typer.testing import CliRunner
 
 from domain.model.errors import FieldError
 from services.api import answers, forgetting
@@ -19,6 +20,7 @@ from services.api.auth import Gate
 from services.api.failures import ApiError
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
+from services.cli.main import app
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from services.ports.store import Grant
 from tests.builders import (
@@ -398,6 +400,22 @@ def test_what_is_remembered_of_callers_is_bounded() -> None:
     assert (len(logins._failed), len(logins._good)) == (ADDRESSES_MAX, GOOD_KEYS_MAX)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("a", "--role", "boss"), "--role: 'boss' is not allowed"),
+        (("a", "--role", "producer", "--kind", "Pods"), "--kind: 'Pods' is not allowed"),
+        (("a", "--role", "producer", "--namespace", "A"), "--namespace: 'A' is not"),
+        (("a", "--role", "producer", "--events-per-second", "0"), "--events-per-second: 0 is out of range"),
+        (("a b", "--role", "producer"), "NAME: 'a b' is not allowed"),
+    ],
+)
+def test_the_command_names_what_is_wrong_as_it_was_given(given: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(app, ["api-key", "create", *given])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"error: {said}")
+
+
 # --------------------------------------------------------------------------------------- keys over HTTP
 
 
@@ -436,6 +454,26 @@ async def test_a_key_that_makes_no_sense_is_not_made(house: House, body: object,
     assert (refused.status_code, error_of(refused).code) == (422, "invalid-field"), refused.text
     assert path in f"{error_of(refused).path} {error_of(refused).message}"
     assert len(house.database.keys) == 1
+
+
+async def test_an_unknown_field_of_a_key_is_named_with_those_that_are_allowed(house: House) -> None:
+    await house.key("root", ["admin"])
+    body = {"name": "ci", "roles": ["producer"], "name\x1bspace": "team-a"}
+    refused = error_of(await house.ask("root", "POST", "/v1/keys", json=body))
+    assert refused.path == r"name\x1bspace"
+    assert refused.message.endswith(f"allowed are {', '.join(Grant._fields)}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 100_000, b'{"name":' * 100_000, b'{"x":' + b"[" * 100_000, b'{"name":"\xff"}', b'{"\xff":1}'],
+    ids=["list", "object", "unknown", "value", "key"],
+)
+async def test_a_body_that_is_no_key_is_a_fault_of_its_sender(house: House, body: bytes) -> None:
+    await house.key("root", ["admin"])
+    headers = {"Authorization": "Bearer root", "Content-Type": "application/json"}
+    refused = await house.client.post("/v1/keys", content=body, headers=headers)
+    assert refused.status_code == 422, refused.text
 
 
 async def test_without_keys_nobody_makes_one_over_http(house: House) -> None:
