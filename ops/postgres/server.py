@@ -51,6 +51,10 @@ class EmbeddedServerError(BerthError):
     code = "embedded-server"
 
 
+class InUse(EmbeddedServerError):
+    """Another process runs the server of this directory."""
+
+
 class EmbeddedServer:
     """A Postgres server with its data in a directory; at most one per directory.
 
@@ -214,7 +218,7 @@ def _lock(path: Path) -> int:
                 time.sleep(0.05)
                 continue
             os.close(descriptor)
-            raise EmbeddedServerError(
+            raise InUse(
                 f"{path.parent} is in use by process {holder}; stop it or choose another directory"
             ) from None
         os.ftruncate(descriptor, 0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from domain.model.errors import FieldError
 from services.cli import output
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Json, Output
@@ -47,13 +48,23 @@ COLUMNS = (
 
 @contextlib.asynccontextmanager
 async def _store(settings: Settings) -> AsyncIterator[Store]:
+    from ops.postgres.server import InUse
     from services import bootstrap
 
-    async with bootstrap.place(settings) as place:
-        if settings.postgres_dsn is None:
-            await bootstrap.initialise(place, settings.shards)
-        async with contextlib.aclosing(bootstrap.open_store(place)) as store:
-            yield store
+    try:
+        async with bootstrap.place(settings) as place:
+            if settings.postgres_dsn is None:
+                await bootstrap.initialise(place, settings.shards)
+            async with contextlib.aclosing(bootstrap.open_store(place)) as store:
+                yield store
+    except InUse as error:
+        raise CommandError(f"{error}; or ask its API with an admin's key: POST /v1/keys") from None
+
+
+def _named_as_given(error: FieldError) -> CommandError:
+    """Return the error about a part of a grant with the name that it has on the command line."""
+    flag = error.path.removesuffix("s").replace("_", "-")
+    return CommandError(f"{'NAME' if flag == 'name' else f'--{flag}'}: {error.message}")
 
 
 Several = list[str] | None
@@ -94,7 +105,10 @@ async def create(
     from services.ports.store import Grant
 
     rates = (events_per_second, bytes_per_second, requests_at_once)
-    key, grant = new_key(), checked_grant(Grant(name, role, namespace, kind, *rates))
+    try:
+        key, grant = new_key(), checked_grant(Grant(name, role, namespace, kind, *rates))
+    except FieldError as error:
+        raise _named_as_given(error) from None
     async with _store(settings) as store:
         await store.create_key(key_hash(key), grant)
     echo(key)

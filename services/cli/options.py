@@ -35,6 +35,7 @@ class CommandError(BerthError):
 
 def settings(**flags: str | None) -> Settings:
     """Return the settings of this command: flags over environment over defaults."""
+    logging.basicConfig(format="warning: %(message)s", force=True)  # while the settings are read
     found = Settings.from_env(None, **flags)
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))

@@ -104,8 +104,10 @@ class Source:
                 answer = await self._client.request(method, target, content=body)
             except httpx.HTTPError as error:
                 _refuse_untrusted(self._url, error)
+                cut = isinstance(error, httpx.RemoteProtocolError) and self._url.startswith("http://")
                 raise CommandError(
                     f"the API at {self._url} does not answer ({error or type(error).__name__}); "
+                    f"{'is it https://? Else ' if cut else ''}"
                     "start it with `berth up` or `berth api`, or set BERTH_API_URL"
                 ) from None
             if answer.status_code != 429 or not left:

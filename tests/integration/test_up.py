@@ -54,6 +54,9 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
     with up(server_dir):
         eventually(lambda: listed(server_dir, "shards")[0]["epoch"] == 2)
         assert len(listed(server_dir, "decisions")) == 3
+        keys = berth(server_dir, "api-key", "list")
+        assert keys.returncode == 1
+        assert "or ask its API with an admin's key: POST /v1/keys" in keys.stderr
 
 
 def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:
@@ -118,7 +121,7 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     assert (told["namespaces"], told["kinds"], told["events_per_second"]) == (["team-a"], None, 50)
     refused = berth(server_dir, "api-key", "create", "ops", "--role", "boss")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "roles: 'boss' is not allowed; allowed are producer, operator, auditor, admin" in refused.stderr
+    assert "--role: 'boss' is not allowed; allowed are producer, operator, auditor, admin" in refused.stderr
     assert key not in json.dumps(shown)
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 0
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1

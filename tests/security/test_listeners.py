@@ -18,6 +18,8 @@ import pytest_asyncio
 import trustme
 from prometheus_client import CollectorRegistry
 
+from services.cli.options import CommandError
+from services.cli.source import Source, fetch
 from services.config import Settings
 from services.listening import ServeError, bind, tls_of
 from services.metrics import Heartbeat, process_registry
@@ -64,6 +66,12 @@ def test_nobody_reads_along(url: str, files: Path) -> None:
         httpx.get(f"{url}/v1/pods", trust_env=False)
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"http{url.removeprefix('https')}/v1/pods", trust_env=False)
+
+
+async def test_a_command_that_speaks_http_to_it_is_asked_whether_it_is_https(url: str) -> None:
+    async with contextlib.aclosing(Source(f"http{url.removeprefix('https')}")) as source:
+        with pytest.raises(CommandError, match=r"is it https://\?"):
+            await fetch(source, "/v1/pods")
 
 
 def test_the_commands_check_whom_they_show_their_key(url: str, files: Path, tmp_path: Path) -> None:

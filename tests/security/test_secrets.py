@@ -208,6 +208,8 @@ def test_a_file_that_others_can_read_is_warned_about(file: Path, caplog: pytest.
     file.chmod(0o644)
     assert Settings.from_env({"BERTH_API_KEY_FILE": str(file)}).api_key == SECRET
     assert "can be read by all users of this machine" in caplog.text
+    done = berth("get", "nodes", "--api", "http://127.0.0.1:9", BERTH_API_KEY_FILE=str(file))
+    assert done.stderr.startswith(f"warning: {file} can be read by all users of this machine: chmod 600\n")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -146,8 +146,10 @@ async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
                 server_settings={**limits.settings, "application_name": name},
             )
         except _REFUSED as error:
+            login = isinstance(error, asyncpg.InvalidAuthorizationSpecificationError)
+            password = ", and BERTH_POSTGRES_PASSWORD or BERTH_POSTGRES_PASSWORD_FILE" if login else ""
             raise Refused(
-                f"the database lets nobody in: {redacted(error)}; check BERTH_POSTGRES_DSN"
+                f"the database lets nobody in: {redacted(error)}; check BERTH_POSTGRES_DSN{password}"
             ) from error
 
 
