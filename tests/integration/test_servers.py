@@ -239,7 +239,11 @@ async def test_a_producers_clock_moves_nothing(
     topic, year_2199_ms = "claims", 7_226_582_400_000
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()
-    laid_down = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+    laid_down = {
+        "retention.ms": "-1",
+        "message.timestamp.after.max.ms": str(2**63 - 1),
+        "max.message.bytes": "1000000",  # the servers of the tests take more, which is warned about
+    }
     await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=laid_down)])
     log = KafkaLog(kafka_bootstrap)
     while not await log.partitions(topic):
