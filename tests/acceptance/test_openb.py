@@ -114,9 +114,10 @@ async def _published(kafka: str, count: int) -> list[bytes]:
     return [without_recorded_at(value) for value in await consume(kafka, DECISIONS_TOPIC, count)]
 
 
-def _but_log_time(payload: bytes) -> dict[str, Any]:
-    """Return a decision without ``decided_at``, which differs from log to log."""
+def _but_log_time(payload: bytes, sent_by: str) -> dict[str, Any]:
+    """Return a decision without ``decided_at`` and who sent it, which differ from log to log."""
     record: dict[str, Any] = orjson.loads(payload)
+    assert record.pop("sent_by").startswith(sent_by)
     assert record.pop("decided_at") != record["event_at"]
     return record
 
@@ -164,8 +165,11 @@ async def test_the_trace_on_kafka_and_postgres_and_again_and_embedded(
         events = b"\n".join(value for _, _, value in records)
         embedded.run("apply", "-f", "-", input_bytes=events)
         await embedded.settled(EXPECTED, published=False)
-        elsewhere = [_but_log_time(payload) for payload in await embedded.payloads()]
-        assert elsewhere == [_but_log_time(d) for d in decided], "the embedded log gave other decisions"
+        elsewhere = [_but_log_time(payload, "local:") for payload in await embedded.payloads()]
+        here = [_but_log_time(payload, "direct") for payload in decided]
+        assert len(elsewhere) == len(here)
+        for there, expected in zip(elsewhere, here, strict=True):
+            assert there == expected, "the embedded log gave other decisions"
 
 
 @pytest.mark.slow
