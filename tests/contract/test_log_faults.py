@@ -122,7 +122,7 @@ async def test_a_reader_waits_for_an_append_that_commits_late(
     transaction = slow.transaction()
     await transaction.start()
     ((partition, offset, now_ms),) = await slow.fetch(sql.LOCK_PARTITIONS, TOPIC, [0])
-    row = (TOPIC, partition, offset, b"k", b"slow", now_ms)
+    row = (TOPIC, partition, offset, b"k", b"slow", now_ms, None)
     await slow.copy_records_to_table("log_records", columns=sql.RECORD_COLUMNS, records=[row])
     await slow.execute(sql.ADVANCE_PARTITIONS, TOPIC, [0], [offset + 1], sql.CHANNEL)
 

@@ -80,7 +80,8 @@ def test_a_port_that_is_taken_by_another_is_an_error_in_one_line(server_dir: Pat
         done = berth(second, "up", "--port", port)
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another port or address\n"
+        f"error: cannot listen on 127.0.0.1:{port} (Address already in use); "
+        "choose another --port or --host\n"
     )
 
 

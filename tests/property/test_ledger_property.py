@@ -185,7 +185,10 @@ async def test_memory_and_postgres_end_equal(plan: list[Step], ledger_dsn: str) 
                 writer.committed(batch)
             if step.skew == 4:
                 assert await _commit(postgres, batch) == await _commit(memory, batch)
-        assert await postgres.load(leases) == await memory.load(leases)
+        # Each ledger draws the secret of its seals by itself.
+        loaded = [await ledger.load(leases) for ledger in (postgres, memory)]
+        ended = [msgspec.structs.replace(state, seal_secret=None) for state in loaded]
+        assert ended[0] == ended[1]
         await postgres.release(leases)
     finally:
         await postgres.aclose()
