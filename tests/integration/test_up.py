@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.commands import BERTH, berth, environment, eventually, listed, up
+from tests.integration.commands import BERTH, berth, environment, eventually, listed, up, url_of
 from tests.servers import with_database
 
 MANIFESTS = """\
@@ -61,7 +61,7 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
 
 def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:
     with up(server_dir):
-        url = json.loads((server_dir / "api.json").read_text())["url"]
+        url = url_of(server_dir)
         event = {"type": "ADDED", "object": {"kind": "Pod", "metadata": {"name": "x"}, "spec": None}}
         body = json.dumps([event]).encode()
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -75,7 +75,7 @@ def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:
 
 def test_a_port_that_is_taken_by_another_is_an_error_in_one_line(server_dir: Path) -> None:
     with up(server_dir):
-        port = json.loads((server_dir / "api.json").read_text())["url"].rsplit(":", 1)[1]
+        port = url_of(server_dir).rsplit(":", 1)[1]
         second = server_dir / "second"
         done = berth(second, "up", "--port", port)
     assert done.returncode == 1

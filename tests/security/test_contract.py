@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import berth, environment, eventually, listed, up
+from tests.integration.commands import berth, environment, eventually, listed, up, url_of
 
 CHECKS = (
     "not_a_server_error",
@@ -54,11 +53,6 @@ def fuzz(url: str, directory: Path, *, key: str | None = None, phases: str = "fu
     assert "generated" in said.stdout, "nothing was tried"
 
 
-def running_url(directory: Path) -> str:
-    found: str = json.loads((directory / "api.json").read_text())["url"]
-    return found
-
-
 def seed_with_data(directory: Path) -> None:
     """Make decisions, a waiting group and a profile, so that answers have something in them."""
     examples = Path(__file__).parents[2] / "docs" / "examples"
@@ -71,7 +65,7 @@ def seed_with_data(directory: Path) -> None:
 def test_an_api_without_keys_keeps_its_contract(server_dir: Path) -> None:
     with up(server_dir):
         seed_with_data(server_dir)
-        fuzz(running_url(server_dir), server_dir, phases="coverage,fuzzing")
+        fuzz(url_of(server_dir), server_dir, phases="coverage,fuzzing")
         assert listed(server_dir, "nodes"), "the API still answers"
 
 
@@ -79,7 +73,7 @@ def test_an_api_with_keys_keeps_its_contract(server_dir: Path, monkeypatch: pyte
     made = berth(server_dir, "api-key", "create", "fuzzer", "--role", "admin")
     key = made.stdout.strip()
     with up(server_dir):
-        url = running_url(server_dir)
+        url = url_of(server_dir)
         fuzz(url, server_dir)
         refused = berth(server_dir, "get", "nodes")
         assert refused.returncode == 1
