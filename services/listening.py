@@ -28,6 +28,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def remote_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address of a client, one of IPv4 also if it is written as IPv6; None if it is no address."""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def network_of(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Return what counts as one client: for IPv6 the network of 64 bits, of which a node has all."""
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(address), 64), strict=False))
+    return str(address)
+
+
 def bind(host: str, port: int, *, move: bool, other: str = "--port or --host") -> socket.socket:
     """Return a listening socket; with ``move``, any free port when the default one is taken.
 

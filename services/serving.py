@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import logging
 import resource
 import socket
@@ -27,6 +26,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from services.listening import network_of, remote_of
 from services.log_limit import LogLimit
 
 _log = logging.getLogger("berth.http")
@@ -324,16 +324,8 @@ class Server(uvicorn.Server):
 
 def _address_of(peer: Any) -> str | None:
     """Return whose place a connection takes; None: this machine's own, which has no limit."""
-    try:
-        found = ipaddress.ip_address(str(peer[0]).partition("%")[0])
-    except (ValueError, IndexError):
-        return None
-    if isinstance(found, ipaddress.IPv6Address):
-        mapped = found.ipv4_mapped
-        if mapped is None:
-            return None if found.is_loopback else str(ipaddress.IPv6Network((int(found), 64), strict=False))
-        found = mapped
-    return None if found.is_loopback else str(found)
+    found = remote_of(str(peer[0])) if peer else None
+    return None if found is None or found.is_loopback else network_of(found)
 
 
 def _within_files(limits: Limits) -> Limits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -14,6 +13,7 @@ from typing import Any, Literal, get_args
 from domain.model import limits
 from services.api.caller import Caller
 from services.api.failures import ApiError
+from services.listening import network_of, remote_of
 from services.ports.store import Grant
 
 FAILED_LOGINS_PER_MINUTE = 30
@@ -183,14 +183,9 @@ class Logins:
 
 
 def address_of(host: str | None) -> str:
-    """Return what counts as one address: for IPv6 the network of 64 bits, of which a node has all."""
-    try:
-        found = ipaddress.ip_address(host or "")
-    except ValueError:
-        return host or ""
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    """Return what counts as one address; a host that is none counts as it is."""
+    found = remote_of(host or "")
+    return host or "" if found is None else network_of(found)
 
 
 def _keep(memory: OrderedDict[Any, Any], most: int) -> None:
