@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.model.selectors import PodAffinity, SpreadConstraint
+
 DEFAULT_PROFILE = "default-scheduler"
 
 CLUSTER_LABEL = "berth.io/cluster"
@@ -116,6 +118,9 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ignored: tuple[str, ...] = ()
     priority_class: str = ""
     missing: tuple[str, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 def is_master(template: PodTemplate) -> bool:
@@ -136,13 +141,21 @@ def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str
     return template
 
 
+class Controller(msgspec.Struct, frozen=True, gc=False):
+    """The object that made a pod: the entry of ``ownerReferences`` with ``controller: true``."""
+
+    kind: str
+    name: str
+    uid: str
+
+
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One v1 Pod: identity, what it needs, and what is known of its life.
 
     ``key`` is ``namespace/name``, the key of the pod's records in the log; it is kept whole, since every step
     of a pod's way asks for it, and a million pods are kept. ``node_name`` is where the log says that the pod
     is bound ("" when it is not). ``finished`` is true for phase Succeeded or Failed. ``signature`` is 16
-    bytes, equal exactly when the templates are.
+    bytes, equal exactly when the templates are. ``terminating`` is true from its ``deletionTimestamp`` on.
     """
 
     uid: str
@@ -154,6 +167,8 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_name: str = ""
     finished: bool = False
     start_time: str = ""
+    terminating: bool = False
+    controller: Controller | None = None
 
     @property
     def namespace(self) -> str:

@@ -11,7 +11,14 @@ from domain.model.pods import PodTemplate
 SIGNATURE_BYTES = 16
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_LATER_DEFAULTS = (b',"missing":[]', b',"priority_class":""', b',"ignored":[]')
+_LATER_DEFAULTS = (
+    b',"pod_anti_affinity":null',
+    b',"pod_affinity":null',
+    b',"spread":[]',
+    b',"missing":[]',
+    b',"priority_class":""',
+    b',"ignored":[]',
+)
 """The defaults of the fields that templates did not have from the start, the last one first."""
 
 _ALL_LATER_DEFAULTS = b"".join(reversed(_LATER_DEFAULTS)) + b"}"
