@@ -149,6 +149,14 @@ class Controller(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
+class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What is known of a pod's life, as the ledger keeps it: see ``PodSpec``."""
+
+    start_time: str = ""
+    terminating: bool = False
+    controller: Controller | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One v1 Pod: identity, what it needs, and what is known of its life.
 
@@ -179,6 +187,13 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def name(self) -> str:
         """The part of the key behind the slash."""
         return self.key.partition("/")[2]
+
+    @property
+    def life(self) -> PodLife | None:
+        """What is known of its life; None for the pod that nobody made, started or deleted."""
+        if not (self.start_time or self.terminating or self.controller):
+            return None
+        return PodLife(start_time=self.start_time, terminating=self.terminating, controller=self.controller)
 
     def share_texts(self, known: PodSpec) -> None:
         """Refer to the uid and key of an older spec of the same pod, so that they are kept once."""

@@ -10,7 +10,7 @@ import msgspec
 
 from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
-from domain.model.pods import PodTemplate
+from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.log import TopicPartition
 
@@ -79,6 +79,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     signature: bytes
     labels: dict[str, str]
     shard: int
+    life: PodLife | None = None
 
 
 class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):
@@ -103,6 +104,7 @@ class PlacementRefreshed(NamedTuple):
     pod_uid: str
     resource_version: int | None
     labels: dict[str, str]
+    life: PodLife | None = None
 
 
 class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):

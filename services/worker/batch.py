@@ -186,10 +186,10 @@ class BatchBuilder:
         elif pod.uid in self._opened:
             opened = self._opened[pod.uid]
             self._opened[pod.uid] = msgspec.structs.replace(
-                opened, resource_version=pod.resource_version, labels=pod.labels
+                opened, resource_version=pod.resource_version, labels=pod.labels, life=pod.life
             )
         else:
-            self._refreshed[pod.uid] = PlacementRefreshed(pod.uid, pod.resource_version, pod.labels)
+            self._refreshed[pod.uid] = PlacementRefreshed(pod.uid, pod.resource_version, pod.labels, pod.life)
 
     def _adopt(self, change: PodAdopted, shard: int) -> None:
         pod = change.pod

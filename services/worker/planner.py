@@ -11,7 +11,7 @@ from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.limits import batch_decisions_max, usage_window_seconds
-from domain.model.pods import PodSpec
+from domain.model.pods import PodLife, PodSpec
 from domain.model.profiles import Profile, ProfileRevision
 from services.codec.decode import Decoder
 from services.codec.seal import Senders
@@ -33,6 +33,8 @@ _LOGGER = logging.getLogger(__name__)
 
 BATCHES = "~batches"
 """No topic: the offset row that counts a shard's batches, so that no two batches look alike."""
+
+_NO_LIFE = PodLife()
 
 
 class Planner:
@@ -214,6 +216,7 @@ class Planner:
 
 
 def _pod_of(row: PodRow, ledger: LedgerState, node_name: str) -> PodSpec:
+    life = row.life or _NO_LIFE
     return PodSpec(
         uid=row.pod_uid,
         key=f"{row.namespace}/{row.name}",
@@ -222,4 +225,7 @@ def _pod_of(row: PodRow, ledger: LedgerState, node_name: str) -> PodSpec:
         signature=row.signature,
         labels=row.labels,
         node_name=node_name,
+        start_time=life.start_time,
+        terminating=life.terminating,
+        controller=life.controller,
     )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from domain.model.errors import Fenced
-from domain.model.pods import PodTemplate
+from domain.model.pods import Controller, PodLife, PodTemplate
 from services.adapters.batches import LedgerMismatch
 from services.ports.ledger import (
     CommitBatch,
@@ -144,15 +144,17 @@ async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
 async def test_a_placement_gets_a_newer_resource_version_and_labels(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
     assert await ledger.commit(bind(lease, [1, 2], 0)) is COMMITTED
-    newer = [PlacementRefreshed("uid-p0-2", 77, {"app": "x"}), PlacementRefreshed("uid-nobody", 5, {})]
+    life = PodLife(terminating=True, controller=Controller("ReplicaSet", "web", "u-1"))
+    newer = [PlacementRefreshed("uid-p0-2", 77, {"app": "x"}, life), PlacementRefreshed("uid-nobody", 5, {})]
     assert await ledger.commit(bind(lease, [3], 2, placements_refreshed=newer)) is COMMITTED
     placements = (await ledger.load([lease])).placements
     assert [p.resource_version for p in placements] == [1, 77, 1]
     assert placements[1].labels == {"app": "x"}
+    assert [p.life for p in placements] == [None, life, None]
     bare = [PlacementRefreshed("uid-p0-2", None, {})]
     assert await ledger.commit(bind(lease, [4], 3, placements_refreshed=bare)) is COMMITTED
     known = (await ledger.load([lease])).placements[1]
-    assert (known.resource_version, known.labels) == (None, {})
+    assert (known.resource_version, known.labels, known.life) == (None, {}, None)
 
 
 async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backend, ledger: Ledger) -> None:
@@ -177,7 +179,7 @@ async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backen
     assert await ledger.commit(batch) is COMMITTED
     assert [pod.name for pod in (await ledger.load([lease])).pending] == ["a", "b", "c"]
     assert await groups() == 1
-    changed = waiting(lease, "b", 9, resource_version=4)
+    changed = waiting(lease, "b", 9, resource_version=4, life=PodLife(start_time="2026-01-01T00:00:00Z"))
     batch = bind(
         lease,
         [2],

@@ -219,10 +219,10 @@ class MemoryDatabase:
             self.templates.setdefault(signature, template)
         for closed in batch.placements_closed:
             self.open_placements.pop(closed.pod_uid).released_at_ms = closed.at_ms
-        for uid, resource_version, labels in batch.placements_refreshed:
+        for uid, resource_version, labels, life in batch.placements_refreshed:
             if (row := self.open_placements.get(uid)) is not None:
                 row.opened = msgspec.structs.replace(
-                    row.opened, resource_version=resource_version, labels=labels
+                    row.opened, resource_version=resource_version, labels=labels, life=life
                 )
         for opened in batch.placements_opened:
             row = self.open_placements[opened.pod_uid] = PlacementRow(opened)

@@ -218,7 +218,8 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
             raise LedgerMismatch("a placement to close is not open")
     if batch.placements_refreshed:
         refreshed = [
-            (p.pod_uid, p.resource_version, rows.labels_text(p.labels)) for p in batch.placements_refreshed
+            (p.pod_uid, p.resource_version, rows.labels_text(p.labels), rows.life_text(p.life))
+            for p in batch.placements_refreshed
         ]
         await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed))
     opened = [rows.placement_columns(placement) for placement in batch.placements_opened]

@@ -10,7 +10,7 @@ import msgspec
 from domain.model.errors import Fenced
 from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
-from domain.model.pods import PodTemplate
+from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import SeriesRecord, UsageRecord
 from services.adapters.postgres import rows, sql
 from services.adapters.postgres.connections import Connection
@@ -33,6 +33,7 @@ _decode_template = msgspec.json.Decoder(PodTemplate).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_series = msgspec.json.Decoder(dict[str, SeriesRecord]).decode
 _decode_marks = msgspec.json.Decoder(dict[int, int]).decode
+_decode_life = msgspec.json.Decoder(PodLife).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -131,6 +132,13 @@ class _Once:
             found = self._labels[text] = _decode_labels(text or "{}")
         return found
 
+    def life(self, text: str | None) -> PodLife | None:
+        if text is None:
+            return None
+        life = _decode_life(text)
+        controller = life.controller and self.one(life.controller)  # pods of one owner share it
+        return msgspec.structs.replace(life, controller=controller)
+
 
 async def _placements(connection: Connection) -> list[PlacementOpened]:
     once = _Once()
@@ -147,6 +155,7 @@ async def _placements(connection: Connection) -> list[PlacementOpened]:
             shard=shard,
             seq=seq,
             at_ms=at_ms,
+            life=once.life(life),
         )
         async for (
             uid,
@@ -160,6 +169,7 @@ async def _placements(connection: Connection) -> list[PlacementOpened]:
             shard,
             seq,
             at_ms,
+            life,
         ) in _stream(connection, sql.LOAD_PLACEMENTS)
     ]
 
@@ -179,6 +189,7 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             since_ms=since_ms,
             sent_by=once.one(sent_by),
             tried=tried,
+            life=once.life(life),
         )
         async for (
             uid,
@@ -192,5 +203,6 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             since_ms,
             sent_by,
             tried,
+            life,
         ) in _stream(connection, sql.LOAD_PENDING, owned)
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
+from domain.model.pods import PodLife
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -29,6 +30,11 @@ def json_text(value: Any) -> str:
 def labels_text(labels: Mapping[str, str]) -> str | None:
     """Encode labels; no labels become NULL."""
     return _encode(labels).decode() if labels else None
+
+
+def life_text(life: PodLife | None) -> str | None:
+    """Encode what is known of a pod's life; nothing becomes NULL."""
+    return None if life is None else _encode(life).decode()
 
 
 class ResourceIds:
@@ -124,6 +130,7 @@ def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
         p.node,
         p.adopted,
         p.at_ms,
+        life_text(p.life),
     )
 
 
@@ -166,6 +173,7 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
         p.since_ms,
         p.sent_by,
         p.tried,
+        life_text(p.life),
     )
 
 

@@ -20,6 +20,10 @@ def _sent_by() -> sa.Column[str]:
     return sa.Column("sent_by", sa.Text, comment="who sent the event; null: from before this was noted")
 
 
+def _life() -> sa.Column[str]:
+    return sa.Column("life", sa.Text, comment="PodLife as JSON: start, deletion, controller; null: nothing")
+
+
 resources = sa.Table(
     "resources",
     metadata,
@@ -87,6 +91,7 @@ placements = sa.Table(
     sa.Column("released_at_ms", sa.BigInteger),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("released_recorded_at", sa.DateTime(timezone=True)),
+    _life(),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index("placements_open", "pod_uid", unique=True, postgresql_where=sa.text("released_at_ms IS NULL")),
     comment="which pod counted on which node over which time; at most one open row per pod",
@@ -175,6 +180,7 @@ pending = sa.Table(
         server_default=sa.true(),
         comment="false: it waits its turn for a first attempt",
     ),
+    _life(),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
     comment="pods accepted and not placed",

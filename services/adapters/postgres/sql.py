@@ -103,8 +103,8 @@ WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
 """
 
 REFRESH_PLACEMENTS = """
-UPDATE placements p SET resource_version = w.resource_version, labels = w.labels
-FROM unnest($1::text[], $2::bigint[], $3::text[]) AS w (pod_uid, resource_version, labels)
+UPDATE placements p SET resource_version = w.resource_version, labels = w.labels, life = w.life
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS w (pod_uid, resource_version, labels, life)
 WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
 """
 
@@ -216,6 +216,7 @@ PLACEMENT_COLUMNS = (
     "node",
     "adopted",
     "bound_at_ms",
+    "life",
 )
 DECISION_COLUMNS = (
     "shard",
@@ -246,6 +247,7 @@ PENDING_COLUMNS = (
     "since_ms",
     "sent_by",
     "tried",
+    "life",
 )
 DEAD_LETTER_COLUMNS = (
     "shard",
@@ -289,11 +291,13 @@ ORDER BY n.id
 """
 LOAD_TEMPLATES = "SELECT signature, spec FROM templates ORDER BY signature"
 LOAD_PLACEMENTS = """
-SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms
+SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
+    life
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
 """
 LOAD_PENDING = """
-SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by, tried
+SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by,
+    tried, life
 FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
 """
 LOAD_PROFILES = """
