@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from domain.model.marks import PortMark
 from domain.model.usage import Measured, Usage
 from domain.state.cluster import ClusterState
-from domain.state.holdings import Masters, PortMark
+from domain.state.holdings import Masters
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeVar
 
-from domain.model.pods import HostPort, PodTemplate, is_master
+from domain.model.marks import PortMark, ports_held
+from domain.model.pods import PodTemplate, is_master
 
 K = TypeVar("K")
-
-PortMark = tuple[int, str, str]
-"""Number, protocol and address of a host port as it collides: see ``marks_held``."""
-
-_ANY_ADDRESS = ("0.0.0.0", "")
-_ANY, _EACH = "any", "each"
-
-
-def marks_held(port: HostPort) -> Iterator[PortMark]:
-    """Yield the marks of a port that is held. It collides with those that ask for one of them.
-
-    Two ports collide when number and protocol are equal and the addresses are equal or one of them stands
-    for all.
-    """
-    yield port.host_port, port.protocol, _EACH
-    yield port.host_port, port.protocol, _ANY if port.host_ip in _ANY_ADDRESS else port.host_ip
-
-
-def marks_asked(port: HostPort) -> Iterator[PortMark]:
-    """Yield the marks of held ports with which a port that is asked for collides."""
-    if port.host_ip in _ANY_ADDRESS:
-        yield port.host_port, port.protocol, _EACH
-    else:
-        yield port.host_port, port.protocol, _ANY
-        yield port.host_port, port.protocol, port.host_ip
 
 
 class Masters:
@@ -89,7 +64,7 @@ class Holdings:
     def hold(self, node: str, template: PodTemplate) -> None:
         """Count what the template of an existing pod holds on a node."""
         for port in template.host_ports:
-            for mark in marks_held(port):
+            for mark in ports_held(port):
                 _add(self.ports.setdefault(mark, {}), node, 1)
         if is_master(template):
             _add(self.masters[template.cluster].by_node, node, 1)
@@ -97,7 +72,7 @@ class Holdings:
     def release(self, node: str, template: PodTemplate) -> None:
         """Undo ``hold``."""
         for port in template.host_ports:
-            for mark in marks_held(port):
+            for mark in ports_held(port):
                 held = self.ports[mark]
                 _add(held, node, -1)
                 if not held:

@@ -20,10 +20,10 @@ from domain.model.events import (
     PodDeleted,
     PodUpserted,
 )
+from domain.model.marks import ports_held
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec, Taint
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.digest import digest_of
-from domain.state.holdings import marks_held
 from domain.state.keyed_values import ABSENT
 from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND, ResourceIndex
 from domain.state.snapshot import Snapshot
@@ -91,7 +91,7 @@ def audit(state: ClusterState) -> None:
         expected: Counter[str] = Counter(pods=len(specs))
         for spec in specs:
             expected.update(spec.template.requests)
-            ports.update((name, mark) for port in spec.template.host_ports for mark in marks_held(port))
+            ports.update((name, mark) for port in spec.template.host_ports for mark in ports_held(port))
         assert state.requested_of(name) == {k: v for k, v in expected.items() if v}
     held = {(node, mark): n for mark, nodes in state.holdings.ports.items() for node, n in nodes.items()}
     assert held == ports

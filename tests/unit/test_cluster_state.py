@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.marks import ports_held
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec
 from domain.state import cluster as cluster_module
@@ -23,7 +24,6 @@ from domain.state.changes import (
 )
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.digest import digest_of
-from domain.state.holdings import marks_held
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 from tests.values import GIB, node, pod, template
@@ -102,7 +102,7 @@ def test_pods_count_on_a_node_that_is_not_known_yet(state: ClusterState) -> None
     assert state.drain_dirty() == []
     put(state, node("first"), node("late"))
     assert cpu_on(state, "late") == 300
-    assert state.holdings.ports == {mark: {"late": 1} for mark in marks_held(HostPort(80))}
+    assert state.holdings.ports == {mark: {"late": 1} for mark in ports_held(HostPort(80))}
     assert int(state.table.ordinal[state.table.rows["late"]]) == 2
 
 
@@ -181,7 +181,7 @@ def test_a_pod_waits_is_assumed_and_leaves(state: ClusterState) -> None:
     state.apply(Assumed(["default/p"], np.array([0])))
     entry = state.pods["default/p"]
     assert (entry.node, entry.adopted, cpu_on(state, "a")) == ("a", False, 500)
-    assert state.holdings.ports == {mark: {"a": 1} for mark in marks_held(HostPort(80))}
+    assert state.holdings.ports == {mark: {"a": 1} for mark in ports_held(HostPort(80))}
     gone = state.apply(PodDeleted("default", "p", resource_version=2))
     assert gone == (PodReleased(waiting, "a", 3, "deleted", 2),)
     assert state.requested_of("a") == {}
@@ -202,7 +202,7 @@ def test_a_binding_elsewhere_moves_the_pod(state: ClusterState) -> None:
     moved = pod("p", template(500, 0, 80), on="b", version=2)
     assert put(state, moved) == (PodAdopted(moved, "b", 2, "a"),)
     assert (cpu_on(state, "a"), cpu_on(state, "b")) == (0, 500)
-    assert state.holdings.ports == {mark: {"b": 1} for mark in marks_held(HostPort(80))}
+    assert state.holdings.ports == {mark: {"b": 1} for mark in ports_held(HostPort(80))}
 
 
 def test_a_waiting_pod_that_the_log_binds_is_adopted(state: ClusterState) -> None:

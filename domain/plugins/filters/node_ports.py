@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from domain.model.marks import ports_asked, ports_held
 from domain.model.pods import PodTemplate
 from domain.plugins.base import OccupancyFilter, Reason
 from domain.plugins.view import NodeView
-from domain.state.holdings import marks_asked, marks_held
 
 
 class NodePorts(OccupancyFilter):
@@ -32,7 +32,7 @@ class NodePorts(OccupancyFilter):
     def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
         """See ``OccupancyFilter``: 1 where any port is taken. Cost: O(nodes that hold one of its ports)."""
         held, rows = view.ports_held, view.table.rows
-        asked = (mark for port in template.host_ports for mark in marks_asked(port))
+        asked = (mark for port in template.host_ports for mark in ports_asked(port))
         nodes = set().union(*(held.get(mark, ()) for mark in asked))
         found = [rows[node] for node in nodes if node in rows]
         return np.array(found, dtype=np.int64), np.ones(len(found), dtype=np.int64)
@@ -43,8 +43,8 @@ class NodePorts(OccupancyFilter):
 
     def held_by(self, template: PodTemplate) -> Iterable[Hashable]:
         """See ``OccupancyFilter``."""
-        return (mark for port in template.host_ports for mark in marks_held(port))
+        return (mark for port in template.host_ports for mark in ports_held(port))
 
     def asked_by(self, template: PodTemplate) -> Iterable[Hashable]:
         """See ``OccupancyFilter``."""
-        return (mark for port in template.host_ports for mark in marks_asked(port))
+        return (mark for port in template.host_ports for mark in ports_asked(port))
