@@ -83,6 +83,23 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "variance_weight": ((kernel.VARIANCES_MAX,), _F),
     "variance_low": ((kernel.VARIANCES_MAX,), _L),
     "variance_high": ((kernel.VARIANCES_MAX,), _L),
+    "rule_count": ((), _I),
+    "rule_kind": ((kernel.RULES_MAX,), _I),
+    "rule_position": ((kernel.RULES_MAX,), _I),
+    "rule_counter": ((kernel.RULES_MAX,), _I),
+    "rule_bound": ((kernel.RULES_MAX,), _I),
+    "rule_min_domains": ((kernel.RULES_MAX,), _I),
+    "rule_bootstraps": ((kernel.RULES_MAX,), _I),
+    "rule_missing": ((kernel.RULES_MAX,), _I),
+    "counted_count": ((), _I),
+    "counted_kind": ((kernel.COUNTED_MAX,), _I),
+    "counted_weight": ((kernel.COUNTED_MAX,), _F),
+    "counted_first": ((kernel.COUNTED_MAX + 1,), _I),
+    "counted_low": ((kernel.COUNTED_MAX,), _L),
+    "counted_high": ((kernel.COUNTED_MAX,), _L),
+    "value_counter": ((kernel.VALUES_MAX,), _I),
+    "value_extra": ((kernel.VALUES_MAX,), _I),
+    "value_flags": ((kernel.VALUES_MAX,), _I),
 }
 SLOT_BYTES = sum(
     int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize for shape, kind in SLOT_FIELDS.values()

@@ -43,6 +43,20 @@ One more where evicting cannot help."""
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 """Kinds of resource terms; the last two are always computed row by row."""
 
+RULES_MAX = 32
+VALUES_MAX = 32
+COUNTED_MAX = 4
+
+AT_MOST, SPREAD, NEEDED = range(3)
+"""Kinds of rules."""
+
+SPREAD_SCORE, AFFINITY_SCORE = range(2)
+"""Kinds of scores by counts: how their sums are rounded and normalised."""
+
+REQUIRED, SIZED, BY_ROW = 1, 2, 4
+"""Flags of a value: a row without a domain has no score; the count is weighted by the number of domains; each
+row is a domain of its own."""
+
 REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL = 1, 2, 4, 8
 """Flags of a normaliser (``domain.plugins.normaliser``)."""
 
@@ -158,6 +172,56 @@ class Groups(NamedTuple):
     variance_weight: np.ndarray  # float64[G, VARIANCES_MAX]
     variance_low: np.ndarray  # int64[G, VARIANCES_MAX]
     variance_high: np.ndarray  # int64[G, VARIANCES_MAX]
+    rule_count: np.ndarray  # int32[G]
+    rule_kind: np.ndarray  # int32[G, RULES_MAX]
+    rule_position: np.ndarray  # int32[G, RULES_MAX]
+    rule_counter: np.ndarray  # int32[G, RULES_MAX]
+    rule_bound: np.ndarray  # int32[G, RULES_MAX]
+    rule_min_domains: np.ndarray  # int32[G, RULES_MAX]
+    rule_bootstraps: np.ndarray  # int32[G, RULES_MAX]: 0 or 1
+    rule_missing: np.ndarray  # int32[G, RULES_MAX]: 1 where a row without a domain is refused
+    counted_count: np.ndarray  # int32[G]: scores by counts that have any value
+    counted_kind: np.ndarray  # int32[G, COUNTED_MAX]
+    counted_weight: np.ndarray  # float64[G, COUNTED_MAX]
+    counted_first: np.ndarray  # int32[G, COUNTED_MAX + 1]: values of score s are first[s] .. first[s + 1] - 1
+    counted_low: np.ndarray  # int64[G, COUNTED_MAX]: extremes over the feasible rows that have a score
+    counted_high: np.ndarray  # int64[G, COUNTED_MAX]
+    value_counter: np.ndarray  # int32[G, VALUES_MAX]
+    value_extra: np.ndarray  # int32[G, VALUES_MAX]: maxSkew - 1
+    value_flags: np.ndarray  # int32[G, VALUES_MAX]
+
+
+class Counters(NamedTuple):
+    """What placed pods count by domain. C counters, T topologies, M masks of eligible rows, W rows.
+
+    ``domain`` int32[T, W] is the domain of a row, -1 where it has none. Counter c counts the rows of
+    ``eligible[mask[c]]``, all where the mask is -1, in the domains of topology ``topology[c]``: they stand in
+    ``sums`` and ``has_nodes`` from ``first[c]`` on, ``length[c]`` of them. ``has_nodes`` says whether a
+    domain has an eligible row: a minimum is taken over these. ``total`` is the sum of all domains,
+    ``version`` grows with each change.
+    """
+
+    domain: np.ndarray
+    eligible: np.ndarray  # uint8[M, W]
+    topology: np.ndarray  # int32[C]
+    mask: np.ndarray  # int32[C]
+    first: np.ndarray  # int64[C]
+    length: np.ndarray  # int32[C]
+    sums: np.ndarray  # int32[D]
+    has_nodes: np.ndarray  # uint8[D]
+    total: np.ndarray  # int64[C]
+    version: np.ndarray  # int64[C]
+
+
+class Effects(NamedTuple):
+    """What a pod of a slot adds to counters once it is placed.
+
+    Slot ``g`` adds ``weight[e]`` to ``counter[e]`` for every e in ``first[g] .. first[g + 1] - 1``.
+    """
+
+    first: np.ndarray  # int32[G + 1]
+    counter: np.ndarray  # int32[E]
+    weight: np.ndarray  # int32[E]
 
 
 class EqualRows(NamedTuple):
