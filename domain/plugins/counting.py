@@ -8,61 +8,26 @@ right while it places pods.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
 from domain.kernels import arrays as kernel
+from domain.model.marks import TermMark
 from domain.model.pods import Controller, NodeSelectorTerm, PodTemplate, Toleration
+from domain.model.selectors import LabelSelector
 from domain.plugins.base import Plugin, Reason, Score
+from domain.plugins.node_selectors import match_any_term, match_labels
+from domain.plugins.tolerations import REPELLING, untolerated_counts
 from domain.plugins.view import NodeView
+from domain.plugins.weighers import NamespaceLabels, Weigher
+from domain.state.keyed_values import ABSENT
+from domain.state.table import NodeTable
 
 
-class CountedPod(Protocol):
-    """Pods that no live selector tells apart: the class of a placed pod, or of the one to be placed.
-
-    ``labels`` are those that some live selector mentions. ``template`` is that of the first such pod: all of
-    them agree in what they carry (terms, host ports, the cluster of a master).
-    """
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-    @property
-    def terminating(self) -> bool: ...
-    @property
-    def controller(self) -> Controller | None: ...
-    @property
-    def template(self) -> PodTemplate | None: ...
-
-
-class NamespaceLabels(Protocol):
-    """The labels of Namespace objects."""
-
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; none where its object is not known."""
-        ...
-
-
-class Weigher(Protocol):
-    """How much one placed pod counts: a frozen, hashable value."""
-
-    def weigh(self, pod: CountedPod, namespaces: NamespaceLabels) -> int:
-        """Return what a placed pod of the class adds to the counter in its domain."""
-        ...
-
-    def anchors(self) -> Iterable[Hashable]:
-        """Return marks of which a pod must have one to weigh anything.
-
-        A mark is a namespace, or a tuple (namespace, label, value).
-        """
-        ...
-
-
-class Eligible(msgspec.Struct, frozen=True):
+class Eligible(msgspec.Struct, frozen=True, cache_hash=True):
     """The nodes whose pods count, and whose domains exist for a minimum.
 
     A node has all ``keys`` as labels, matches ``node_selector`` and one of the ``required`` terms (None: no
@@ -75,8 +40,21 @@ class Eligible(msgspec.Struct, frozen=True):
     required: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
+    def among(self, table: NodeTable, rows: np.ndarray) -> np.ndarray:
+        """Return bool[len(rows)]: which of some rows are eligible. Cost: O(rows) per demand."""
+        found = match_labels(dict(self.node_selector), table, rows)
+        for key in self.keys:
+            column = table.labels.column(key)
+            found &= False if column is None else column[rows] != ABSENT
+        if self.required is not None:
+            found &= match_any_term(self.required, table, rows)
+        if self.tolerations is not None:
+            left = untolerated_counts(self.tolerations, REPELLING, table)
+            found &= True if left is None else left[rows] == 0
+        return found
 
-class CounterSpec(msgspec.Struct, frozen=True):
+
+class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     """A counter: the sum of ``weigher`` over placed pods on ``eligible`` nodes (None: all), by domain.
 
     Domains are the values of the label ``topology_key``; a node without it is in none. With ``by_row`` each
@@ -113,9 +91,10 @@ class Value(NamedTuple):
     """One summand of a score: the count of a node's domain.
 
     With ``sized`` (spread) it is count x ln(size + 2) + max_skew - 1, where size is the number of domains
-    among the feasible nodes, or with ``CounterSpec.by_row`` the number of these nodes. Otherwise it is the
-    count itself. A node without a domain adds nothing; with ``is_required`` it has no score at all: 0, and no
-    say in the extremes.
+    among the feasible nodes that have a score, or with ``CounterSpec.by_row`` the number of these nodes.
+    Otherwise it is the count itself. A node without a domain adds nothing. With ``is_required`` it has no
+    score at all: 0, no say in the extremes, none in the size of any value. Without, all nodes that lack the
+    domain are one more domain in the size.
     """
 
     counter: CounterSpec
@@ -125,11 +104,39 @@ class Value(NamedTuple):
 
 
 class PodsSeen(Protocol):
-    """What a plugin may ask about all pods and the objects that own them (``domain.state``)."""
+    """What a plugin may ask about all pods, and about the objects that select them (``domain.state``)."""
 
     @property
     def version(self) -> int:
         """Moves whenever any rule or value of any waiting pod may be another."""
+        ...
+
+    @property
+    def namespaces(self) -> NamespaceLabels:
+        """Labels of all Namespace objects."""
+        ...
+
+    def terms_for(self, namespace: str, labels: Mapping[str, str]) -> Iterable[TermMark]:
+        """Return the distinct terms that mean such a pod, of all pods that are placed or may be placed now.
+
+        A term that selects namespaces looks at the labels of the pod's Namespace object; without one it has
+        none, so that ``NotIn`` matches.
+        """
+        ...
+
+    def services(self, namespace: str) -> Iterable[LabelSelector]:
+        """Return the selectors of the Services of a namespace, without those of Services that have none."""
+        ...
+
+    def owner(self, namespace: str, controller: Controller) -> LabelSelector | None:
+        """Return the selector of the object that made a pod, None where the object is not known.
+
+        An object without a selector has one without requirements.
+        """
+        ...
+
+    def masters_count(self, cluster: str) -> int:
+        """Return how many masters a cluster has, placed or waiting."""
         ...
 
 

@@ -13,6 +13,9 @@ from domain.model.pods import Toleration
 from domain.state.keyed_values import ABSENT, Values
 from domain.state.table import NodeTable
 
+REPELLING = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods off a node, and do not only prefer others."""
+
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Say whether a toleration covers a taint.

@@ -9,10 +9,8 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, StaticFilter
-from domain.plugins.tolerations import untolerated_counts
+from domain.plugins.tolerations import REPELLING, untolerated_counts
 from domain.plugins.view import NodeView
-
-_REPELLING = ("NoSchedule", "NoExecute")
 
 
 class TaintToleration(StaticFilter):
@@ -28,5 +26,5 @@ class TaintToleration(StaticFilter):
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
-        left = untolerated_counts(template.tolerations, _REPELLING, view.table)
+        left = untolerated_counts(template.tolerations, REPELLING, view.table)
         return None if left is None or not left.any() else (left > 0)[rows].astype(np.uint8)

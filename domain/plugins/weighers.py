@@ -1,0 +1,134 @@
+"""How much a placed pod counts: by its labels, and by what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from domain.model.marks import Mark
+from domain.model.pods import Controller
+from domain.model.selectors import AffinityTerm, LabelSelector
+
+NamespaceLabels = Mapping[str, Mapping[str, str]]
+"""Name of a namespace -> labels of its Namespace object; without one it is missing."""
+
+_ANY = "*"
+"""Stands for a namespace in an anchor; no namespace has this name."""
+
+
+class SelectedPod(Protocol):
+    """What a selector may look at. ``labels`` are at least those that some live selector mentions."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def controller(self) -> Controller | None: ...
+
+
+class CountedPod(SelectedPod, Protocol):
+    """Placed pods that no live selector tells apart: their class."""
+
+    @property
+    def terminating(self) -> bool: ...
+    @property
+    def marks(self) -> Mapping[Mark, int]: ...
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods by namespace and labels, and where ``controller_uid`` is not "", by who made them.
+
+    ``namespace_selector`` adds to ``namespaces`` those whose Namespace object it matches. Without any
+    requirement it adds all, whether they have an object or not.
+    """
+
+    selector: LabelSelector
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    controller_uid: str = ""
+
+    def matches(self, pod: SelectedPod, namespaces: NamespaceLabels) -> bool:
+        """Say whether a pod is one of them."""
+        return (
+            self._has_namespace(pod.namespace, namespaces)
+            and self.selector.matches(pod.labels)
+            and self.controller_uid in ("", "" if pod.controller is None else pod.controller.uid)
+        )
+
+    def _has_namespace(self, namespace: str, namespaces: NamespaceLabels) -> bool:
+        if namespace in self.namespaces:
+            return True
+        if self.namespace_selector is None:
+            return False
+        if not self.namespace_selector.requirements:
+            return True
+        labels = namespaces.get(namespace)
+        return labels is not None and self.namespace_selector.matches(labels)
+
+    def anchors(self) -> Iterator[Hashable]:
+        """Yield anchors of which every pod that matches has one: see ``anchors_of``."""
+        key: str = ""
+        values: tuple[str, ...] = ("",)
+        for requirement in self.selector.requirements:
+            if requirement.operator == "In":
+                key, values = requirement.key, requirement.values
+                break
+        for namespace in self.namespaces if self.namespace_selector is None else (_ANY,):
+            yield from ((namespace, key, value) for value in values)
+
+
+class Weigher(msgspec.Struct, frozen=True, cache_hash=True):
+    """How much one placed pod adds to a counter.
+
+    Attributes
+    ----------
+    matches : tuple
+        A weight for each pod that every one of some matches matches.
+    marks : frozenset
+        A weight for each time that a pod carries a mark.
+    with_terminating : bool
+        Pods that are being deleted count, too.
+    """
+
+    matches: tuple[tuple[tuple[Match, ...], int], ...] = ()
+    marks: frozenset[tuple[Mark, int]] = frozenset()
+    with_terminating: bool = True
+
+    def weigh(self, pod: CountedPod, namespaces: NamespaceLabels) -> int:
+        """Return what a pod adds to the counter in its domain."""
+        if pod.terminating and not self.with_terminating:
+            return 0
+        weight = sum(w for all_of, w in self.matches if all(m.matches(pod, namespaces) for m in all_of))
+        if pod.marks:
+            weight += sum(pod.marks.get(mark, 0) * each for mark, each in self.marks)
+        return weight
+
+    def anchors(self) -> set[Hashable]:
+        """Return anchors of which every pod that weighs anything has one: see ``anchors_of``."""
+        found: set[Hashable] = {mark for mark, _ in self.marks}
+        for all_of, _ in self.matches:
+            found.update(all_of[0].anchors())
+        return found
+
+
+def anchors_of(pod: CountedPod) -> Iterator[Hashable]:
+    """Yield all anchors of a pod: its marks, its namespace, its labels with and without the namespace.
+
+    A weigher that has none of them weighs the pod 0.
+    """
+    yield from pod.marks
+    for namespace in (pod.namespace, _ANY):
+        yield namespace, "", ""
+        yield from ((namespace, key, value) for key, value in pod.labels.items())
+
+
+def match_of(term: AffinityTerm) -> Match | None:
+    """Return the pods that a term of affinity means; None: it has no selector, and means none."""
+    if term.selector is None:
+        return None
+    return Match(
+        selector=term.selector, namespaces=term.namespaces, namespace_selector=term.namespace_selector
+    )
