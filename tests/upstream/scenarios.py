@@ -1,0 +1,54 @@
+"""Makes a scenario of a seed: a small cluster, pods on it, and pods that arrive one by one."""
+
+from __future__ import annotations
+
+from tests.upstream.draw import Draw, Json
+from tests.upstream.nodes import namespaces, nodes, selecting
+from tests.upstream.pods import bound, named, template
+
+FAMILIES: dict[str, frozenset[str]] = {
+    "fit": frozenset(("large", "pods", "init", "extended", "overhead", "pod-level")),
+    "taints": frozenset(("taints",)),
+    "node-affinity": frozenset(("node-affinity",)),
+    "ports": frozenset(("ports", "init")),
+    "images": frozenset(("images", "init")),
+    "balanced": frozenset(("overhead", "init", "pod-level", "extended")),
+    "resize": frozenset(("resize", "init", "pod-level")),
+    "declared": frozenset(("declared", "taints")),
+    "spread": frozenset(("spread",)),
+    "spread-filtered": frozenset(("spread", "taints", "node-affinity", "large")),
+    "inter-pod": frozenset(("inter-pod",)),
+    "defaults": frozenset(("owners",)),
+    "mixed": frozenset(
+        (
+            "large", "pods", "init", "extended", "overhead", "pod-level", "taints", "node-affinity", "ports",
+            "images", "resize", "declared", "spread", "inter-pod", "owners",
+        )
+    ),
+}  # fmt: skip
+"""What the scenarios of a family are about: names of features of nodes and pods."""
+
+
+def family_of(seed: int) -> str:
+    """Return the family of a seed; they take turns."""
+    return list(FAMILIES)[seed % len(FAMILIES)]
+
+
+def scenario_of(seed: int) -> Json:
+    """Return the scenario of a seed, as ``berth plan`` takes it."""
+    draw = Draw(seed)
+    family = family_of(seed)
+    features, of = FAMILIES[family], 0.25 if family == "mixed" else 0.7
+    count = int(10 ** draw.uniform(0, 1.3)) if draw.chance(0.9) else draw.randint(20, 70)
+    objects = [*namespaces(draw), *nodes(draw, count, features)]
+    if "owners" in features:
+        objects += selecting(draw)
+    templates = [template(draw, features, of) for _ in range(draw.randint(1, 6))]
+    for i in range(int(count * draw.uniform(0, 2.5))):
+        pod = named(draw.choice(templates), f"old-{i}")
+        pod["metadata"]["labels"] = draw.labels() if draw.chance(0.5) else pod["metadata"]["labels"]
+        node = f"n{draw.randrange(count)}" if draw.chance(0.97) else "gone"
+        objects.append(bound(draw, pod, node, features))
+    waiting = [named(draw.choice(templates), f"new-{i}") for i in range(draw.randint(1, 12))]
+    schedule = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in waiting]
+    return {"name": f"{family} {seed}", "objects": objects + waiting, "schedule": schedule}
