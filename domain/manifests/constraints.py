@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 
+from domain.manifests.between_pods import WirePodAffinity, WireSpread
+from domain.manifests.label_selectors import OPERATORS, WireRequirement, read_values
 from domain.model.errors import FieldError
 from domain.model.limits import (
     INT64_MAX,
@@ -22,7 +23,6 @@ from domain.model.validation import (
     check_count,
     check_label_key,
     check_label_value,
-    check_label_values,
     check_printable,
     check_range,
     shown,
@@ -30,10 +30,9 @@ from domain.model.validation import (
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_LABEL_OPERATORS = (*OPERATORS, "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
 _TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
-_SPREAD_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 
 
 class WireToleration(msgspec.Struct, gc=False, omit_defaults=True):
@@ -43,14 +42,6 @@ class WireToleration(msgspec.Struct, gc=False, omit_defaults=True):
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
-
-
-class WireRequirement(msgspec.Struct, omit_defaults=True):
-    """A requirement on a label or a field as it is written."""
-
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
 
 
 class WireTerm(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -80,25 +71,12 @@ class WireNodeAffinity(msgspec.Struct, omit_defaults=True):
     preferred: list[WirePreferred] | None = msgspec.field(default=None, name=_PREFERRED)
 
 
-class WirePodAffinity(msgspec.Struct, omit_defaults=True):
-    """Pod affinity or anti-affinity: only whether it demands or prefers something."""
-
-    required: list[Any] | None = msgspec.field(default=None, name=_REQUIRED)
-    preferred: list[Any] | None = msgspec.field(default=None, name=_PREFERRED)
-
-
 class WireAffinity(msgspec.Struct, rename="camel", omit_defaults=True):
     """``affinity`` as it is written."""
 
     node_affinity: WireNodeAffinity | None = None
     pod_affinity: WirePodAffinity | None = None
     pod_anti_affinity: WirePodAffinity | None = None
-
-
-class WireSpread(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """A topology spread constraint: only whether it demands something."""
-
-    when_unsatisfiable: str | None = None
 
 
 def read_tolerations(tolerations: list[WireToleration], path: str) -> tuple[Toleration, ...]:
@@ -191,13 +169,8 @@ def _label_requirement(wire: WireRequirement, path: str) -> Requirement:
     operator = check_choice(wire.operator or "", _LABEL_OPERATORS, f"{path}.operator")
     key = check_label_key(wire.key or "", f"{path}.key")
     values, at = wire.values or [], f"{path}.values"
-    if operator in ("In", "NotIn"):
-        if not values:
-            raise FieldError(at, f"is empty; {operator} needs at least one value")
-        check_label_values(values, at)
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            raise FieldError(at, f"must be empty when operator is {operator}")
+    if operator in OPERATORS:
+        read_values(operator, values, at)
     else:
         if len(values) != 1:
             raise FieldError(at, f"has {len(values)} values; {operator} needs exactly one integer")
@@ -243,9 +216,3 @@ def _between_pods(affinity: WireAffinity | None) -> Iterator[tuple[str, WirePodA
         yield "pod-affinity", affinity.pod_affinity
     if affinity is not None and affinity.pod_anti_affinity is not None:
         yield "pod-anti-affinity", affinity.pod_anti_affinity
-
-
-def check_spreads(spread: list[WireSpread], path: str) -> None:
-    """Raise where a topology spread constraint does not say whether it demands or prefers."""
-    for index, item in enumerate(spread):
-        check_choice(item.when_unsatisfiable or "", _SPREAD_ACTIONS, f"{path}[{index}].whenUnsatisfiable")

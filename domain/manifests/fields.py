@@ -11,7 +11,9 @@ import enum
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from domain.manifests.constraints import WireAffinity, WirePodAffinity, WireSpread, WireToleration
+from domain.manifests.between_pods import WireAffinityTerm, WirePodAffinity, WireSpread, WireWeightedTerm
+from domain.manifests.constraints import WireAffinity, WireToleration
+from domain.manifests.label_selectors import WireLabelSelector, WireRequirement
 from domain.manifests.node import WireNodeSpec, WireNodeStatus
 from domain.manifests.pod import WireContainer, WirePodSpec, WirePodStatus, WirePort, WireResources
 from domain.manifests.volumes import WireVolume
@@ -186,6 +188,37 @@ POD_AFFINITY = Shape(
     ),
 )
 
+WEIGHTED_TERM = Shape(
+    f"Pod: spec.affinity.podAffinity, podAntiAffinity: {_PREFERRED}[]",
+    WireWeightedTerm,
+    (_honoured("weight"), _honoured("podAffinityTerm")),
+)
+
+AFFINITY_TERM = Shape(
+    "Pod: terms of podAffinity and podAntiAffinity",
+    WireAffinityTerm,
+    (
+        _honoured("labelSelector", "where it is missing, no pod matches; `{}` matches every pod"),
+        _honoured("topologyKey"),
+        _honoured("namespaces", "where it and `namespaceSelector` are missing, the pod's own"),
+        _honoured("namespaceSelector", "beside `namespaces`; `{}` selects every namespace"),
+        _honoured("matchLabelKeys", "added to the selector as `In`; of labels that the pod lacks, nothing"),
+        _honoured("mismatchLabelKeys", "the same as `NotIn`"),
+    ),
+)
+
+LABEL_SELECTOR = Shape(
+    "Label selectors",
+    WireLabelSelector,
+    (_honoured("matchLabels"), _honoured("matchExpressions")),
+)
+
+REQUIREMENT = Shape(
+    "Label selectors: matchExpressions[]",
+    WireRequirement,
+    tuple(map(_honoured, ("key", "operator", "values"))),
+)
+
 SPREAD = Shape(
     "Pod: spec.topologySpreadConstraints[]",
     WireSpread,
@@ -196,9 +229,13 @@ SPREAD = Shape(
             ("unsupported:topology-spread", "ignored:preferred-topology-spread"),
             "`DoNotSchedule` is held, `ScheduleAnyway` is ignored",
         ),
-        *_no_matter(
-            "labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey"
-        ),
+        _honoured("labelSelector", "where it is missing, no pod counts; `{}` matches the pod itself only"),
+        _honoured("matchLabelKeys", "added to the selector; of labels that the pod lacks, nothing"),
+        _honoured("maxSkew"),
+        _honoured("minDomains", "1 where it is missing"),
+        _honoured("nodeAffinityPolicy", "`Honor` where it is missing"),
+        _honoured("nodeTaintsPolicy", "`Ignore` where it is missing"),
+        _honoured("topologyKey"),
     ),
 )
 
@@ -256,6 +293,10 @@ SHAPES = (
     VOLUME,
     AFFINITY,
     POD_AFFINITY,
+    WEIGHTED_TERM,
+    AFFINITY_TERM,
+    LABEL_SELECTOR,
+    REQUIREMENT,
     SPREAD,
     TOLERATION,
     POD_STATUS,

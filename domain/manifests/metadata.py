@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from domain.model.errors import FieldError
+from domain.model.pods import Controller
 from domain.model.timestamps import Moment
 from domain.model.validation import (
     check_dns_label,
@@ -18,6 +19,20 @@ from domain.model.validation import (
 )
 
 DEFAULT_NAMESPACE = "default"
+
+
+CONTROLLERS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
+"""The kinds by whose selector kube-scheduler spreads the pods that they control, with their apiVersion."""
+
+
+class WireOwner(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """An owner reference as it is written."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
 
 
 class Identity(msgspec.Struct, gc=False, rename="camel"):
@@ -35,6 +50,12 @@ class ObjectMeta(Identity, gc=False):
 
     labels: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
+
+
+class PodMeta(ObjectMeta, gc=False):
+    """``metadata`` of a Pod as it is written."""
+
+    owner_references: list[WireOwner] | None = None
 
 
 def read_name(name: str | None, path: str, *, strict: bool) -> str:
@@ -77,3 +98,21 @@ def read_deletion(meta: Identity, missing: str, path: str) -> tuple[str, int | N
 def read_labels(labels: dict[str, Any] | None, path: str) -> dict[str, str]:
     """Return an object's labels."""
     return check_labels(labels, f"{path}.labels")
+
+
+def read_controller(owners: list[WireOwner] | None, path: str) -> Controller | None:
+    """Return the object that controls a pod; None if there is none or its kind is not in ``CONTROLLERS``."""
+    if not owners:
+        return None
+    controlling = [(index, owner) for index, owner in enumerate(owners) if owner.controller]
+    if len(controlling) > 1:
+        raise FieldError(
+            f"{path}.ownerReferences[{controlling[1][0]}].controller",
+            "is true for a second owner; allowed is one controller",
+        )
+    for index, owner in controlling:
+        kind, at = owner.kind or "", f"{path}.ownerReferences[{index}]"
+        if kind in CONTROLLERS and owner.api_version == CONTROLLERS[kind]:
+            name = check_subdomain(owner.name or "", f"{at}.name")
+            return Controller(kind, name, check_printable(owner.uid or "", f"{at}.uid"))
+    return None

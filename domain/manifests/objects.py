@@ -13,7 +13,8 @@ import msgspec
 
 from domain.manifests.metadata import (
     Identity,
-    ObjectMeta,
+    PodMeta,
+    read_controller,
     read_labels,
     read_name,
     read_namespace,
@@ -25,6 +26,7 @@ from domain.manifests.pod import (
     WirePod,
     WirePodSpec,
     WirePodStatus,
+    asked_of_pods,
     given_qos,
     is_finished,
     priority_class,
@@ -34,7 +36,7 @@ from domain.manifests.pod import (
 )
 from domain.model.events import PodUpserted
 from domain.model.nodes import NodeSpec
-from domain.model.pods import PodSpec, PodTemplate, with_labels
+from domain.model.pods import Controller, PodSpec, PodTemplate, with_labels
 from domain.model.signature import signature
 from domain.model.validation import field_error
 
@@ -103,12 +105,17 @@ def pod_event_from_manifest(
     spec = pod.spec or WirePodSpec()
     qos = given_qos(pod.status, f"{path}.status")
     template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient)
-    meta = pod.metadata or ObjectMeta()
-    labels = read_labels(meta.labels, f"{path}.metadata")
-    template = with_labels(template, labels, read_namespace(meta.namespace, f"{path}.metadata"))
+    meta, meta_path = pod.metadata or PodMeta(), f"{path}.metadata"
+    labels = read_labels(meta.labels, meta_path)
+    namespace = read_namespace(meta.namespace, meta_path)
+    template = with_labels(template, labels, namespace)
+    asked = asked_of_pods(spec)
+    if asked is not None:
+        template = asked.settle(template, labels, namespace, f"{path}.spec")
     assembled = assemble_pod(
         meta,
         labels=labels,
+        controller=read_controller(meta.owner_references, meta_path),
         status=pod.status,
         template=template,
         template_signature=signature(template),
@@ -123,6 +130,7 @@ def assemble_pod(
     meta: Identity,
     *,
     labels: dict[str, str],
+    controller: Controller | None,
     status: WirePodStatus | None,
     template: PodTemplate,
     template_signature: bytes,
@@ -130,11 +138,12 @@ def assemble_pod(
     path: str,
     strict: bool,
 ) -> PodSpec:
-    """Return a pod from its parts, of which template, labels and node name are checked already."""
+    """Return a pod from its parts. Template, labels, controller and node name are checked already."""
     meta_path = f"{path}.metadata"
     name = read_name(meta.name, meta_path, strict=strict)
     namespace = read_namespace(meta.namespace, meta_path)
     key = f"{namespace}/{name}"
+    deleted = meta.deletion_timestamp is not None
     return PodSpec(
         uid=read_uid(meta.uid, key, meta_path),
         key=key,
@@ -144,7 +153,8 @@ def assemble_pod(
         labels=labels,
         node_name=node_name,
         # A pod that is deleted before it is bound can never be bound: nothing is left to place.
-        finished=is_finished(status, f"{path}.status")
-        or (meta.deletion_timestamp is not None and not node_name),
+        finished=is_finished(status, f"{path}.status") or (deleted and not node_name),
         start_time=start_time(status),
+        terminating=deleted and bool(node_name),
+        controller=controller,
     )

@@ -9,17 +9,16 @@ from typing import Any
 
 import msgspec
 
+from domain.manifests.between_pods import BetweenPods, WireSpread, between_pods
 from domain.manifests.constraints import (
     WireAffinity,
-    WireSpread,
     WireToleration,
-    check_spreads,
     ignored_preferences,
     read_node_affinity,
     read_tolerations,
     unsupported_demands,
 )
-from domain.manifests.metadata import ObjectMeta
+from domain.manifests.metadata import PodMeta
 from domain.manifests.requests import (
     ContainerNeeds,
     PodNeeds,
@@ -131,7 +130,7 @@ class WirePod(msgspec.Struct, rename="camel", omit_defaults=True):
 
     kind: str | None = None
     api_version: str | None = None
-    metadata: ObjectMeta | None = None
+    metadata: PodMeta | None = None
     spec: WirePodSpec | None = None
     status: WirePodStatus | None = None
 
@@ -139,7 +138,7 @@ class WirePod(msgspec.Struct, rename="camel", omit_defaults=True):
 def template_from_wire(
     spec: WirePodSpec, qos: str, path: str, *, strict: bool, lenient: bool = False
 ) -> PodTemplate:
-    """Return what matters for placing a pod.
+    """Return what matters for placing a pod, without what it asks of other pods (``asked_of_pods``).
 
     ``qos`` is the QoS class that the pod's status gives, "" where it gives none; ``path`` is the spec's.
     ``lenient`` is that of ``read_node_affinity``.
@@ -184,7 +183,7 @@ def template_from_wire(
         limits=to_canonical(_within_limits(effective_limits(needs), "the limits", path)),
         cpu_claim=cpu_claim(needs),
         gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
-        unsupported=tuple(_unsupported(spec, f"{path}.topologySpreadConstraints")) if asks_more else (),
+        unsupported=tuple(_unsupported(spec)) if asks_more else (),
         ignored=tuple(_ignored(spec)) if asks_more else (),
     )
 
@@ -208,12 +207,18 @@ def _asks_more(spec: WirePodSpec) -> bool:
     )
 
 
-def _unsupported(spec: WirePodSpec, spreads_path: str) -> Iterator[str]:
+def asked_of_pods(spec: WirePodSpec) -> BetweenPods | None:
+    """Return what the pods of a spec ask of other pods, which depends on their own labels; mostly None."""
+    affinity = spec.affinity
+    if affinity is None:
+        return between_pods(spec.topology_spread_constraints, None, None)
+    return between_pods(spec.topology_spread_constraints, affinity.pod_affinity, affinity.pod_anti_affinity)
+
+
+def _unsupported(spec: WirePodSpec) -> Iterator[str]:
     """Yield the codes of what the pod demands and berth does not honour; ``fields.POD_SPEC`` lists them."""
     if spec.affinity is not None or spec.topology_spread_constraints:
-        spreads = spec.topology_spread_constraints or []
-        check_spreads(spreads, spreads_path)
-        yield from unsupported_demands(spec.affinity, spreads)
+        yield from unsupported_demands(spec.affinity, spec.topology_spread_constraints or [])
     if spec.volumes and claims_volumes(spec.volumes):
         yield "volume-claims"
     if spec.resource_claims or any(

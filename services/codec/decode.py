@@ -6,47 +6,41 @@ set of labels, within bounds.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from domain.manifests.between_pods import BetweenPods
 from domain.manifests.metadata import (
     Identity,
+    read_controller,
     read_deletion,
     read_labels,
     read_name,
     read_namespace,
-    read_version,
 )
 from domain.manifests.node import node_from_wire
 from domain.manifests.objects import assemble_pod
 from domain.manifests.pod import (
     WirePodSpec,
+    asked_of_pods,
     given_qos,
     priority_class,
     read_node_name,
     template_from_wire,
 )
-from domain.manifests.priority_class import KIND as PRIORITY_CLASS_KIND
-from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
-from domain.manifests.profile import KIND as PROFILE_KIND
-from domain.manifests.profile import profile_from_spec
 from domain.manifests.usage import usage_from_wire
 from domain.manifests.volumes import without_plain
 from domain.model.errors import FieldError
 from domain.model.events import (
-    ConfigDeleted,
-    ConfigUpserted,
     Event,
     NodeDeleted,
     NodeUpserted,
     NodeUsed,
     PodDeleted,
     PodUpserted,
-    ProfileDeleted,
     ProfileEvent,
-    ProfileUpserted,
 )
 from domain.model.limits import event_bytes_max, usage_ahead_seconds_max
 from domain.model.pods import (
@@ -54,17 +48,16 @@ from domain.model.pods import (
     LABELS_READ,
     POD_GROUP_LABEL,
     ROLE_LABEL,
+    Controller,
     PodTemplate,
     with_labels,
 )
 from domain.model.signature import signature as signature_of
 from domain.model.timestamps import clamp_ms, to_ms
 from domain.model.validation import check_dns_label, check_printable, check_subdomain, field_error, shown
-from domain.plugins.registry import ProfilePlan
+from services.codec.config_events import ConfigDecoder, config_tombstone
 from services.codec.envelope import (
-    KINDS,
     AnyObject,
-    ConfigEvent,
     Envelope,
     NodeEvent,
     PodEvent,
@@ -79,9 +72,6 @@ from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPI
 
 _META_PATH = "object.metadata"
 _SPEC_PATH = "object.spec"
-_CONFIG_KINDS = (PROFILE_KIND, PRIORITY_CLASS_KIND)
-"""Kinds of configuration that are used. Of the other kinds only the envelope is checked."""
-
 # What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
 _SPECS_MAX = 2048
 _SPEC_BYTES_MAX = 16 << 10
@@ -90,12 +80,6 @@ _LABELS_BYTES_MAX = 1 << 10
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class _PriorityClassEvent(msgspec.Struct):
-    """An event about a PriorityClass, whose fields stand beside its metadata."""
-
-    object: WirePriorityClass
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -110,6 +94,18 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
 
 
+class _Shape(NamedTuple):
+    """What is made of a spec: a template, and ``between``, which the labels of each pod complete.
+
+    ``asked`` is what ``between`` was made of, as bytes.
+    """
+
+    template: PodTemplate
+    signature: bytes
+    between: BetweenPods | None
+    asked: bytes
+
+
 class Decoder:
     """Turns records into events; remembers specs and labels, so use one per worker.
 
@@ -120,16 +116,16 @@ class Decoder:
     def __init__(self) -> None:
         self._pod_event = msgspec.json.Decoder(PodEvent)
         self._node_event = msgspec.json.Decoder(NodeEvent)
-        self._config_event = msgspec.json.Decoder(ConfigEvent)
-        self._class_event = msgspec.json.Decoder(_PriorityClassEvent)
+        self._config = ConfigDecoder()
         self._usage_event = msgspec.json.Decoder(UsageEvent)
         self._spec = msgspec.json.Decoder(WirePodSpec)
         self._encoder = msgspec.json.Encoder()
         self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
-        self._specs: dict[tuple[bytes, str], tuple[PodTemplate, bytes, str, str | None]] = {}
-        self._shapes: dict[tuple[bytes, str], tuple[PodTemplate, bytes]] = {}
+        self._specs: dict[tuple[bytes, str], tuple[_Shape, str, str | None]] = {}
+        self._shapes: dict[tuple[bytes, str], _Shape] = {}
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
-        self._of_labels: dict[tuple[bytes, str, str, str, bool], tuple[PodTemplate, bytes]] = {}
+        self._of_labels: dict[tuple[object, ...], tuple[PodTemplate, bytes]] = {}
+        self._controllers: dict[Controller, Controller] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
         self._node_names: dict[str, str] = {}
 
@@ -152,8 +148,7 @@ class Decoder:
                 node_event = self._node_event.decode(value)
                 return _decoded(node_event, _node(record, node_event))
             if record.topic == CONFIG_TOPIC:
-                config_event = self._config_event.decode(value)
-                return _decoded(config_event, self._config(record, value, config_event))
+                return _decoded(*self._config.decode(record, value))
             usage_event = self._usage_event.decode(value)
             return _decoded(usage_event, _usage(record, usage_event))
         except Refusal as refusal:
@@ -166,9 +161,9 @@ class Decoder:
 
     @property
     def remembered_count(self) -> int:
-        """How many specs, sets of labels and names of nodes are remembered."""
+        """How many specs, sets of labels, names of nodes and controllers are remembered."""
         of_specs = len(self._specs) + len(self._shapes) + len(self._of_labels)
-        return of_specs + len(self._labels) + len(self._node_names)
+        return of_specs + len(self._labels) + len(self._node_names) + len(self._controllers)
 
     def _pod(self, record: Record, event: PodEvent) -> Event | None:
         pod = check_envelope(event.type, event.object, PODS_TOPIC)
@@ -181,16 +176,19 @@ class Decoder:
             key = f"{namespace}/{name}"
             check_key(record.key, key)
             return PodDeleted(namespace, name, *read_deletion(meta, key, _META_PATH))
-        template, signature, node_name, asked = self._template(
-            pod.spec, given_qos(pod.status, "object.status")
-        )
+        shape, node_name, asked = self._spec_of(pod.spec, given_qos(pod.status, "object.status"))
+        template, signature = shape.template, shape.signature
         labels = self._labels_of(meta.labels)
-        if not LABELS_READ.isdisjoint(labels):
+        if shape.between is not None or not LABELS_READ.isdisjoint(labels):
             namespace = read_namespace(meta.namespace, _META_PATH)
-            template, signature = self._labelled(template, signature, labels, namespace)
+            template, signature = self._labelled(shape, labels, namespace)
+        controller = None
+        if meta.owner_references and (controller := read_controller(meta.owner_references, _META_PATH)):
+            controller = _remember(self._controllers, controller, controller, _LABELS_MAX)
         spec = assemble_pod(
             meta,
             labels=labels,
+            controller=controller,
             status=pod.status,
             template=template,
             template_signature=signature,
@@ -201,24 +199,8 @@ class Decoder:
         check_key(record.key, spec.key)
         return PodUpserted(spec, asked)
 
-    def _config(self, record: Record, value: bytes, event: ConfigEvent) -> Event | ProfileEvent | None:
-        thing = check_envelope(event.type, event.object, CONFIG_TOPIC)
-        if event.type == "BOOKMARK" or thing.kind not in _CONFIG_KINDS:
-            return None
-        meta = thing.metadata or Identity()
-        name = read_name(meta.name, _META_PATH, strict=True)
-        if record.key != name.encode():  # a producer that keys by name alone is understood as well
-            check_key(record.key, f"{thing.kind}/{name}")
-        version = read_version(meta.resource_version, _META_PATH)
-        if event.type == "DELETED":
-            return _config_deleted(thing.kind, name, version)
-        if thing.kind == PROFILE_KIND:
-            return _profile(thing.spec, name, version)
-        wire = self._class_event.decode(value).object
-        return ConfigUpserted(priority_class_from_wire(wire, "object"), version)
-
-    def _template(self, raw: msgspec.Raw, qos: str) -> tuple[PodTemplate, bytes, str, str | None]:
-        """Return template, signature, node name and priority class of a spec.
+    def _spec_of(self, raw: msgspec.Raw, qos: str) -> tuple[_Shape, str, str | None]:
+        """Return what is made of a spec, its node name and its priority class.
 
         A spec that was seen before costs a look-up.
         """
@@ -236,12 +218,11 @@ class Decoder:
         if node_name:  # pods of a node share it
             node_name = _remember(self._node_names, node_name, node_name, _LABELS_MAX)
         asked = priority_class(wire, "object.spec.priorityClassName")
-        template, signature = self._shape(wire, qos)
-        found = (template, signature, node_name, asked)
+        found = (self._shape(wire, qos), node_name, asked)
         return _remember(self._specs, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
-    def _shape(self, wire: WirePodSpec, qos: str) -> tuple[PodTemplate, bytes]:
-        """Return template and signature. Specs that differ only in what placing ignores share them."""
+    def _shape(self, wire: WirePodSpec, qos: str) -> _Shape:
+        """Return what is made of a spec. Specs that differ only in what placing ignores share it."""
         wire.node_name = wire.priority_class_name = None
         if wire.volumes:
             wire.volumes = without_plain(wire.volumes)
@@ -252,22 +233,28 @@ class Decoder:
         template = template_from_wire(wire, qos, "object.spec", strict=True)
         signature = signature_of(template)
         # Pods may still refer to a template that is forgotten here, so a million of them hold each one once.
-        found = (self._in_use.setdefault(signature, template), signature)
+        template = self._in_use.setdefault(signature, template)
+        between = asked_of_pods(wire)
+        asked = self._encoder.encode((wire.affinity, wire.topology_spread_constraints)) if between else b""
+        found = _Shape(template, signature, between, asked)
         return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
 
-    def _labelled(
-        self, template: PodTemplate, signature: bytes, labels: dict[str, str], namespace: str
-    ) -> tuple[PodTemplate, bytes]:
-        """Return template and signature for a pod with these labels."""
+    def _labelled(self, shape: _Shape, labels: dict[str, str], namespace: str) -> tuple[PodTemplate, bytes]:
+        """Return template and signature for a pod with these labels in this namespace."""
         cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
-        key = (signature, namespace, cluster, role, POD_GROUP_LABEL in labels)
+        between = shape.between
+        values = tuple(map(labels.get, between.label_keys)) if between is not None else ()
+        key = (shape.signature, shape.asked, namespace, cluster, role, POD_GROUP_LABEL in labels, values)
         known = self._of_labels.get(key)
         if known is not None:
             return known
-        labelled = with_labels(template, labels, namespace)
+        labelled = with_labels(shape.template, labels, namespace)
+        if between is not None:
+            labelled = between.settle(labelled, labels, namespace, _SPEC_PATH)
         signature = signature_of(labelled)
         found = (self._in_use.setdefault(signature, labelled), signature)
-        return _remember(self._of_labels, key, found, _SPECS_MAX)
+        is_short = len(shape.asked) <= _SPEC_BYTES_MAX
+        return _remember(self._of_labels, key, found, _SPECS_MAX) if is_short else found
 
     def _labels_of(self, raw: msgspec.Raw) -> dict[str, str]:
         """Return labels; pods with the same ones share one dict."""
@@ -323,22 +310,6 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
     return NodeUsed(found)
 
 
-def _profile(spec_raw: msgspec.Raw, name: str, version: int | None) -> ProfileUpserted:
-    try:
-        spec = msgspec.json.decode(spec_raw) if spec_raw else None
-    except msgspec.ValidationError as error:  # JSON, but with a number that nothing can hold
-        raise FieldError(_SPEC_PATH, field_error(error, "").message) from None
-    profile = profile_from_spec(spec, name=name, path=_SPEC_PATH)
-    try:
-        plan = ProfilePlan(profile)
-    except FieldError as error:
-        raise FieldError(f"{_SPEC_PATH}.{error.path}", error.message) from None
-    if plan.fit is None:
-        message = "NodeResourcesFit is missing; a worker never places a pod where there is no room for it"
-        raise FieldError(f"{_SPEC_PATH}.filters", message)
-    return ProfileUpserted(profile, version)
-
-
 def _tombstone(record: Record) -> Event | ProfileEvent | None:
     if record.topic == USAGE_TOPIC:
         return None
@@ -350,24 +321,11 @@ def _tombstone(record: Record) -> Event | ProfileEvent | None:
     if record.topic == NODES_TOPIC:
         return NodeDeleted(check_subdomain(key, "key"))
     if record.topic == CONFIG_TOPIC:
-        return _config_tombstone(key)
+        return config_tombstone(key)
     namespace, slash, name = key.partition("/")
     if record.topic != PODS_TOPIC or not slash:
         raise Refusal("not-an-event", "key", f"{shown(key)} is not a pod's; allowed is namespace/name")
     return PodDeleted(check_dns_label(namespace, "key"), check_subdomain(name, "key"))
-
-
-def _config_deleted(kind: str, name: str, version: int | None) -> Event | ProfileEvent:
-    return ProfileDeleted(name, version) if kind == PROFILE_KIND else ConfigDeleted(kind, "", name, version)
-
-
-def _config_tombstone(key: str) -> Event | ProfileEvent | None:
-    kind, _, name = key.partition("/")
-    if kind in _CONFIG_KINDS:
-        return _config_deleted(kind, check_subdomain(name, "key"), None)
-    if kind not in KINDS:
-        raise Refusal("not-an-event", "key", f"{shown(key)} names no object; allowed is kind/name")
-    return None
 
 
 def _diagnose(value: bytes, topic: str, error: Exception) -> Rejected:

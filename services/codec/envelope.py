@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from domain.manifests.metadata import Identity
+from domain.manifests.metadata import Identity, WireOwner
 from domain.manifests.node import WireNode
 from domain.manifests.pod import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
@@ -53,6 +53,7 @@ class Envelope(msgspec.Struct, gc=False):
 
 class RawMeta(Identity, gc=False):
     labels: msgspec.Raw = msgspec.Raw()
+    owner_references: list[WireOwner] | None = None
 
 
 class RawPod(msgspec.Struct, gc=False, rename="camel"):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from domain.manifests.metadata import Identity
+from domain.manifests.metadata import Identity, WireOwner
 from domain.manifests.node import USAGE_WINDOW_KEY, WireNodeSpec, WireNodeStatus
 from domain.manifests.pod import WirePodSpec, WirePodStatus
 from domain.manifests.priority_class import WirePriorityClass
@@ -33,6 +33,10 @@ class _Labelled(Identity, omit_defaults=True):
     labels: dict[str, Any] | None = None
 
 
+class _PodMeta(_Labelled, omit_defaults=True):
+    owner_references: list[WireOwner] | None = None
+
+
 class _NodeAnnotations(msgspec.Struct, omit_defaults=True):
     usage_window: Any = msgspec.field(default=None, name=USAGE_WINDOW_KEY)
 
@@ -42,7 +46,7 @@ class _NodeMeta(_Labelled, omit_defaults=True):
 
 
 class _Pod(_Bare, omit_defaults=True):
-    metadata: _Labelled | None = None
+    metadata: _PodMeta | None = None
     spec: WirePodSpec | None = None
     status: WirePodStatus | None = None
 

@@ -30,9 +30,22 @@ SPEC: Json = {
             "requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]}]
             }
-        }
+        },
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}, "namespaces": ["a"]}
+            ]
+        },
     },
-    "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}],
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchExpressions": [{"key": "k", "operator": "In", "values": ["1"]}]},
+            "matchLabelKeys": ["a"],
+        }
+    ],
 }
 STATUS: Json = {"phase": "Running", "startTime": "2024-05-01T12:00:00Z", "qosClass": "Burstable"}
 EVENTS: list[Json] = [

@@ -55,7 +55,7 @@ def leaky_pod(name: str = "p", **spec: Any) -> dict[str, Any]:
     manifest["metadata"] |= {
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"env": SECRET})},
         "managedFields": [{"fieldsV1": {f"f:{SECRET}": {}}}],
-        "ownerReferences": [{"name": SECRET}],
+        "ownerReferences": [{"name": "web", "blockOwnerDeletion": SECRET}],
     }
     return manifest | {"status": {"phase": "Pending", "message": SECRET, "conditions": [{"message": SECRET}]}}
 

@@ -22,7 +22,8 @@ from tests.builders import Json, pod_manifest, profile_manifest
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
-NEAR = {"podAffinityTerm": {"topologyKey": "zone"}, "weight": 1}
+ZONE = {"topologyKey": "zone"}
+NEAR = {"podAffinityTerm": ZONE, "weight": 1}
 DISKS = [
     "awsElasticBlockStore",
     "azureDisk",
@@ -35,9 +36,11 @@ DISKS = [
 ]
 
 ASKS: dict[str, list[Json]] = {
-    "unsupported:pod-affinity": [{"affinity": {"podAffinity": {REQUIRED: [{}]}}}],
-    "unsupported:pod-anti-affinity": [{"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}],
-    "unsupported:topology-spread": [{"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}],
+    "unsupported:pod-affinity": [{"affinity": {"podAffinity": {REQUIRED: [ZONE]}}}],
+    "unsupported:pod-anti-affinity": [{"affinity": {"podAntiAffinity": {REQUIRED: [ZONE]}}}],
+    "unsupported:topology-spread": [
+        {"topologySpreadConstraints": [ZONE | {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}
+    ],
     "unsupported:volume-claims": [
         {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
         {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]},
@@ -55,7 +58,7 @@ ASKS: dict[str, list[Json]] = {
     "ignored:preferred-pod-affinity": [{"affinity": {"podAffinity": {PREFERRED: [NEAR]}}}],
     "ignored:preferred-pod-anti-affinity": [{"affinity": {"podAntiAffinity": {PREFERRED: [NEAR]}}}],
     "ignored:preferred-topology-spread": [
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}
+        {"topologySpreadConstraints": [ZONE | {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]}
     ],
     "ignored:disks": [{"volumes": [{"name": "v", disk: {}}]} for disk in DISKS],
     "ignored:runtime-class": [{"runtimeClassName": "kata"}],

@@ -172,19 +172,21 @@ TERM = {"topologyKey": "zone", "labelSelector": {}}
 
 
 def test_demands_that_are_not_honoured_yet_are_named() -> None:
+    weighted = {"weight": 1, "podAffinityTerm": TERM}
     required, preferred = (
-        {f"{kind}DuringSchedulingIgnoredDuringExecution": [TERM]} for kind in ("required", "preferred")
+        {f"{kind}DuringSchedulingIgnoredDuringExecution": [item]}
+        for kind, item in (("required", TERM), ("preferred", weighted))
+    )
+    must, should = (
+        TERM | {"maxSkew": 1, "whenUnsatisfiable": action} for action in ("DoNotSchedule", "ScheduleAnyway")
     )
     hard = {
         "affinity": {"podAffinity": required, "podAntiAffinity": required},
-        "topologySpreadConstraints": [
-            {"whenUnsatisfiable": "ScheduleAnyway"},
-            {"whenUnsatisfiable": "DoNotSchedule"},
-        ],
+        "topologySpreadConstraints": [should, must],
     }
     soft = {
         "affinity": {"podAffinity": preferred, "podAntiAffinity": preferred},
-        "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}],
+        "topologySpreadConstraints": [should],
     }
     demands = [pod_from_manifest(pod_manifest("p", spec=spec)).template.unsupported for spec in (hard, soft)]
     assert demands == [("pod-affinity", "pod-anti-affinity", "topology-spread"), ()]
