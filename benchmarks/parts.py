@@ -20,6 +20,7 @@ from benchmarks.plain import Picture, Spread, numpy_scores, python_scores, sprea
 from benchmarks.stage import BenchError
 from benchmarks.workloads import WORKLOADS, resized
 from domain.cycle.schedule import Placement
+from domain.kernels.arrays import TOTAL_ONE
 from domain.model.limits import batch_records_max
 
 NODES = 20_000
@@ -134,7 +135,7 @@ def replayed(
         scores = numpy_scores(scoring, picture, ask)
         best = scores[np.argmax(scores)]
         seconds += time.thread_time() - began
-        if abs(scores[row] - best) > 1e-9 * abs(best):
+        if abs(scores[row] - best) > 2 / TOTAL_ONE:
             raise BenchError(f"{scoring}: the kernel chose a node of score {scores[row]}, NumPy finds {best}")
         picture.requested[:, row] += ask
     return seconds

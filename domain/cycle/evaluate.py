@@ -13,6 +13,7 @@ from domain.cycle.explanation import warnings_of
 from domain.cycle.queue import WaitingGroup
 from domain.cycle.refusals import refusals_of
 from domain.kernels.ties import salted
+from domain.kernels.totals import whole_column
 from domain.model.decisions import Outcome, is_unresolvable
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import tie_salt
@@ -44,7 +45,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     warnings : list of str
         Codes of what the pod asks for and nobody looks at.
     scores : dict
-        Feasible node -> sum of normalised score times weight.
+        Feasible node -> sum of normalised score times weight. The best node has the highest total, which is
+        the same sum in whole numbers of 2^-20.
     score_parts : dict
         Feasible node -> plugin -> normalised score, before its weight.
     weights : dict
@@ -97,6 +99,8 @@ def evaluate(
     node = None
     if names:
         node = names[_winner(totals, table.tie[feasible], pod.signature)]
+    of = {name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)}
+    weights = {} if plan is None else {use.label: use.weight for use in plan.scores}
     outcome = Outcome.UNSCHEDULABLE if node is None else Outcome.BOUND
     if is_unresolvable(held=bool(held_by), nodes_count=table.count, hopeless_count=refusals.hopeless_count):
         outcome = Outcome.UNRESOLVABLE
@@ -109,11 +113,9 @@ def evaluate(
         unresolvable=unresolvable,
         held_by=list(held_by),
         warnings=list(warnings_of(plan, pod.template) or ()),
-        scores=dict(zip(names, totals.tolist(), strict=True)),
-        score_parts={
-            name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)
-        },
-        weights={} if plan is None else {use.label: use.weight for use in plan.scores},
+        scores={name: sum(weights[label] * part for label, part in of[name].items()) for name in names},
+        score_parts=of,
+        weights=weights,
     )
 
 
@@ -123,19 +125,14 @@ def evaluate(
 def _score(
     plan: ProfilePlan | None, template: PodTemplate, view: NodeView, rows: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the normalised scores per plugin and their weighted sum, float64[len(rows)] each."""
+    """Return the normalised scores per plugin, float64[len(rows)] each, and the totals, int64[len(rows)]."""
     parts: dict[str, np.ndarray] = {}
-    totals = np.zeros(len(rows))
+    totals = np.zeros(len(rows), dtype=np.int64)
     if plan is None:
         return parts, totals
     for use in plan.scores:
         parts[use.label] = use.plugin.normalise(use.plugin.raw(template, view, rows))
-    # Summed in the kernel's order: the last bit of a sum can decide between two nodes.
-    in_order = (
-        *plan.static_scores, *plan.normalised_scores, *plan.resource_scores, *plan.variance_scores
-    )  # fmt: skip
-    for use in in_order:
-        totals = totals + use.weight * parts[use.label]
+        totals += whole_column(parts[use.label], use.weight)
     return parts, totals
 
 

@@ -63,10 +63,10 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
     columns = sorted(set().union(*{program.columns for program in programs}))
     return kernel.Placed(
         row=np.empty(pods, dtype=np.int32),
-        score=np.zeros(pods, dtype=np.float64),
+        score=np.zeros(pods, dtype=np.int64),
         attempt_of=np.full(slots, -1, dtype=np.int32),
         top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
-        top_score=np.zeros((attempts, kernel.TOP), dtype=np.float64),
+        top_score=np.zeros((attempts, kernel.TOP), dtype=np.int64),
         top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
         reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
         reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
@@ -91,7 +91,7 @@ class KernelOutput:
         self.extremes = placed.extremes
         self.metrics = placed.metrics
         self.top_row: list[list[int]] = placed.top_row.tolist()
-        self.top_score: list[list[float]] = placed.top_score.tolist()
+        self.top_score: list[list[float]] = (placed.top_score / kernel.TOTAL_ONE).tolist()
         programs = list(programs)
         scores_count = max((_kernels_count(program.plan) for program in programs), default=0)
         self.top_parts: list[list[list[float]]] = placed.top_parts[:, :, :scores_count].tolist()

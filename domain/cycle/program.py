@@ -31,9 +31,9 @@ OTHERS = "others"
 
 ROW_FIELDS = {
     "static_code": np.int16,
-    "static_score": np.float64,
+    "static_score": np.int64,
     "code": np.int16,
-    "score": np.float64,
+    "score": np.int64,
 }
 _I, _L, _F = np.int32, np.int64, np.float64
 SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {

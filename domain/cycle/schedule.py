@@ -256,7 +256,7 @@ class Scheduler:
         blocks, width = self._slots.bounds.free_low.shape[1], self._snapshot.rows_width
         return kernel.Scratch(
             fits=np.empty(kernel.BLOCK, dtype=np.uint8),
-            total=np.empty(kernel.BLOCK),
+            total=np.empty(kernel.BLOCK, dtype=np.int64),
             weighted=np.empty(kernel.BLOCK),
             weights=np.empty(kernel.BLOCK),
             work=np.empty((4 + kernel.PARTS_MAX, kernel.BLOCK)),
@@ -292,9 +292,8 @@ class Scheduler:
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
         keys: list[str] = []
         versions: dict[str, int] = {}
-        for (key, group), row, score in zip(
-            candidates, placed.row.tolist(), placed.score.tolist(), strict=True
-        ):
+        scores = (placed.score / kernel.TOTAL_ONE).tolist()
+        for (key, group), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
             attempt = attempt_of[group.signature]
             if attempt in measured:
                 store_versions(measured.pop(attempt), versions, self.state.nodes)

@@ -10,6 +10,7 @@ import numpy as np
 from domain.cycle.program import ROW_FIELDS, SLOT_BYTES, SLOT_FIELDS, Program, StaticPart, compile_program
 from domain.kernels import arrays as kernel
 from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
+from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, pods_per_node_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
@@ -207,9 +208,10 @@ class GroupSlots:
         program.static.reasons = reasons
         groups.static_code[part, rows] = codes
         self.bounds.synced[part] = -1
-        groups.static_score[part, rows] = 0.0
+        groups.static_score[part, rows] = 0
         for use in plan.static_scores:
-            groups.static_score[part, rows] += use.weight * use.plugin.raw(program.template, view, rows)
+            raw = use.plugin.raw(program.template, view, rows)
+            groups.static_score[part, rows] += whole_column(raw, use.weight)
         for k, use in enumerate(plan.normalised_scores):
             groups.static_raw[part, k, rows] = use.plugin.raw(program.template, view, rows)
         for measuring in (*plan.resource_scores, *plan.variance_scores):

@@ -70,6 +70,15 @@ METRIC_ONE = 1 << 20
 METRIC_MAX = 4 * METRIC_ONE
 """The metric of GlobalVariance is a whole number of 2^-20. It is cut off at 4, so that no sum overflows."""
 
+TOTAL_ONE = 1 << 20
+"""A total is a whole number of 2^-20: each score times its weight is rounded to one (``totals.py``)."""
+
+INFEASIBLE = -1
+"""Stands for the total of a row that is not feasible; totals are 0 or more."""
+
+UNKNOWN = -2
+"""Stands for the best total where a search cannot tell it."""
+
 UNCOUNTED = -(1 << 63)
 """Stands for a whole number of a row that does not count."""
 
@@ -106,17 +115,17 @@ class Groups(NamedTuple):
     """Slots of equivalence groups. The first axis is the slot G, or the static part S.
 
     What static plugins say is the same for many groups, so it is kept once per static part: ``static_part``
-    int32[G] is the part of a slot. ``static_code`` int16[S, N]. ``static_score`` float64[S, N] is the
-    weighted sum of the scores that are not normalised. ``static_raw`` float64[S, K, N] holds first the scores
+    int32[G] is the part of a slot. ``static_code`` int16[S, N]. ``static_score`` int64[S, N] is the
+    total of the scores that are not normalised. ``static_raw`` float64[S, K, N] holds first the scores
     that are normalised, then what was measured for terms and variances. ``static_position`` int32[S,
     STATIC_MAX + 1] is the position in the profile of each static reason's filter.
 
     Per row of a slot: ``occupied`` int16[G, OCCUPANCIES_MAX, N], what counts against the group; ``code``
-    int16 and ``score`` float64, both [G, N]; ``tree`` int32[G, 2P], which holds rows (node 1 is the root,
-    leaf P + row is a row). ``histogram`` int32[G, CODES] counts rows per code. ``synced`` int64[G] is the
-    position in the change log up to which the slot is right; -1: nothing in it is. ``raw_low`` and
-    ``raw_high`` are the extremes over the feasible rows, ``raw_low_count`` and ``raw_high_count`` how many
-    rows have them.
+    int16[G, N]; ``score`` int64[G, N], its total or ``INFEASIBLE``; ``tree`` int32[G, 2P], which holds rows
+    (node 1 is the root, leaf P + row is a row). ``histogram`` int32[G, CODES] counts rows per code.
+    ``synced`` int64[G] is the position in the change log up to which the slot is right; -1: nothing in it is.
+    ``raw_low`` and ``raw_high`` are the extremes over the feasible rows, ``raw_low_count`` and
+    ``raw_high_count`` how many rows have them.
     """
 
     static_part: np.ndarray
@@ -291,9 +300,9 @@ class Exclusions(NamedTuple):
 class Placed(NamedTuple):
     """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
-    Per pod: ``row`` int32[P], -1 for no node; ``score`` float64[P].
+    Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total.
     Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1].
-    The best rows of an attempt: ``top_row`` int32[A, TOP], ``top_score`` float64[A, TOP], and ``top_parts``
+    The best rows of an attempt: ``top_row`` int32[A, TOP], ``top_score`` int64[A, TOP], and ``top_parts``
     float64[A, TOP, SCORES_MAX] (normalised scores, terms, variances, without their weights).
     What the parts were computed from: ``top_requested`` int64[A, TOP, C], the columns ``explained_columns``
     int32[C] of the best rows; ``extremes`` float64[A, RAWS_MAX + VARIANCES_MAX, 2] over the feasible rows;
@@ -323,7 +332,7 @@ class Scratch(NamedTuple):
     """Memory of one call, as the kernel allocates none. V is the number of variances, B of blocks."""
 
     fits: np.ndarray  # uint8[BLOCK]: which rows of a block are feasible
-    total: np.ndarray  # float64[BLOCK]: scores of a block
+    total: np.ndarray  # int64[BLOCK]: totals of a block
     weighted: np.ndarray  # float64[BLOCK]
     weights: np.ndarray  # float64[BLOCK]
     work: np.ndarray  # float64[4 + PARTS_MAX, BLOCK]

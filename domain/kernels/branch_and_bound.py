@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import LEAST_ALLOCATED, TOP
+from domain.kernels.arrays import INFEASIBLE, LEAST_ALLOCATED, TOP, TOTAL_ONE, UNKNOWN
 from domain.kernels.blocks import has_room, span_of, summarise, sync_blocks
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.equal_rows import (
@@ -62,7 +62,7 @@ def _set_base(columns, groups, bounds, g, row):  # type: ignore[no-untyped-def]
     score = -np.inf
     is_equal_row = are_equal_rows_of(bounds.equal_rows, part) and bounds.equal_rows.at[row] >= 0
     if row < columns.rows_count[0] and groups.static_code[part, row] == 0 and not is_equal_row:
-        score = groups.static_score[part, row]
+        score = groups.static_score[part, row] / TOTAL_ONE
         for t in range(groups.term_count[g]):
             total = 0.0
             weights = 0.0
@@ -169,8 +169,9 @@ def _set_upper_bounds(groups, bounds, g, blocks, scratch):  # type: ignore[no-un
             for b in range(blocks):
                 upper_bound[b] -= factor * (max(min(free_low[b], value), 0) * loss_low[b])
     margin = _ROUNDING * (rated + 4)
+    rounding = groups.term_count[g] / TOTAL_ONE
     for b in range(blocks):
-        upper_bound[b] += margin * (abs(best[b]) + reach) if best[b] > -np.inf else 0.0
+        upper_bound[b] += margin * (best[b] + reach) + rounding if best[b] > -np.inf else 0.0
     for d in range(groups.demand_count[g]):
         value = groups.demand_value[g, d]
         free_high = bounds.free_high[groups.demand_column[g, d], :blocks]
@@ -237,7 +238,7 @@ def _find_promising_rows(columns, groups, bounds, g, b, floor, rated, scratch): 
     first = b * span_of(columns, bounds)
     n = min(span_of(columns, bounds), columns.rows_count[0] - first)
     found = n
-    if floor > -np.inf and has_room(groups, bounds, g, b) and _counts_in_full(groups, bounds, g, b):
+    if floor >= 0.0 and has_room(groups, bounds, g, b) and _counts_in_full(groups, bounds, g, b):
         found = _mark_promising_rows(
             bounds.base[groups.static_part[g], first : first + n], bounds.loss, first,
             scratch.rated[:rated], scratch.rate[:rated], np.float32(floor), scratch.estimate[:n],
@@ -285,9 +286,9 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
 
     Returns
     -------
-    float
-        The best score, with the row in ``scratch.row``; -inf where no row is feasible; NaN where the search
-        cannot tell, as some of the equal rows have room and some have not.
+    int64
+        The best total, with the row in ``scratch.row``; ``INFEASIBLE`` where no row is; ``UNKNOWN`` where the
+        search cannot tell, as some of the equal rows have room and some have not.
 
     Cost: O(N / SPAN) for the upper bounds, and the few blocks that can hold the best row.
     """
@@ -297,13 +298,14 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
     blocks = (columns.rows_count[0] + span - 1) // span
     part = groups.static_part[g]
     upper_bound = scratch.upper_bound
+    rounding = groups.term_count[g] / TOTAL_ONE
     kept = 0
-    last_score = -np.inf
+    last_score = INFEASIBLE
     last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
     if are_equal_rows_of(bounds.equal_rows, part):
         fit = fit_equal_rows(groups, bounds.equal_rows, g)
         if fit == SOME_FIT:
-            return np.nan
+            return UNKNOWN
         if fit == ALL_FIT:
             kept, last_score, last_tie = best_equal_rows(
                 columns, groups, bounds.equal_rows, placed, g, attempt, wanted, scratch
@@ -316,12 +318,13 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
     while looks < blocks + _BEST_FIRST:
         b = _best_block(upper_bound, blocks) if looks < _BEST_FIRST else looks - _BEST_FIRST
         looks += 1
-        if upper_bound[b] == -np.inf or upper_bound[b] < last_score:
+        if upper_bound[b] == -np.inf or upper_bound[b] < last_score / TOTAL_ONE:
             if looks <= _BEST_FIRST:
                 break
             continue
         upper_bound[b] = -np.inf
-        floor = last_score - margin * (max(abs(bounds.best[part, b]), abs(last_score)) + reach)
+        score = last_score / TOTAL_ONE
+        floor = score - margin * (max(bounds.best[part, b], score) + reach) - rounding
         n, found = _find_promising_rows(columns, groups, bounds, g, b, floor, rated, scratch)
         if found > 0:
             scored += found
@@ -332,7 +335,7 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
     if wanted == TOP:
         last_score = explain_attempt(columns, groups, placed, g, attempt, kept, scratch)
     if kept == 0:
-        return -np.inf
+        return INFEASIBLE
     if scored > bounds.equal_rows.least[0] and find_equal_rows(columns, groups, bounds, g, scratch.row[0]):
         scratch.marks[:blocks] = 1
         _sync_marked_blocks(columns, groups, bounds, g, scratch.marks)

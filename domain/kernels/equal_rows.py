@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import TOP
+from domain.kernels.arrays import INFEASIBLE, TOP
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.scoring import score_row
 from domain.kernels.ties import mix
@@ -159,4 +159,4 @@ def best_equal_rows(columns, groups, equal, placed, g, attempt, wanted, scratch)
                 )  # fmt: skip
                 if kept == TOP:
                     last_tie = scratch.ties[TOP - 1]
-    return kept, score if kept == wanted else -np.inf, last_tie
+    return kept, score if kept == wanted else INFEASIBLE, last_tie

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from domain.kernels.arrays import FIT, GONE, OTHERS, REASONS, TOP, UNRESOLVABLE
+from domain.kernels.arrays import FIT, GONE, INFEASIBLE, OTHERS, REASONS, TOP, UNRESOLVABLE
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.normalising import normal
 from domain.kernels.scoring import term_value
@@ -86,12 +84,12 @@ def write_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-
     while taken < TOP:
         row = groups.tree[g, 1]
         score = groups.score[g, row]
-        if score == -np.inf:
+        if score == INFEASIBLE:
             break
         placed.top_row[attempt, taken] = row
         placed.top_score[attempt, taken] = score
         write_parts(columns, groups, placed, g, attempt, taken, scratch)
-        groups.score[g, row] = -np.inf
+        groups.score[g, row] = INFEASIBLE
         replay(columns, groups, g, row)
         taken += 1
     for i in range(taken):

@@ -15,8 +15,6 @@ There are three ways to the best node. All give the answer of a full re-score fo
 
 from __future__ import annotations
 
-import numpy as np
-
 from domain.kernels import (
     arrays,
     blocks,
@@ -31,10 +29,11 @@ from domain.kernels import (
     terms,
     ties,
     top_k,
+    totals,
     tournament,
     variance,
 )
-from domain.kernels.arrays import TOP
+from domain.kernels.arrays import INFEASIBLE, TOP, UNKNOWN
 from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
 from domain.kernels.compiling import entry, helper
@@ -56,6 +55,7 @@ _PARTS = (
     terms,
     ties,
     top_k,
+    totals,
     tournament,
     variance,
 )
@@ -127,7 +127,7 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
         if is_first:
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
-        score = np.nan
+        score = UNKNOWN
         counted = is_first  # whether the histogram is right for this pod
         if _prefers_tree(columns, groups, changes, g, uses[g], len(sequence)):
             sync(columns, groups, changes, g)
@@ -139,13 +139,13 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
             counted = True
         elif has_upper_bounds(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
-        if np.isnan(score):
+        if score == UNKNOWN:
             score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
             counted = is_first
         if is_first:
             placed.attempts_count[0] += 1
             placed.attempt_of[g] = attempt
-        if score == -np.inf:
+        if score == INFEASIBLE:
             placed.row[i] = -1
             placed.exhausted[attempt] = 1
             if not counted:

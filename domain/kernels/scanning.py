@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import BLOCK, TOP
+from domain.kernels.arrays import BLOCK, INFEASIBLE, TOP
 from domain.kernels.blocks import fit_rows, sync_blocks
 from domain.kernels.compiling import function, inner
 from domain.kernels.explain import explain_attempt
@@ -63,13 +63,13 @@ def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
 
     Returns
     -------
-    float
-        The best score, with the row in ``scratch.row``; -inf where no row is feasible.
+    int64
+        The best total, with the row in ``scratch.row``; ``INFEASIBLE`` where no row is.
 
     Cost: O(N) per filter and score.
     """
     kept = 0
-    last_score = -np.inf
+    last_score = INFEASIBLE
     last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
     explains = wanted == TOP
     if explains:
@@ -97,4 +97,4 @@ def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
         )
     if explains:
         last_score = explain_attempt(columns, groups, placed, g, attempt, kept, scratch)
-    return last_score if kept > 0 else -np.inf
+    return last_score if kept > 0 else INFEASIBLE

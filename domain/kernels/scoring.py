@@ -1,7 +1,6 @@
 """Score: one row by itself, or a block of rows at once, with the same answer to the last bit.
 
-A score is summed in one order everywhere: what static plugins say unnormalised, what they say normalised, the
-resource terms, the variances, each in the profile's order.
+The total of a row is the sum of its scores as whole numbers (``totals.py``).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from domain.kernels.arrays import BALANCED, BALANCED_CHANGE, CAPACITY_RATIO, LEA
 from domain.kernels.compiling import function, helper
 from domain.kernels.normalising import normal
 from domain.kernels.terms import add_balance, add_capacity_ratio, special_term
+from domain.kernels.totals import whole
 from domain.kernels.variance import normal_variance
 
 
@@ -48,22 +48,23 @@ def term_value(columns, groups, g, t, row):  # type: ignore[no-untyped-def]
 
 @helper
 def score_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
-    """Return the score of a feasible row by the present extremes. Variances are not part of it."""
+    """Return the total of a feasible row by the present extremes, int64. Variances are not part of it."""
     part = groups.static_part[g]
-    score = groups.static_score[part, row]
+    total = groups.static_score[part, row]
     for k in range(groups.raw_count[g]):
-        score += groups.raw_weight[g, k] * normal(
+        score = normal(
             groups.static_raw[part, k, row], groups.raw_low[g, k], groups.raw_high[g, k],
             groups.raw_kind[g, k],
         )  # fmt: skip
+        total += whole(score, groups.raw_weight[g, k])
     for t in range(groups.term_count[g]):
-        score += groups.term_weight[g, t] * term_value(columns, groups, g, t, row)
-    return score
+        total += whole(term_value(columns, groups, g, t, row), groups.term_weight[g, t])
+    return total
 
 
 @helper
 def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
-    """Write into ``scratch.total``, float64[n], the scores of rows ``first .. first + n - 1``.
+    """Write into ``scratch.total``, int64[n], the totals of rows ``first .. first + n - 1``.
 
     ``scratch.fits`` must hold which of them are feasible. The extremes of a group with normalised scores or
     variances must be known (``scanning.find_extremes``).
@@ -106,7 +107,7 @@ def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyp
         if kind > MOST_ALLOCATED:
             for i in range(n):
                 if fits[i] != 0:
-                    total[i] += factor * term_value(columns, groups, g, t, first + i)
+                    total[i] += whole(term_value(columns, groups, g, t, first + i), factor)
             continue
         for i in range(n):
             weighted[i] = 0.0
@@ -119,7 +120,7 @@ def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyp
                 kind == LEAST_ALLOCATED, weighted, weights,
             )  # fmt: skip
         for i in range(n):
-            total[i] += factor * (weighted[i] / (weights[i] if weights[i] > 0.0 else 1.0))
+            total[i] += whole(weighted[i] / (weights[i] if weights[i] > 0.0 else 1.0), factor)
     for v in range(groups.variance_count[g]):
         _add_variance(
             scratch.growth[v, first:end], groups.variance_low[g, v], groups.variance_high[g, v],
@@ -129,16 +130,16 @@ def score_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyp
 
 @function
 def _add_normal(raw, low, high, kind, weight, total):  # type: ignore[no-untyped-def]
-    """Add a normalised score to the totals of a block, float64[n]."""
+    """Add a normalised score to the totals of a block, int64[n]."""
     for i in range(len(raw)):
-        total[i] += weight * normal(raw[i], low, high, kind)
+        total[i] += whole(normal(raw[i], low, high, kind), weight)
 
 
 @function
 def _add_variance(growth, low, high, weight, total):  # type: ignore[no-untyped-def]
-    """Add the normalised growth of a variance to the totals of a block, float64[n]."""
+    """Add the normalised growth of a variance to the totals of a block, int64[n]."""
     for i in range(len(growth)):
-        total[i] += weight * normal_variance(growth[i], low, high)
+        total[i] += whole(normal_variance(growth[i], low, high), weight)
 
 
 @function

@@ -16,6 +16,7 @@ from domain.kernels.arrays import (
 )
 from domain.kernels.compiling import function
 from domain.kernels.risk import over_commitment
+from domain.kernels.totals import whole
 
 
 @function
@@ -161,7 +162,7 @@ def _low_risk(  # type: ignore[no-untyped-def]
 def add_capacity_ratio(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_weight, part_value, number, factor, work, total
 ):
-    """Add a RequestedToCapacityRatio term to the totals of a block, float64[n]."""
+    """Add a RequestedToCapacityRatio term to the totals of a block, int64[n]."""
     rows = len(total)
     end = first + rows
     points = number[1 : 1 + 2 * int(number[0])]
@@ -198,14 +199,14 @@ def add_capacity_ratio(  # type: ignore[no-untyped-def]
             weighted[i] += counts[i] * value
             weights[i] += counts[i]
     for i in range(rows):
-        total[i] += factor * (weighted[i] / weights[i] if weights[i] > 0.0 else 0.0)
+        total[i] += whole(weighted[i] / weights[i] if weights[i] > 0.0 else 0.0, factor)
 
 
 @function
 def add_balance(  # type: ignore[no-untyped-def]
     kind, allocatable, requested, first, part_column, part_value, factor, work, total
 ):
-    """Add a BalancedAllocation term, or what the pod changes of it, to the totals of a block, float64[n]."""
+    """Add a BalancedAllocation term, or what the pod changes of it, to the totals of a block, int64[n]."""
     rows = len(total)
     if len(part_column) == 0:
         return
@@ -213,11 +214,11 @@ def add_balance(  # type: ignore[no-untyped-def]
     _evenness_of_block(allocatable, requested, first, part_column, part_value, 1, work, with_pod)
     if kind != BALANCED_CHANGE:
         for i in range(rows):
-            total[i] += factor * with_pod[i]
+            total[i] += whole(with_pod[i], factor)
         return
     _evenness_of_block(allocatable, requested, first, part_column, part_value, 0, work, without)
     for i in range(rows):
-        total[i] += factor * (50.0 + (50.0 + (with_pod[i] - without[i])) / 2.0)
+        total[i] += whole(50.0 + (50.0 + (with_pod[i] - without[i])) / 2.0, factor)
 
 
 @function

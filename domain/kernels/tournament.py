@@ -5,9 +5,7 @@ Leaf P + row stands for a row, P a power of two. Node i holds the better row of 
 
 from __future__ import annotations
 
-import numpy as np
-
-from domain.kernels.arrays import GONE
+from domain.kernels.arrays import GONE, INFEASIBLE
 from domain.kernels.compiling import helper, inner
 from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, shift_extremes, widen_extremes
@@ -37,11 +35,11 @@ def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
         groups.code[g, row] = code
         if groups.raw_count[g] > 0 and (code == 0 or old_code == 0):
             stale = shift_extremes(groups, g, row, code == 0)
-    score = -np.inf
+    score = INFEASIBLE
     if code == 0:
         score = score_row(columns, groups, g, row)
     # An equal score is played again too: the row may be another node now, with another tie value.
-    if score > -np.inf or groups.score[g, row] > -np.inf:
+    if score >= 0 or groups.score[g, row] >= 0:
         groups.score[g, row] = score
         replay(columns, groups, g, row)
     return stale
@@ -61,12 +59,12 @@ def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
         if code == 0:
             widen_extremes(groups, g, row)
     for row in range(count):
-        groups.score[g, row] = -np.inf
+        groups.score[g, row] = INFEASIBLE
         if groups.code[g, row] == 0:
             groups.score[g, row] = score_row(columns, groups, g, row)
     for row in range(count, rows):
         groups.code[g, row] = GONE
-        groups.score[g, row] = -np.inf
+        groups.score[g, row] = INFEASIBLE
     groups.histogram[g, GONE] = rows - count
     leaves = groups.tree.shape[1] // 2
     for row in range(leaves):

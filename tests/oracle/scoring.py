@@ -49,21 +49,20 @@ class Seen:
 def rate(
     profile: Profile, template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
 ) -> tuple[dict[str, Rated], Rated]:
-    """Return the normalised scores by label and node, and their weighted sums by node."""
+    """Return the normalised scores by label and node, and their weighted sums by node.
+
+    Each summand is rounded to a whole number of 2^-20.
+    """
     parts: dict[str, Rated] = {}
-    kinds: list[tuple[int, str, float]] = []
+    totals = dict.fromkeys((node.spec.name for node in feasible), 0)
     for use in profile.scores:
         before = sum(label.partition("#")[0] == use.name for label in parts)
         label = f"{use.name}#{before + 1}" if before else use.name
-        kind, score = _SCORES[_key(use)]
-        found = score(use.args, template, every, feasible)
+        found = _SCORES[_key(use)](use.args, template, every, feasible)
         parts[label] = {node.spec.name: found.get(node.spec.name, 0.0) for node in feasible}
-        kinds.append((kind, label, use.weight))
-    totals = dict.fromkeys((node.spec.name for node in feasible), 0.0)
-    for _, label, weight in sorted(kinds, key=lambda each: each[0]):
         for name in totals:
-            totals[name] += weight * parts[label][name]
-    return parts, totals
+            totals[name] += round(parts[label][name] * use.weight * ONE)
+    return parts, {name: total / ONE for name, total in totals.items()}
 
 
 def _key(use: PluginUse) -> str:
@@ -415,20 +414,19 @@ def peaks(
     return by_range(raw, reverse=True, equal=100.0 if any(raw.values()) else 0.0)
 
 
-_STATIC, _NORMALISED, _RESOURCE, _VARIANCE = range(4)
-_SCORES: dict[str, tuple[int, _Score]] = {
-    "FirstFit": (_STATIC, _each(first_fit)),
-    "ImageLocality": (_STATIC, image_locality),
-    "LoadVariationRiskBalancing": (_STATIC, _each(load_variation)),
-    "TaintToleration": (_NORMALISED, taint_toleration),
-    "NodeAffinity": (_NORMALISED, node_affinity),
-    "NodeResourcesAllocatable": (_NORMALISED, allocatable),
-    "Peaks": (_NORMALISED, peaks),
-    "LeastAllocated": (_RESOURCE, _each(fit)),
-    "MostAllocated": (_RESOURCE, _each(fit)),
-    "RequestedToCapacityRatio": (_RESOURCE, _each(fit)),
-    "NodeResourcesBalancedAllocation": (_RESOURCE, _each(balanced)),
-    "TargetLoadPacking": (_RESOURCE, _each(target_load_packing)),
-    "LowRiskOverCommitment": (_RESOURCE, _each(low_risk)),
-    "GlobalVariance": (_VARIANCE, global_variance),
+_SCORES: dict[str, _Score] = {
+    "FirstFit": _each(first_fit),
+    "ImageLocality": image_locality,
+    "LoadVariationRiskBalancing": _each(load_variation),
+    "TaintToleration": taint_toleration,
+    "NodeAffinity": node_affinity,
+    "NodeResourcesAllocatable": allocatable,
+    "Peaks": peaks,
+    "LeastAllocated": _each(fit),
+    "MostAllocated": _each(fit),
+    "RequestedToCapacityRatio": _each(fit),
+    "NodeResourcesBalancedAllocation": _each(balanced),
+    "TargetLoadPacking": _each(target_load_packing),
+    "LowRiskOverCommitment": _each(low_risk),
+    "GlobalVariance": global_variance,
 }

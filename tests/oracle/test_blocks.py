@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from domain.kernels.arrays import BALANCED, BALANCED_CHANGE, CAPACITY_RATIO, PARTS_MAX
+from domain.kernels.arrays import BALANCED, BALANCED_CHANGE, CAPACITY_RATIO, PARTS_MAX, TOTAL_ONE
 from domain.kernels.terms import add_balance, add_capacity_ratio, special_term
+from domain.kernels.totals import whole, whole_column
 
 ROWS = 300
 
@@ -35,7 +36,7 @@ def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
     number = np.array([points, *curve, *spans], dtype=np.float64)
     factor, first = float(random.integers(1, 50)), int(random.integers(0, ROWS // 2))
     measured = np.zeros(1)
-    before = random.uniform(0, 100, ROWS - first)
+    before = random.integers(0, 100 * TOTAL_ONE, ROWS - first)
     total = before.copy()
     block = (allocatable, requested, first)
     work = np.full((4 + PARTS_MAX, ROWS - first), np.nan)
@@ -47,4 +48,16 @@ def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
         by_itself = special_term(
             kind, allocatable, requested, part_column, part_weight, part_value, number, measured, first + i
         )
-        assert score == before[i] + factor * by_itself
+        assert score == before[i] + whole(by_itself, factor)
+
+
+@pytest.mark.parametrize("weight", [0.1, 1.0, 3.0, 1_000_000.0])
+def test_totals_are_whole_numbers_whatever_the_order_of_their_scores(weight: float) -> None:
+    """Sums of real numbers are not: in one order of these, a tie would become a lead of one last bit."""
+    scores = np.random.default_rng(7).uniform(0, 100, (ROWS, 3))
+    column = sum(whole_column(scores[:, k], weight) for k in range(3))
+    for i, (a, b, c) in enumerate(scores.tolist()):
+        assert whole(c, weight) + (whole(a, weight) + whole(b, weight)) == column[i]
+        assert column[i] == sum(round(score * weight * TOTAL_ONE) for score in (b, c, a))
+    in_two_orders = zip(scores.sum(axis=1), scores[:, 2] + (scores[:, 0] + scores[:, 1]), strict=True)
+    assert any(x != y for x, y in in_two_orders)
