@@ -46,6 +46,14 @@ class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
     arrival: int
 
 
+class PodRegrouped(msgspec.Struct, frozen=True, gc=False):
+    """Other pods can tell a pod from others now, or no longer: its labels changed, or who asks for them."""
+
+    pod: PodSpec
+    placed: bool
+    arrival: int
+
+
 class PodAdopted(msgspec.Struct, frozen=True, gc=False):
     """The log says that a pod runs on a node where it was not counted.
 
@@ -141,6 +149,7 @@ Change = (
     | NodeMeasured
     | PodWaits
     | PodRefreshed
+    | PodRegrouped
     | PodAdopted
     | PodResized
     | PodOrphaned

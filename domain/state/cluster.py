@@ -29,6 +29,7 @@ from domain.state.changes import (
     PodAdopted,
     PodOrphaned,
     PodRefreshed,
+    PodRegrouped,
     PodReleased,
     PodResized,
     PodReturned,
@@ -43,7 +44,7 @@ from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 from domain.state.usage import UsageWindows
-from domain.state.versions import is_stale, newer_of, same_node, skip_reason, why_not_deleted
+from domain.state.versions import is_stale, newer_of, same_node, skip_reason, taken, why_not_deleted
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 _TOO_MANY_NAMES = f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
@@ -54,6 +55,10 @@ class Assumed(msgspec.Struct, frozen=True):
 
     keys: Sequence[str]
     rows: np.ndarray
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """What selectors ask for since the last time begins to tell pods apart."""
 
 
 class ClusterState:
@@ -73,6 +78,7 @@ class ClusterState:
         self._occupancy = Occupancy(self.resources, self.table)
         self.nodes, self.sums = self._occupancy.nodes, self._occupancy.sums
         self.holdings = self._occupancy.holdings
+        self.index = self._occupancy.index
         self.dirty_nodes, self.improved_rows = self._occupancy.dirty, self._occupancy.improved_rows
         self.pods: dict[str, PodEntry] = {}
         self.tombstones: dict[tuple[str, str], int] = {}  # key and uid of pods that are gone -> last version
@@ -84,7 +90,7 @@ class ClusterState:
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | Assumed) -> tuple[Change, ...]:
+    def apply(self, event: Event | Assumed | Settle) -> tuple[Change, ...]:
         """Fold one event, and return what changed, in order.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
@@ -101,7 +107,10 @@ class ClusterState:
             case NodeUsed():
                 return self._measure(event)
             case Assumed():
-                return self._assume(event)
+                self._occupancy.assume(event.keys, event.rows, self.pods)
+                return ()
+            case Settle():
+                return tuple(_regrouped(each) for each in self.index.settle(self.pods))
             case _:
                 return self.config.fold(event, self.pods)
 
@@ -218,7 +227,7 @@ class ClusterState:
             return (Skipped(skip_reason(pod.resource_version, known)),)
         holder = self._keys_by_uid.get(pod.uid, key)
         if holder != key:
-            return (Refused("object.metadata.uid", _taken(pod, holder), "uid-taken"),)
+            return (Refused("object.metadata.uid", taken(pod, holder), "uid-taken"),)
         if entry is not None and entry.spec.uid != pod.uid:
             # A new pod under a known name: compaction lost the deletion of the old one.
             changes.append(self._release(entry, "replaced", pod.resource_version))
@@ -231,8 +240,11 @@ class ClusterState:
             refused = self._no_room_for(pod, "" if entry is None else entry.node)
             if refused is not None:
                 return (*changes, refused)
-        changes.append(self._enter(pod) if entry is None else self._update(entry, pod))
-        return tuple(changes)
+        if entry is None:
+            return (*changes, self._enter(pod))
+        before, change = entry.pod_class, self._update(entry, pod)
+        regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
+        return (change, _regrouped(entry)) if regrouped else (change,)
 
     def _no_room_for(self, pod: PodSpec, node: str) -> Refused | None:
         """Refuse what the columns cannot hold: sums over a node beyond int64."""
@@ -255,6 +267,7 @@ class ClusterState:
         self._keys_by_uid[pod.uid] = pod.key
         self.holdings.enter(pod.template)
         entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival)
+        self.index.enter(entry)
         return entry
 
     def _update(self, entry: PodEntry, pod: PodSpec) -> Change:
@@ -269,10 +282,12 @@ class ClusterState:
             if before == pod:
                 return _SKIPPED[0]
             entry.spec = pod
+            self.index.renew(entry)
             return PodRefreshed(pod, bool(node), entry.arrival)
         if node == "":
             self.holdings.change(before.template, pod.template)
             entry.spec = pod
+            self.index.renew(entry)
             entry.arrival = self._next_arrival
             self._next_arrival += 1
             return PodWaits(pod, entry.arrival, before)
@@ -280,6 +295,7 @@ class ClusterState:
             self._occupancy.unplace(entry)
         self.holdings.change(before.template, pod.template)
         entry.spec = pod
+        self.index.renew(entry)
         if node == before_node:
             self._place(entry, node, adopted=entry.adopted)
             version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
@@ -306,6 +322,7 @@ class ClusterState:
         if node:
             self._occupancy.unplace(entry)
         self.holdings.leave(pod.template)
+        self.index.leave(entry)
         del self.pods[pod.key]
         del self._keys_by_uid[pod.uid]
         newest = newer_of(resource_version, pod.resource_version)
@@ -313,16 +330,10 @@ class ClusterState:
             self.restore_tombstone(pod.key, pod.uid, newest)
         return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)
 
-    # ------------------------------------------------------------------------------------- occupancy
-
     def _place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
         if node not in self.nodes:
             self._first_seen(node)
         self._occupancy.place(entry, node, adopted=adopted)
-
-    def _assume(self, assumed: Assumed) -> tuple[Change, ...]:
-        self._occupancy.assume(assumed.keys, assumed.rows, self.pods)
-        return ()
 
     # --------------------------------------------------------------------------------------- restoring
 
@@ -385,8 +396,5 @@ class ClusterState:
         return self.sums.of_each(names, self.nodes)
 
 
-def _taken(pod: PodSpec, holder: str) -> str:
-    """Say who holds a pod's uid, without the name of a pod of another namespace."""
-    namespace = holder.partition("/")[0]
-    who = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
-    return f"{pod.uid!r} is the uid of {who}; a uid names one pod"
+def _regrouped(entry: PodEntry) -> PodRegrouped:
+    return PodRegrouped(entry.spec, bool(entry.node), entry.arrival)

@@ -9,6 +9,7 @@ import numpy as np
 from domain.model.pods import PodSpec
 from domain.state.holdings import Holdings
 from domain.state.nodes import NodeEntry
+from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.sums import Sums
@@ -32,6 +33,7 @@ class Occupancy:
         self._table, self._resources = table, resources
         self.sums = Sums(resources, table)
         self.holdings = Holdings()
+        self.index = PodIndex()
         self.nodes: dict[str, NodeEntry] = {}
         self.dirty: dict[str, bool] = {}
         self.improved_rows: set[int] = set()
@@ -43,6 +45,8 @@ class Occupancy:
         known.version += 1
         known.add(entry)
         self.holdings.hold(node, entry.spec.template)
+        if entry.pod_class is not None:
+            self.index.count(entry.pod_class, node, 1)
         if not known.deleted:
             row = self._table.rows[node]
             self.sums.count(row, known, entry.spec, 1)
@@ -57,6 +61,8 @@ class Occupancy:
         known = self.nodes[node]
         known.version += 1
         self.holdings.release(node, entry.spec.template)
+        if entry.pod_class is not None:
+            self.index.count(entry.pod_class, node, -1)
         if not known.deleted:
             row = self._table.rows[node]
             self.sums.count(row, known, entry.spec, -1)
@@ -82,6 +88,8 @@ class Occupancy:
             known.add(entry)
             self.dirty.setdefault(node, False)
             self.holdings.hold(node, entry.spec.template)
+            if entry.pod_class is not None:
+                self.index.assume(entry.pod_class, node)
             placed.append(entry.spec)
         self.sums.count_new(placed, rows, self.nodes)
 

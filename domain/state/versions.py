@@ -46,6 +46,13 @@ def why_not_deleted(event: NodeDeleted | PodDeleted, known: NodeSpec | PodSpec) 
     return "older" if is_older(event.resource_version, known.resource_version) else ""
 
 
+def taken(pod: PodSpec, holder: str) -> str:
+    """Say who holds a pod's uid, without the name of a pod of another namespace."""
+    namespace = holder.partition("/")[0]
+    who = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
+    return f"{pod.uid!r} is the uid of {who}; a uid names one pod"
+
+
 def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
     """Say whether a node event says nothing new, as a heartbeat does."""
     return known is not None and msgspec.structs.replace(known, resource_version=new.resource_version) == new

@@ -1,0 +1,89 @@
+"""A class of pods: those that nobody can tell apart, but for what each of them asks for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+
+from domain.model.anchors import anchors_of_pod
+from domain.model.marks import Mark
+from domain.model.pods import Controller, PodTemplate
+
+_NO_MARKS: Mapping[Mark, int] = {}
+
+
+class Carried:
+    """What pods of some templates carry, each set of marks once: two are equal where they are the same."""
+
+    __slots__ = ("__weakref__", "marks", "template")
+
+    def __init__(self, marks: Mapping[Mark, int], template: PodTemplate) -> None:
+        self.marks = marks
+        self.template = template
+
+
+class PodClass:
+    """Pods that nobody can tell apart, but for what each of them asks for itself.
+
+    Attributes
+    ----------
+    number : int
+        Its name; never used again.
+    labels : dict
+        The labels that selectors mention.
+    marks : mapping
+        What each of the pods carries, with how often.
+    template : PodTemplate or None
+        A template with these marks, None where there are none.
+    pods_count : int
+        How many pods exist, placed or waiting.
+    by_node : dict
+        Name of a node -> how many of the pods count there.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "by_node",
+        "carried",
+        "controller",
+        "key",
+        "labels",
+        "namespace",
+        "number",
+        "pods_count",
+        "terminating",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        key: Hashable,
+        namespace: str,
+        labels: Mapping[str, str],
+        carried: Carried | None,
+        terminating: bool,
+        controller: Controller | None,
+    ) -> None:
+        self.number = number
+        self.key = key
+        self.namespace = namespace
+        self.labels = labels
+        self.terminating = terminating
+        self.controller = controller
+        self.carried = carried
+        self.pods_count = 0
+        self.by_node: dict[str, int] = {}
+
+    @property
+    def marks(self) -> Mapping[Mark, int]:
+        """What each pod carries."""
+        return _NO_MARKS if self.carried is None else self.carried.marks
+
+    @property
+    def template(self) -> PodTemplate | None:
+        """A template that carries the same."""
+        return None if self.carried is None else self.carried.template
+
+    def anchors(self) -> Iterator[Hashable]:
+        """Yield every anchor of its pods."""
+        yield from self.marks
+        yield from anchors_of_pod(self.namespace, self.labels)
