@@ -97,7 +97,7 @@ def _ask_for_room(plugin: ResourceFilter, template: PodTemplate, view: NodeView,
     values = np.array([demand.value for demand in demands], dtype=np.int64)[:, None]
     offered = table.allocatable[columns, : table.count]
     short = values > offered - table.requested[columns, : table.count]
-    hopeless = (short & (values > offered)).any(axis=0)
+    hopeless = (short & (values > offered))[1:].any(axis=0)  # the first demand is the pod itself
     # One reason per combination of what is short; nodes fall into few of them.
     seen = np.vstack([short, hopeless])
     for pattern in np.unique(seen[:, short.any(axis=0)], axis=1).T:

@@ -42,7 +42,7 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
             capacity = columns.allocatable[column, row]
             if value > capacity - columns.requested[column, row]:
                 bits |= 1 << d
-                if value > capacity:
+                if d > 0 and value > capacity:  # demand 0 is the pod itself, see ``ResourceFilter``
                     unresolvable = UNRESOLVABLE
         if bits != 0:
             code = FIT + unresolvable + bits

@@ -164,7 +164,10 @@ class ResourceFilter(Plugin):
 
     @abstractmethod
     def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:
-        """Return what must be free on a node, in the order in which shortages are reported."""
+        """Return what must be free on a node, in the order in which shortages are reported.
+
+        The first demand is the pod itself. A node that takes no pods is full of them: that is resolvable.
+        """
 
     @abstractmethod
     def reason(self, short: list[str], *, unresolvable: bool) -> Reason:

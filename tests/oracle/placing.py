@@ -316,7 +316,7 @@ class Oracle:
             if asked > node.offers(name) - node.requested(name):
                 short.append("too-many-pods" if name == "pods" else f"insufficient:{name}")
                 bits += 1 << i
-                hopeless = hopeless or asked > node.offers(name)
+                hopeless = hopeless or (name != "pods" and asked > node.offers(name))
         return Refusal(",".join(short), hopeless, (FIT, bits, hopeless)) if short else None
 
 

@@ -220,7 +220,7 @@ def test_a_profile_that_makes_no_sense_names_the_field_and_what_is_allowed(
         ("TaintToleration", node("n", taints=(Taint("k"),)), template(1), "untolerated-taint", True),
         ("NodeAffinity", node("n"), template(1, node_selector={"a": "b"}), "node-affinity", True),
         ("NodeResourcesFit", node("n", cpu=1), template(2), "insufficient:cpu", True),
-        ("NodeResourcesFit", node("n", pods=0), template(1), "too-many-pods", True),
+        ("NodeResourcesFit", node("n", pods=0), template(1), "too-many-pods", False),
         ("NodeResourcesFit", node("n"), template(requests={"x.io/a": 1}), "insufficient:x.io/a", True),
         (
             "NodeResourcesFit",

@@ -18,7 +18,7 @@ class NodeResourcesFit(ResourceFilter):
     """Refuse a node where requested + request > allocatable for any resource, or that is full of pods.
 
     Resources with a request of 0 are not checked. A shortage is unresolvable when the request exceeds even
-    the empty node.
+    the empty node; too many pods never are, even where ``pods`` is 0.
 
     Arguments: ``ignoredResources``, ``ignoredResourceGroups`` (extended resources not to check, by name and
     by what stands before the ``/``; those of ``kubernetes.io`` and huge pages are not extended). The score's
