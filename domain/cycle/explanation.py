@@ -83,7 +83,9 @@ class KernelOutput:
     """The kernel's output of one call as Python lists: to read arrays number by number costs far more."""
 
     def __init__(self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState) -> None:
-        self.attempt_of: list[int] = placed.attempt_of.tolist()
+        programs = list(programs)
+        slots = [program.slot for program in programs]
+        self.attempt_of: dict[int, int] = dict(zip(slots, placed.attempt_of[slots].tolist(), strict=True))
         self.exhausted: list[int] = placed.exhausted.tolist()
         self.has_reasons: list[list[bool]] = (placed.reason_code[:, :, 0] >= 0).tolist()
         self.reason_code = placed.reason_code
@@ -92,7 +94,6 @@ class KernelOutput:
         self.metrics = placed.metrics
         self.top_row: list[list[int]] = placed.top_row.tolist()
         self.top_score: list[list[float]] = (placed.top_score / kernel.TOTAL_ONE).tolist()
-        programs = list(programs)
         scores_count = max((_kernels_count(program.plan) for program in programs), default=0)
         self.top_parts: list[list[list[float]]] = placed.top_parts[:, :, :scores_count].tolist()
         self.sums = self._sums(placed, programs, state)

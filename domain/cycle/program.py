@@ -29,19 +29,11 @@ _DEMANDED_MAX = 1_000
 OTHERS = "others"
 """The reason of nodes whose own codes are too many, or too long, to be told."""
 
-ROW_FIELDS = {
-    "static_code": np.int16,
-    "static_score": np.int64,
-    "code": np.int16,
-    "score": np.int64,
-}
 _I, _L, _F = np.int32, np.int64, np.float64
 SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
-    "histogram": ((kernel.CODES,), _I),
-    "synced": ((), _L),
     "static_part": ((), _I),
+    "tree_of": ((), _I),
     "salt": ((), np.uint64),
-    "static_position": ((kernel.STATIC_MAX + 1,), _I),
     "occupancy_count": ((), _I),
     "occupancy_position": ((kernel.OCCUPANCIES_MAX,), _I),
     "occupancy_allowed": ((kernel.OCCUPANCIES_MAX,), _I),
@@ -101,9 +93,6 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "value_extra": ((kernel.VALUES_MAX,), _I),
     "value_flags": ((kernel.VALUES_MAX,), _I),
 }
-SLOT_BYTES = sum(
-    int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize for shape, kind in SLOT_FIELDS.values()
-)
 
 
 class StaticPart:
@@ -112,11 +101,13 @@ class StaticPart:
     The terms of these templates have the same resources and weights, so they share upper bounds.
 
     ``generation`` is the table's at the last refresh. ``version`` counts the refreshes after which everything
-    normalised over all nodes must be computed again. ``columns`` remembers ``Program.columns`` by the names
-    of the resources that must be free.
+    normalised over all nodes must be computed again. ``called`` is the last call of the kernel that used it.
+    ``index`` is its place in the arrays; one that another part took before is computed again. ``columns``
+    remembers ``Program.columns`` by the names of the resources that must be free.
     """
 
     __slots__ = (
+        "called",
         "columns",
         "generation",
         "images_generation",
@@ -127,9 +118,10 @@ class StaticPart:
         "version",
     )
 
-    def __init__(self, key: Hashable, index: int) -> None:
+    def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.index = index
+        self.index = -1
+        self.called = 0
         self.columns: dict[tuple[str, ...], tuple[int, ...]] = {}
         self.generation = -1
         self.images_generation = -1
@@ -137,14 +129,22 @@ class StaticPart:
         self.reasons: list[Reason] = []
         self.users_count = 0
 
+    def move_to(self, index: int) -> None:
+        """Take a new place in the arrays, with nothing of it written yet."""
+        self.index = index
+        self.generation = self.images_generation = -1
+        self.version += 1
+
 
 class Program:
     """What a slot was compiled from, and the reasons for its codes.
 
-    ``columns`` are the resource columns that its filters and scores read, in ascending order.
+    ``columns`` are the resource columns that its filters and scores read, in ascending order. ``called`` is
+    the last call of the kernel that used it.
     """
 
     __slots__ = (
+        "called",
         "columns",
         "demand_names",
         "limits",
@@ -166,6 +166,7 @@ class Program:
         self.static = static
         self.terms = terms
         self.static_version = -1
+        self.called = 0
         self.columns: tuple[int, ...] = ()
         self.demand_names: list[str] = []
         self.limits: list[Limit] = []
@@ -197,8 +198,6 @@ def compile_program(
 ) -> None:
     """Write everything of a slot that depends on no node. ``adds`` is what one pod occupies."""
     slot = program.slot
-    groups.synced[slot] = -1
-    groups.static_part[slot] = program.static.index
     groups.salt[slot] = tie_salt(signature)
     groups.add_count[slot] = len(adds.columns)
     groups.add_column[slot, : len(adds.columns)] = adds.columns

@@ -213,13 +213,13 @@ class Scheduler:
             self._slots.void()
         sequence = np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32)
         variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
-        placed = room_for(len(tried), programs.values(), len(self._slots.groups.synced))
+        placed = room_for(len(tried), programs.values(), len(self._slots.groups.salt))
         placing.place(
             self._snapshot.columns,
             self._slots.groups,
             self._slots.bounds,
             self._snapshot.changes,
-            _exclusions(list(programs.values()), len(self._slots.groups.synced)),
+            _exclusions(list(programs.values()), len(self._slots.groups.salt)),
             sequence,
             placed,
             self._scratch(sequence, variances),
@@ -233,7 +233,8 @@ class Scheduler:
         """Return the candidates to try, the programs of their groups, and where to go on."""
         programs: dict[bytes, Program] = {}
         tried: list[tuple[str, WaitingGroup]] = []
-        end, slots_max = start, self._slots.slots_max
+        end = start
+        self._slots.start_call()
         for key, group in candidates[start:]:
             if group.parked:  # by an earlier call of this cycle
                 self._refuse(group, [key] if self.queue.is_fresh(key) else [], result)
@@ -243,10 +244,11 @@ class Scheduler:
             if len(tried) == self._snapshot.changes_max:
                 break
             if group.signature not in programs:
-                if len(programs) == slots_max:
-                    break
                 assert group.plan is not None
-                programs[group.signature] = self._slots.program(group.signature, group.template, group.plan)
+                program = self._slots.program(group.signature, group.template, group.plan)
+                if program is None:
+                    break
+                programs[group.signature] = program
             tried.append((key, group))
             end += 1
         return tried, programs, end
@@ -266,7 +268,8 @@ class Scheduler:
             own=np.empty((variances, width), dtype=np.int64),
             sums=np.full((variances, 4), -1, dtype=np.int64),
             growth=np.empty((variances, width), dtype=np.int64),
-            uses=np.bincount(sequence, minlength=len(self._slots.groups.synced)),
+            uses=np.bincount(sequence, minlength=len(self._slots.groups.salt)),
+            histogram=np.empty(kernel.CODES, dtype=np.int32),
             upper_bound=np.empty(blocks),
             marks=np.zeros(blocks, dtype=np.uint8),
             estimate=np.empty(kernel.BLOCK, dtype=np.float32),

@@ -1,17 +1,22 @@
-"""The cache of equivalence groups: one slot per group holds what the placing kernel knows of it."""
+"""The cache of equivalence groups: one slot per group holds what the placing kernel knows of it.
+
+What is kept per group is small, so thousands of groups that take turns keep their slots. Large are the static
+parts, which groups share, and the trees, which the kernel gives to the groups that profit from one: both hold
+every row, so there are as many as fit a bound of memory, and the least recently used goes first.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from domain.cycle.program import ROW_FIELDS, SLOT_BYTES, SLOT_FIELDS, Program, StaticPart, compile_program
+from domain.cycle.program import SLOT_FIELDS, Program, StaticPart, compile_program
 from domain.kernels import arrays as kernel
 from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
 from domain.kernels.totals import whole_column
-from domain.model.limits import group_cache_bytes_max, pods_per_node_max
+from domain.model.limits import group_cache_bytes_max, groups_cached_max, pods_per_node_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
 from domain.plugins.registry import ProfilePlan
@@ -19,50 +24,80 @@ from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 
-_SLOTS_MIN = 16
-_SLOTS_MAX = 4_096
+_CACHED_MIN = 16
+_CACHED_MAX = 1_024
 _COUNT_MAX = int(np.iinfo(np.int16).max) - pods_per_node_max
-_ROW_BYTES = sum(np.dtype(kind).itemsize for kind in ROW_FIELDS.values()) + 12 + 2 * kernel.OCCUPANCIES_MAX
+_TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
+_STATIC_ROW_BYTES = 2 + 8 + 4  # a code, a score, a base
 _RAW_BYTES = 8
 
 
 class GroupSlots:
-    """Compiles groups into slots and keeps them while there is room; the least recently used goes first."""
+    """Compiles groups into slots and keeps them while there is room; the least recently used goes first.
+
+    ``bytes_max`` bounds the trees and the static parts, half for each.
+    """
 
     def __init__(
-        self, state: ClusterState, snapshot: Snapshot, *, bytes_max: int = group_cache_bytes_max
+        self,
+        state: ClusterState,
+        snapshot: Snapshot,
+        *,
+        slots_max: int = groups_cached_max,
+        bytes_max: int = group_cache_bytes_max,
     ) -> None:
         self._state = state
         self._view = NodeView(state)
         self._snapshot = snapshot
+        self._slots_max = slots_max
         self._bytes_max = bytes_max
         self._raws_count = 0
+        self._call = 0
         self._programs: OrderedDict[bytes, Program] = OrderedDict()  # in order of use, oldest first
         self._statics: dict[Hashable, StaticPart] = {}
+        self._in_arrays: OrderedDict[Hashable, StaticPart] = OrderedDict()  # in order of use, oldest first
         self._free: list[int] = []
         self._free_statics: list[int] = []
         self.groups: kernel.Groups
         self._allocate()
 
     def _allocate(self) -> None:
-        """Start again with empty slots. Memory is given to what is written, not to what is reserved."""
+        """Start again with empty slots."""
         self._programs.clear()
         self._statics.clear()
-        slots, width = self.slots_max, self._snapshot.rows_width
-        shapes: dict[str, tuple[tuple[int, ...], type]] = {n: ((width,), t) for n, t in ROW_FIELDS.items()}
-        shapes["tree"] = ((2 * width,), np.int32)
-        shapes["occupied"] = ((kernel.OCCUPANCIES_MAX, width), np.int16)
-        shapes["static_raw"] = ((max(self._raws_count, 1), width), np.float64)
-        shapes |= SLOT_FIELDS
+        self._in_arrays.clear()
+        slots, width = self._slots_max, self._snapshot.rows_width
+        statics = self._fitting(_STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
+        trees = self._fitting(_TREE_ROW_BYTES)
         self.groups = kernel.Groups(
-            **{name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in shapes.items()}
+            **_zeros(SLOT_FIELDS, slots),
+            static_code=np.zeros((statics, width), dtype=np.int16),
+            static_score=np.zeros((statics, width), dtype=np.int64),
+            static_raw=np.zeros((statics, max(self._raws_count, 1), width)),
+            static_position=np.zeros((statics, kernel.STATIC_MAX + 1), dtype=np.int32),
+            occupied=np.zeros((slots, kernel.OCCUPANCIES_MAX, width), dtype=np.int16),
+            trees=kernel.Trees(
+                owner=np.full(trees, -1, dtype=np.int32),
+                used=np.zeros(trees, dtype=np.int64),
+                synced=np.full(trees, -1, dtype=np.int64),
+                code=np.zeros((trees, width), dtype=np.int16),
+                score=np.zeros((trees, width), dtype=np.int64),
+                winner=np.zeros((trees, 2 * width), dtype=np.int32),
+                histogram=np.zeros((trees, kernel.CODES), dtype=np.int32),
+            ),
         )
+        self.groups.tree_of[:] = -1
         self._allocate_bounds()
         self._free = list(range(slots - 1, -1, -1))
-        self._free_statics = list(range(slots - 1, -1, -1))
+        self._free_statics = list(range(statics - 1, -1, -1))
+
+    def _fitting(self, row_bytes: int) -> int:
+        """Return how many arrays over all rows fit half of the memory bound."""
+        fitting = self._bytes_max // 2 // (self._snapshot.rows_width * row_bytes)
+        return min(max(_CACHED_MIN, fitting), _CACHED_MAX)
 
     def _allocate_bounds(self) -> None:
-        width, statics = self._snapshot.rows_width, len(self.groups.synced)
+        width, statics = self._snapshot.rows_width, len(self.groups.static_code)
         blocks = width // SPAN
         resources = self._snapshot.columns.allocatable.shape[0]
         self.bounds = kernel.Bounds(
@@ -88,12 +123,6 @@ class GroupSlots:
             ),
         )
 
-    @property
-    def slots_max(self) -> int:
-        """How many groups fit the memory bound at the present number of nodes."""
-        per_slot = self._snapshot.rows_width * (_ROW_BYTES + _RAW_BYTES * self._raws_count) + SLOT_BYTES
-        return min(max(_SLOTS_MIN, self._bytes_max // per_slot), _SLOTS_MAX)
-
     def reserve(self, plans: Iterable[ProfilePlan]) -> None:
         """Make room for the columns that profiles need.
 
@@ -109,52 +138,87 @@ class GroupSlots:
         self._allocate()
 
     def void(self) -> None:
-        """Mark every slot as stale, because the change log was started again."""
-        self.groups.synced[:] = -1
-        if self.groups.tree.shape[1] != 2 * self._snapshot.rows_width:
+        """Mark everything as stale, because the change log was started again."""
+        self.groups.trees.synced[:] = -1
+        self.groups.trees.used[:] = 0
+        if self.groups.static_code.shape[1] != self._snapshot.rows_width:
             self._allocate()
         else:
             self._allocate_bounds()
 
-    def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program:
-        """Return the group's slot, compiled and with its static part up to date.
+    def start_call(self) -> None:
+        """Let go of the programs that the last call of the kernel used: they may give way to others now."""
+        self._call += 1
 
-        Ask for at most ``slots_max`` distinct groups between two uses of the slots.
+    def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program | None:
+        """Return the group's program, compiled and with its static part up to date.
+
+        None if there is no room beside the programs that this call uses. The first of a call has room.
         """
-        program = self._programs.pop(signature, None)
+        program = self._programs.get(signature)
         if program is not None and program.plan is not plan:
-            self._drop(program)
+            self._drop(signature)
             program = None
         if program is None:
+            if not self._free and not self._drop_oldest():
+                return None
             terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
-            slot = self._take_slot()
-            program = Program(slot, template, plan, self._static_part(template, plan, terms), terms)
+            static = self._static_part(template, plan, terms)
+            program = self._programs[signature] = Program(self._free.pop(), template, plan, static, terms)
             adds = self._state.sums.vector_of(signature, template)
             compile_program(program, signature, self.groups, self._state.resources, adds)
-        self._programs[signature] = program
+        if not self._keep_in_arrays(program.static):
+            return None
+        self._programs.move_to_end(signature)
+        program.called = self._call
         self._refresh(program)
         return program
 
-    def _take_slot(self) -> int:
-        if not self._free:
-            _, oldest = self._programs.popitem(last=False)
-            self._drop(oldest)
-        return self._free.pop()
+    def _drop_oldest(self) -> bool:
+        """Drop the program that was not used for longest; say whether there was one beside this call's."""
+        signature, oldest = next(iter(self._programs.items()))
+        if oldest.called == self._call:
+            return False
+        self._drop(signature)
+        return True
 
-    def _drop(self, program: Program) -> None:
+    def _drop(self, signature: bytes) -> None:
+        program = self._programs.pop(signature)
+        self._release_tree(program.slot)
         self._free.append(program.slot)
         static = program.static
         static.users_count -= 1
         if static.users_count == 0:
             del self._statics[static.key]
-            self._free_statics.append(static.index)
+            if self._in_arrays.pop(static.key, None) is not None:
+                self._free_statics.append(static.index)
+
+    def _release_tree(self, slot: int) -> None:
+        tree = self.groups.tree_of[slot]
+        if tree >= 0:
+            self.groups.trees.owner[tree] = self.groups.tree_of[slot] = -1
+
+    def _keep_in_arrays(self, static: StaticPart) -> bool:
+        """Give a static part an index if it has none; return False where this call uses all of them."""
+        if static.key not in self._in_arrays:
+            if not self._free_statics:
+                key, oldest = next(iter(self._in_arrays.items()))
+                if oldest.called == self._call:
+                    return False
+                del self._in_arrays[key]
+                self._free_statics.append(oldest.index)
+            static.move_to(self._free_statics.pop())
+            self._in_arrays[static.key] = static
+        self._in_arrays.move_to_end(static.key)
+        static.called = self._call
+        return True
 
     def _static_part(self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term]) -> StaticPart:
         shape = tuple((term.kind, part.column, part.weight) for term in terms for part in term.parts)
         key = (plan.static_key(template), shape)
         static = self._statics.get(key)
         if static is None:
-            static = self._statics[key] = StaticPart(key, self._free_statics.pop())
+            static = self._statics[key] = StaticPart(key)
         static.users_count += 1
         return static
 
@@ -164,7 +228,8 @@ class GroupSlots:
         groups, slot = self.groups, program.slot
         if program.static_version != program.static.version:
             program.static_version = program.static.version
-            groups.synced[slot] = -1
+            groups.static_part[slot] = program.static.index
+            self._release_tree(slot)
         for o, occupancy in enumerate(program.occupancies):
             rows, counts = occupancy.counts(program.template, self._view)
             groups.occupied[slot, o, :] = 0
@@ -172,7 +237,7 @@ class GroupSlots:
             allowed = min(occupancy.allowed(program.template, self._view), _COUNT_MAX)
             if groups.occupancy_allowed[slot, o] != allowed:
                 groups.occupancy_allowed[slot, o] = allowed
-                groups.synced[slot] = -1
+                self._release_tree(slot)
 
     def _refresh_static(self, program: Program) -> None:
         table, static, plan = self._state.table, program.static, program.plan
@@ -219,3 +284,8 @@ class GroupSlots:
                 columns = measuring.plugin.measured(view, rows)
                 for i, column in enumerate(columns, start=plan.measured_first[measuring.label]):
                     groups.static_raw[part, i, rows] = column
+
+
+def _zeros(fields: Mapping[str, tuple[tuple[int, ...], type]], slots: int) -> dict[str, np.ndarray]:
+    """Return empty arrays. Memory is given to what is written, not to what is reserved."""
+    return {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in fields.items()}

@@ -111,8 +111,29 @@ class Columns(NamedTuple):
     rows_count: np.ndarray
 
 
+class Trees(NamedTuple):
+    """Tournament trees. A tree holds every row of one group, so there are few; the first axis is the tree T.
+
+    ``owner`` int32[T] is the slot of the tree's group, or -1. ``used`` int64[T] is the change log's length at
+    its last use, and ``synced`` int64[T] the position in the log up to which it is right; -1: nothing in it
+    is. ``code`` int16[T, N] and ``score`` int64[T, N], a total or ``INFEASIBLE``, are of each row; ``winner``
+    int32[T, 2P] holds rows (node 1 is the root, leaf P + row is a row). ``histogram`` int32[T, CODES] counts
+    rows per code.
+    """
+
+    owner: np.ndarray
+    used: np.ndarray
+    synced: np.ndarray
+    code: np.ndarray
+    score: np.ndarray
+    winner: np.ndarray
+    histogram: np.ndarray
+
+
 class Groups(NamedTuple):
     """Slots of equivalence groups. The first axis is the slot G, or the static part S.
+
+    Only ``occupied`` has an entry per group and row, so thousands of groups keep their slots.
 
     What static plugins say is the same for many groups, so it is kept once per static part: ``static_part``
     int32[G] is the part of a slot. ``static_code`` int16[S, N]. ``static_score`` int64[S, N] is the
@@ -120,12 +141,9 @@ class Groups(NamedTuple):
     that are normalised, then what was measured for terms and variances. ``static_position`` int32[S,
     STATIC_MAX + 1] is the position in the profile of each static reason's filter.
 
-    Per row of a slot: ``occupied`` int16[G, OCCUPANCIES_MAX, N], what counts against the group; ``code``
-    int16[G, N]; ``score`` int64[G, N], its total or ``INFEASIBLE``; ``tree`` int32[G, 2P], which holds rows
-    (node 1 is the root, leaf P + row is a row). ``histogram`` int32[G, CODES] counts rows per code.
-    ``synced`` int64[G] is the position in the change log up to which the slot is right; -1: nothing in it is.
-    ``raw_low`` and ``raw_high`` are the extremes over the feasible rows, ``raw_low_count`` and
-    ``raw_high_count`` how many rows have them.
+    Per row of a slot: ``occupied`` int16[G, OCCUPANCIES_MAX, N], what counts against the group. ``tree_of``
+    int32[G] is the tree of a slot, or -1. ``raw_low`` and ``raw_high`` are the extremes over the feasible
+    rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
     """
 
     static_part: np.ndarray
@@ -134,11 +152,8 @@ class Groups(NamedTuple):
     static_raw: np.ndarray
     static_position: np.ndarray
     occupied: np.ndarray
-    code: np.ndarray
-    score: np.ndarray
-    tree: np.ndarray
-    histogram: np.ndarray
-    synced: np.ndarray
+    trees: Trees
+    tree_of: np.ndarray
     salt: np.ndarray  # uint64[G]
     occupancy_count: np.ndarray  # int32[G]
     occupancy_position: np.ndarray  # int32[G, OCCUPANCIES_MAX]
@@ -342,7 +357,8 @@ class Scratch(NamedTuple):
     own: np.ndarray  # int64[V, N]: the metric of each row
     sums: np.ndarray  # int64[V, 4] (``variance.py``); the first is -1 at first
     growth: np.ndarray  # int64[V, N]: what a pod on each row would add to the variance
-    uses: np.ndarray  # int64[G]: how often each slot is in the sequence
+    uses: np.ndarray  # int64[G]: how often each slot is in the rest of the sequence
+    histogram: np.ndarray  # int32[CODES]: rows per code
     upper_bound: np.ndarray  # float64[B]
     marks: np.ndarray  # uint8[B], all 0 between two uses
     estimate: np.ndarray  # float32[BLOCK]: estimated scores of a block

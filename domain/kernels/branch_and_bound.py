@@ -191,16 +191,15 @@ def _counts_in_full(groups, bounds, g, b):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _count_reasons(columns, groups, bounds, g, blocks):  # type: ignore[no-untyped-def]
+def _count_reasons(columns, groups, bounds, g, blocks, histogram):  # type: ignore[no-untyped-def]
     """Count the rows per code. A block where every demand fits on the fullest row refuses nothing."""
-    groups.histogram[g, :] = 0
-    groups.synced[g] = -1
+    histogram[:] = 0
     part = groups.static_part[g]
     span = span_of(columns, bounds)
     for b in range(blocks):
         if bounds.refused[part, b] > 0 or not has_room(groups, bounds, g, b):
             for row in range(b * span, min((b + 1) * span, columns.rows_count[0])):
-                groups.histogram[g, filter_row(columns, groups, g, row)] += 1
+                histogram[filter_row(columns, groups, g, row)] += 1
 
 
 @helper
@@ -312,7 +311,7 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
             )
     rated, reach, margin = _set_upper_bounds(groups, bounds, g, blocks, scratch)
     if wanted == TOP:
-        _count_reasons(columns, groups, bounds, g, blocks)
+        _count_reasons(columns, groups, bounds, g, blocks, scratch.histogram)
     looks = 0
     scored = 0
     while looks < blocks + _BEST_FIRST:

@@ -11,10 +11,10 @@ from domain.kernels.variance import normal_variance
 
 
 @helper
-def write_reasons(groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
-    """Write reason table ``which`` of an attempt from the group's histogram."""
+def write_reasons(histogram, groups, placed, g, attempt, which):  # type: ignore[no-untyped-def]
+    """Write reason table ``which`` of an attempt from how many rows have each code."""
     _fill_reason_table(
-        groups.histogram[g], groups.demand_count[g], placed.reason_code[attempt, which],
+        histogram, groups.demand_count[g], placed.reason_code[attempt, which],
         placed.reason_count[attempt, which],
     )  # fmt: skip
 
@@ -78,23 +78,24 @@ def write_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignor
 def write_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
     """Top-k from the tournament tree: take the best rows out one by one, then put them back.
 
-    Cost: O(TOP log N).
+    The group has a tree. Cost: O(TOP log N).
     """
+    t = groups.tree_of[g]
     taken = 0
     while taken < TOP:
-        row = groups.tree[g, 1]
-        score = groups.score[g, row]
+        row = groups.trees.winner[t, 1]
+        score = groups.trees.score[t, row]
         if score == INFEASIBLE:
             break
         placed.top_row[attempt, taken] = row
         placed.top_score[attempt, taken] = score
         write_parts(columns, groups, placed, g, attempt, taken, scratch)
-        groups.score[g, row] = INFEASIBLE
+        groups.trees.score[t, row] = INFEASIBLE
         replay(columns, groups, g, row)
         taken += 1
     for i in range(taken):
         row = placed.top_row[attempt, i]
-        groups.score[g, row] = placed.top_score[attempt, i]
+        groups.trees.score[t, row] = placed.top_score[attempt, i]
         replay(columns, groups, g, row)
 
 
@@ -103,7 +104,7 @@ def explain_attempt(columns, groups, placed, g, attempt, kept, scratch):  # type
     """Write the parts of the ``kept`` best rows and the reasons of the others; return the best score."""
     for i in range(kept):
         write_parts(columns, groups, placed, g, attempt, i, scratch)
-    write_reasons(groups, placed, g, attempt, 0)
+    write_reasons(scratch.histogram, groups, placed, g, attempt, 0)
     if kept > 0:
         scratch.row[0] = placed.top_row[attempt, 0]
     return placed.top_score[attempt, 0]

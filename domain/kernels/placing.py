@@ -38,8 +38,8 @@ from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
 from domain.kernels.compiling import entry, helper
 from domain.kernels.explain import write_reasons, write_top
-from domain.kernels.scanning import scan
-from domain.kernels.tournament import rebuild, sync
+from domain.kernels.scanning import count_codes, scan
+from domain.kernels.tournament import sync, take_tree
 
 _PARTS = (
     arrays,
@@ -87,11 +87,15 @@ def _count(columns, groups, changes, exclusions, g, row):  # type: ignore[no-unt
 
 @helper
 def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-untyped-def]
-    """Say whether a group's tree is the quickest way: few rows change from one of its pods to the next."""
+    """Say whether a group's tree is the quickest way: few rows change from one of its pods to the next.
+
+    ``uses`` of the next ``pods`` pods are the group's.
+    """
     count = columns.rows_count[0]
     near = _REFRESHED_ROWS_MAX if has_upper_bounds(groups, g) else count // _REFRESHED_SHARE
     repaid = count // _ROWS_PER_POD if has_upper_bounds(groups, g) else _PODS_MIN
-    up_to_date = groups.synced[g] >= 0 and changes.length[0] - groups.synced[g] <= near
+    synced = groups.trees.synced[groups.tree_of[g]] if groups.tree_of[g] >= 0 else -1
+    up_to_date = synced >= 0 and changes.length[0] - synced <= near
     # Every placement moves the mean that a variance is about, and with it the score of all rows.
     return groups.variance_count[g] == 0 and (up_to_date or (uses >= repaid and pods <= near * uses))
 
@@ -110,7 +114,8 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
     placed : Placed
         The output: a row and a score per pod, an explanation per group.
     scratch : Scratch
-        Memory. Its content does not matter, but for ``uses``: how often each slot is in the sequence.
+        Memory. Its content does not matter, but for ``uses``: how often each slot is in the sequence. They
+        are counted down.
 
     Cost per pod: O(log N) for the pods of one group in a row. Where many groups take turns: O(N / SPAN) and a
     few blocks if their scores have upper bounds and the rows differ, else O(N).
@@ -118,6 +123,8 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
     uses = scratch.uses
     for i in range(len(sequence)):
         g = sequence[i]
+        left = uses[g]
+        uses[g] -= 1
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
             # Placing only takes room away: what found no node finds none later in the sequence.
@@ -128,29 +135,33 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
         score = UNKNOWN
-        counted = is_first  # whether the histogram is right for this pod
-        if _prefers_tree(columns, groups, changes, g, uses[g], len(sequence)):
+        has_tree = _prefers_tree(columns, groups, changes, g, left, len(sequence) - i) and take_tree(
+            groups, g, uses
+        )
+        if has_tree:
             sync(columns, groups, changes, g)
+            tree = groups.tree_of[g]
             if is_first:
                 write_top(columns, groups, placed, g, attempt, scratch)
-                write_reasons(groups, placed, g, attempt, 0)
-            scratch.row[0] = groups.tree[g, 1]
-            score = groups.score[g, scratch.row[0]]
-            counted = True
+                write_reasons(groups.trees.histogram[tree], groups, placed, g, attempt, 0)
+            scratch.row[0] = groups.trees.winner[tree, 1]
+            score = groups.trees.score[tree, scratch.row[0]]
         elif has_upper_bounds(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         if score == UNKNOWN:
             score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
-            counted = is_first
         if is_first:
             placed.attempts_count[0] += 1
             placed.attempt_of[g] = attempt
         if score == INFEASIBLE:
             placed.row[i] = -1
             placed.exhausted[attempt] = 1
-            if not counted:
-                rebuild(columns, groups, g)
-            write_reasons(groups, placed, g, attempt, 1)
+            if has_tree:
+                write_reasons(groups.trees.histogram[groups.tree_of[g]], groups, placed, g, attempt, 1)
+            else:
+                if not is_first:
+                    count_codes(columns, groups, g, scratch.histogram)
+                write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score

@@ -12,6 +12,7 @@ from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, widen_extremes
 from domain.kernels.scoring import score_block
 from domain.kernels.top_k import keep_best
+from domain.kernels.tournament import void_tree
 from domain.kernels.variance import extremes_of_growth, grow_variances
 
 
@@ -27,7 +28,7 @@ def find_extremes(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
     """Find the extremes of a group's normalised scores over the feasible rows, ``scratch.feasible``."""
     count = columns.rows_count[0]
     feasible = scratch.feasible[:count]
-    groups.synced[g] = -1
+    void_tree(groups, g)
     reset_extremes(groups, g)
     for row in range(count if groups.raw_count[g] > 0 else 0):
         if feasible[row] != 0:
@@ -45,6 +46,14 @@ def _count_fitting(fits):  # type: ignore[no-untyped-def]
     for i in range(len(fits)):
         fitting += fits[i]
     return fitting
+
+
+@inner
+def count_codes(columns, groups, g, histogram):  # type: ignore[no-untyped-def]
+    """Count the rows per code of a group, int32[CODES]. Cost: O(N) per filter."""
+    histogram[:] = 0
+    for row in range(columns.rows_count[0]):
+        histogram[filter_row(columns, groups, g, row)] += 1
 
 
 @inner
@@ -73,8 +82,7 @@ def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
     last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
     explains = wanted == TOP
     if explains:
-        groups.histogram[g, :] = 0
-        groups.synced[g] = -1
+        scratch.histogram[:] = 0
     count = columns.rows_count[0]
     sync_blocks(columns, bounds, changes, scratch.marks)
     for first in range(0, count, BLOCK):
@@ -91,7 +99,7 @@ def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
         if explains and _count_fitting(scratch.fits[:n]) < n:
             for i in range(n):
                 if scratch.fits[i] == 0:
-                    groups.histogram[g, filter_row(columns, groups, g, first + i)] += 1
+                    scratch.histogram[filter_row(columns, groups, g, first + i)] += 1
         kept, last_score, last_tie = keep_best(
             columns, groups, placed, g, attempt, wanted, first, n, scratch, kept, last_score, last_tie
         )

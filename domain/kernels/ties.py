@@ -25,13 +25,12 @@ def salted(tie: np.ndarray, salt: int) -> np.ndarray:
 
 
 @helper
-def better(columns, groups, g, a, b):  # type: ignore[no-untyped-def]
-    """Return the better of two rows of a group."""
-    score_a = groups.score[g, a]
-    score_b = groups.score[g, b]
+def better(columns, score, salt, a, b):  # type: ignore[no-untyped-def]
+    """Return the better of two rows by their scores, and by the salted tie values of a group."""
+    score_a = score[a]
+    score_b = score[b]
     if score_a != score_b:
         return a if score_a > score_b else b
-    salt = groups.salt[g]
     tie_a = mix(columns.tie[a] ^ salt)
     tie_b = mix(columns.tie[b] ^ salt)
     return a if tie_a <= tie_b else b

@@ -1,6 +1,9 @@
 """Tournament tree: the best row of a group at the root, and one leaf to replay when a row changes.
 
 Leaf P + row stands for a row, P a power of two. Node i holds the better row of nodes 2 i and 2 i + 1.
+
+There are far fewer trees than groups. A group that wants one gets the tree that was not used for longest, of
+those whose group has no further pod in the call.
 """
 
 from __future__ import annotations
@@ -13,34 +16,67 @@ from domain.kernels.scoring import score_row
 from domain.kernels.ties import better
 
 
+@inner
+def take_tree(groups, g, uses):  # type: ignore[no-untyped-def]
+    """Give a group a tree if it has none; say whether it has one now. Cost: O(trees)."""
+    trees = groups.trees
+    found = groups.tree_of[g]
+    if found >= 0:
+        return True
+    for t in range(len(trees.owner)):
+        if trees.owner[t] < 0:
+            found = t
+            break
+        if uses[trees.owner[t]] == 0 and (found < 0 or trees.used[t] < trees.used[found]):
+            found = t
+    if found < 0:
+        return False
+    if trees.owner[found] >= 0:
+        groups.tree_of[trees.owner[found]] = -1
+    trees.owner[found] = g
+    trees.synced[found] = -1
+    groups.tree_of[g] = found
+    return True
+
+
+@helper
+def void_tree(groups, g):  # type: ignore[no-untyped-def]
+    """Mark the tree of a group as stale, if it has one."""
+    if groups.tree_of[g] >= 0:
+        groups.trees.synced[groups.tree_of[g]] = -1
+
+
 @helper
 def replay(columns, groups, g, row):  # type: ignore[no-untyped-def]
     """Play a row's matches again, up to the root. Cost: O(log N)."""
-    leaves = groups.tree.shape[1] // 2
-    i = (leaves + row) // 2
+    winner = groups.trees.winner[groups.tree_of[g]]
+    score = groups.trees.score[groups.tree_of[g]]
+    i = (len(winner) // 2 + row) // 2
     while i >= 1:
-        groups.tree[g, i] = better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
+        winner[i] = better(columns, score, groups.salt[g], winner[2 * i], winner[2 * i + 1])
         i //= 2
 
 
 @helper
 def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
     """Filter and score one row again; return True where that makes the extremes of a score stale."""
+    trees = groups.trees
+    t = groups.tree_of[g]
     code = filter_row(columns, groups, g, row)
-    old_code = groups.code[g, row]
+    old_code = trees.code[t, row]
     stale = False
     if code != old_code:
-        groups.histogram[g, old_code] -= 1
-        groups.histogram[g, code] += 1
-        groups.code[g, row] = code
+        trees.histogram[t, old_code] -= 1
+        trees.histogram[t, code] += 1
+        trees.code[t, row] = code
         if groups.raw_count[g] > 0 and (code == 0 or old_code == 0):
             stale = shift_extremes(groups, g, row, code == 0)
     score = INFEASIBLE
     if code == 0:
         score = score_row(columns, groups, g, row)
     # An equal score is played again too: the row may be another node now, with another tie value.
-    if score >= 0 or groups.score[g, row] >= 0:
-        groups.score[g, row] = score
+    if score >= 0 or trees.score[t, row] >= 0:
+        trees.score[t, row] = score
         replay(columns, groups, g, row)
     return stale
 
@@ -48,40 +84,45 @@ def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
 @inner
 def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
     """Filter every row, score the feasible ones, and play the whole tournament. Cost: O(N)."""
-    rows = groups.score.shape[1]
+    t = groups.tree_of[g]
+    code = groups.trees.code[t]
+    score = groups.trees.score[t]
+    winner = groups.trees.winner[t]
+    histogram = groups.trees.histogram[t]
+    rows = len(score)
     count = columns.rows_count[0]
-    groups.histogram[g, :] = 0
+    histogram[:] = 0
     reset_extremes(groups, g)
     for row in range(count):
-        code = filter_row(columns, groups, g, row)
-        groups.code[g, row] = code
-        groups.histogram[g, code] += 1
-        if code == 0:
+        code[row] = filter_row(columns, groups, g, row)
+        histogram[code[row]] += 1
+        if code[row] == 0:
             widen_extremes(groups, g, row)
     for row in range(count):
-        groups.score[g, row] = INFEASIBLE
-        if groups.code[g, row] == 0:
-            groups.score[g, row] = score_row(columns, groups, g, row)
+        score[row] = score_row(columns, groups, g, row) if code[row] == 0 else INFEASIBLE
     for row in range(count, rows):
-        groups.code[g, row] = GONE
-        groups.score[g, row] = INFEASIBLE
-    groups.histogram[g, GONE] = rows - count
-    leaves = groups.tree.shape[1] // 2
+        code[row] = GONE
+        score[row] = INFEASIBLE
+    histogram[GONE] = rows - count
+    leaves = len(winner) // 2
     for row in range(leaves):
-        groups.tree[g, leaves + row] = row
+        winner[leaves + row] = row
     for i in range(leaves - 1, 0, -1):
-        groups.tree[g, i] = better(columns, groups, g, groups.tree[g, 2 * i], groups.tree[g, 2 * i + 1])
+        winner[i] = better(columns, score, groups.salt[g], winner[2 * i], winner[2 * i + 1])
 
 
 @helper
 def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
-    """Bring a slot up to date with the change log: row by row, or all when more than a quarter changed."""
+    """Bring a tree up to date with the change log: row by row, or all when more than a quarter changed."""
+    trees = groups.trees
+    t = groups.tree_of[g]
     length = changes.length[0]
-    known = groups.synced[g]
+    known = trees.synced[t]
     stale = known < 0 or (length - known) * 4 > columns.rows_count[0]
     while not stale and known < length:
         stale = rescore(columns, groups, g, changes.rows[known])
         known += 1
     if stale:
         rebuild(columns, groups, g)
-    groups.synced[g] = length
+    trees.synced[t] = length
+    trees.used[t] = length

@@ -83,7 +83,8 @@ unpacked_poll_bytes_max = 32 << 20
 unpacked_held_bytes_max = 256 << 20  # by one reader, of large batches that it has begun to read
 
 # What the engine keeps.
-group_cache_bytes_max = 384 << 20  # as reserved; what no node uses or groups share is not taken
+groups_cached_max = 1 << 14  # compiled
+group_cache_bytes_max = 384 << 20  # of what is kept per node, as reserved; what no node uses is not taken
 candidates_explained_max = 5
 reasons_per_cycle_max = 64
 reason_codes_bytes_max = 8 << 10  # of the codes of one attempt, which each of its decisions repeats twice

@@ -54,13 +54,15 @@ def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, 
 
 @settings(oracle_settings, max_examples=60)
 @given(scenario=scenarios())
-def test_few_slots_change_nothing(scenario: Scenario) -> None:
+@pytest.mark.parametrize(("slots", "cached"), [(2, 1), (3, 2), (64, 2)])
+def test_few_slots_change_nothing(scenario: Scenario, slots: int, cached: int) -> None:
+    """Groups that take each other's slots, trees and static parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots_module, "_SLOTS_MIN", 2)
+        patch.setattr(slots_module, "_CACHED_MIN", cached)
         pair = Pair(World(scenario))
         scheduler = pair.scheduler
-        scheduler._slots = GroupSlots(scheduler.state, scheduler._snapshot, bytes_max=1)
-        assert scheduler._slots.slots_max == 2
+        scheduler._slots = GroupSlots(scheduler.state, scheduler._snapshot, slots_max=slots, bytes_max=1)
+        assert len(scheduler._slots.groups.trees.owner) == cached
         pair.run()
 
 
