@@ -103,7 +103,7 @@ class BetweenPods(msgspec.Struct, frozen=True, kw_only=True):
         pod = _Pod(labels, namespace)
         return msgspec.structs.replace(
             template,
-            spread=_spreads(self.spreads, pod, f"{path}.topologySpreadConstraints"),
+            spread=read_spreads(self.spreads, labels, f"{path}.topologySpreadConstraints"),
             pod_affinity=_affinity(self.affinity, pod, f"{path}.affinity.podAffinity"),
             pod_anti_affinity=_affinity(self.anti_affinity, pod, f"{path}.affinity.podAntiAffinity"),
         )
@@ -144,7 +144,11 @@ class _Pod(msgspec.Struct, frozen=True):
     namespace: str
 
 
-def _spreads(wires: Sequence[WireSpread], pod: _Pod, path: str) -> tuple[SpreadConstraint, ...]:
+def read_spreads(
+    wires: Sequence[WireSpread], labels: Mapping[str, str], path: str
+) -> tuple[SpreadConstraint, ...]:
+    """Return the constraints of a pod with these labels, or of any pod where none has ``matchLabelKeys``."""
+    pod = _Pod(labels, "")
     check_count(len(wires), spread_constraints_per_pod_max, "spread_constraints_per_pod_max", path)
     found: dict[tuple[str, bool], SpreadConstraint] = {}
     for index, wire in enumerate(wires):

@@ -27,6 +27,20 @@ class LabelRequirement(msgspec.Struct, frozen=True, order=True):
             case _:
                 return value is None
 
+    def __str__(self) -> str:
+        """Return the demand as kubectl writes it: ``app=web``, ``app in (db,web)``, ``!app``."""
+        match self.operator, self.values:
+            case "In", (value,):
+                return f"{self.key}={value}"
+            case "NotIn", (value,):
+                return f"{self.key}!={value}"
+            case "In" | "NotIn", values:
+                return f"{self.key} {self.operator.lower()} ({','.join(values)})"
+            case "Exists", _:
+                return self.key
+            case _:
+                return f"!{self.key}"
+
 
 class LabelSelector(msgspec.Struct, frozen=True):
     """Requirements that must all hold, sorted, each once; without any it matches everything.
@@ -40,6 +54,10 @@ class LabelSelector(msgspec.Struct, frozen=True):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Say whether labels meet all requirements."""
         return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        """Return the requirements as kubectl writes them; ``all`` where there are none."""
+        return ",".join(map(str, self.requirements)) or "all"
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, kw_only=True):

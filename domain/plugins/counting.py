@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from domain.kernels import arrays as kernel
-from domain.model.marks import TermMark
+from domain.model.marks import Mark, TermMark
 from domain.model.pods import Controller, NodeSelectorTerm, PodTemplate, Toleration
 from domain.model.selectors import LabelSelector
 from domain.plugins.base import Plugin, Reason, Score
@@ -116,12 +116,15 @@ class PodsSeen(Protocol):
         """Labels of all Namespace objects."""
         ...
 
-    def terms_for(self, namespace: str, labels: Mapping[str, str]) -> Iterable[TermMark]:
-        """Return the distinct terms that mean such a pod, of all pods that are placed or may be placed now.
+    def terms_near(self, namespace: str, labels: Mapping[str, str]) -> Iterable[TermMark]:
+        """Return the distinct terms that may mean such a pod, of all pods that are placed or waiting.
 
-        A term that selects namespaces looks at the labels of the pod's Namespace object; without one it has
-        none, so that ``NotIn`` matches.
+        All that do are among them, and few others.
         """
+        ...
+
+    def pods_with(self, mark: Mark) -> int:
+        """Return how many pods carry a mark, placed or waiting."""
         ...
 
     def services(self, namespace: str) -> Iterable[LabelSelector]:
@@ -133,10 +136,6 @@ class PodsSeen(Protocol):
 
         An object without a selector has one without requirements.
         """
-        ...
-
-    def masters_count(self, cluster: str) -> int:
-        """Return how many masters a cluster has, placed or waiting."""
         ...
 
 

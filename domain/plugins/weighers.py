@@ -7,15 +7,13 @@ from typing import Protocol
 
 import msgspec
 
+from domain.model.anchors import EVERY, anchors_of_selector
 from domain.model.marks import Mark
 from domain.model.pods import Controller
-from domain.model.selectors import AffinityTerm, LabelSelector
+from domain.model.selectors import LabelSelector
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 """Name of a namespace -> labels of its Namespace object; without one it is missing."""
-
-_ANY = "*"
-"""Stands for a namespace in an anchor; no namespace has this name."""
 
 
 class SelectedPod(Protocol):
@@ -69,15 +67,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return labels is not None and self.namespace_selector.matches(labels)
 
     def anchors(self) -> Iterator[Hashable]:
-        """Yield anchors of which every pod that matches has one: see ``anchors_of``."""
-        key: str = ""
-        values: tuple[str, ...] = ("",)
-        for requirement in self.selector.requirements:
-            if requirement.operator == "In":
-                key, values = requirement.key, requirement.values
-                break
-        for namespace in self.namespaces if self.namespace_selector is None else (_ANY,):
-            yield from ((namespace, key, value) for value in values)
+        """Yield anchors of which every pod that matches has one: see ``domain.model.anchors``."""
+        namespaces = self.namespaces if self.namespace_selector is None else (EVERY,)
+        return anchors_of_selector(namespaces, self.selector)
 
 
 class Weigher(msgspec.Struct, frozen=True, cache_hash=True):
@@ -107,28 +99,8 @@ class Weigher(msgspec.Struct, frozen=True, cache_hash=True):
         return weight
 
     def anchors(self) -> set[Hashable]:
-        """Return anchors of which every pod that weighs anything has one: see ``anchors_of``."""
+        """Return anchors of which every pod that weighs anything has one: see ``domain.model.anchors``."""
         found: set[Hashable] = {mark for mark, _ in self.marks}
         for all_of, _ in self.matches:
             found.update(all_of[0].anchors())
         return found
-
-
-def anchors_of(pod: CountedPod) -> Iterator[Hashable]:
-    """Yield all anchors of a pod: its marks, its namespace, its labels with and without the namespace.
-
-    A weigher that has none of them weighs the pod 0.
-    """
-    yield from pod.marks
-    for namespace in (pod.namespace, _ANY):
-        yield namespace, "", ""
-        yield from ((namespace, key, value) for key, value in pod.labels.items())
-
-
-def match_of(term: AffinityTerm) -> Match | None:
-    """Return the pods that a term of affinity means; None: it has no selector, and means none."""
-    if term.selector is None:
-        return None
-    return Match(
-        selector=term.selector, namespaces=term.namespaces, namespace_selector=term.namespace_selector
-    )

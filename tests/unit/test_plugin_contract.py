@@ -21,6 +21,14 @@ from domain.model.pods import (
     Requirement,
     Toleration,
 )
+from domain.model.selectors import (
+    AffinityTerm,
+    LabelRequirement,
+    LabelSelector,
+    PodAffinity,
+    SpreadConstraint,
+    WeightedAffinityTerm,
+)
 from domain.model.usage import Measured
 from domain.plugins.base import (
     LimitFilter,
@@ -33,18 +41,29 @@ from domain.plugins.base import (
     VarianceScore,
 )
 from domain.plugins.contract import declared, registered
+from domain.plugins.counting import CountFilter, CountScore, Incoming
+from domain.plugins.filters.inter_pod_affinity import InterPodAffinity
 from domain.plugins.filters.node_name import NodeName
+from domain.plugins.filters.pod_topology_spread import PodTopologySpread
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
+from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as AffinityScore
+from domain.plugins.scores.pod_topology_spread import PodTopologySpread as SpreadScore
 from domain.plugins.template_filter import TemplateFilter
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
+from tests.plain_counting import World
 from tests.values import GIB, node, pod, template
 
-PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), TemplateFilter)
+COUNTING = (PodTopologySpread, InterPodAffinity, SpreadScore, AffinityScore)
+PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), TemplateFilter, *COUNTING)
 TEMPLATES_COUNT = 60
 
 _SSD = NodeSelectorTerm((Requirement("disk", "In", ("ssd",)),))
 _RANKED = NodeSelectorTerm((Requirement("rank", "Exists"),))
+_APP = LabelSelector((LabelRequirement("app", "Exists"),))
+_BY_ZONE = SpreadConstraint(topology_key="zone", selector=_APP, honours_taints=True)
+_NEAR = AffinityTerm(topology_key="zone", selector=_APP, namespaces=("default",))
+_LIKED = WeightedAffinityTerm(weight=5, term=_NEAR)
 VALUES: dict[str, tuple[Any, ...]] = {
     "requests": (
         {},
@@ -79,6 +98,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "ignored": ((), ("disks",)),
     "priority_class": ("", "high"),
     "missing": ((), ("unknown-priority-class:high",)),
+    "spread": ((), (_BY_ZONE,), (msgspec.structs.replace(_BY_ZONE, hard=False, honours_taints=True),)),
+    "pod_affinity": (None, PodAffinity(required=(_NEAR,)), PodAffinity(preferred=(_LIKED,))),
+    "pod_anti_affinity": (None, PodAffinity(required=(_NEAR,)), PodAffinity(preferred=(_LIKED,))),
 }
 """A few values for every field of a template."""
 
@@ -98,6 +120,13 @@ ARGS: dict[str, dict[str, Any]] = {
     },
     "Peaks": {"nodePowerModel": {name: {"k0": 1, "k1": 2, "k2": 0.5} for name in "abcd"}},
     "ResourceThreshold": {"resources": [{"name": "cpu", "threshold": 40}, _MEASURED]},
+    "PodTopologySpread": {
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": action}
+            for action in ("DoNotSchedule", "ScheduleAnyway")
+        ],
+    },
     "PeakUsage": {"resources": [{"name": "cpu", "threshold": 20}]},
 }
 """Arguments with which a plugin reads all that it ever reads."""
@@ -143,7 +172,12 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
         found["demand"] = plugin.demand(shape, resources)
     if isinstance(plugin, ResourceScore):
         found["term"] = plugin.term(shape, resources)
-    if isinstance(plugin, Score):
+    asking = Incoming(shape, "default", {"app": "web"}, None, World((), selected={"default": [_APP]}))
+    if isinstance(plugin, CountFilter):
+        found["rules"] = plugin.rules(asking)
+    if isinstance(plugin, CountScore):
+        found["values"] = plugin.values(asking)
+    elif isinstance(plugin, Score):
         found["raw"] = plugin.raw(shape, view, rows)
     return {
         question: np.array2string(a) if isinstance(a, np.ndarray) else repr(a)
