@@ -60,6 +60,7 @@ def store_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[s
 def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
     """Return arrays for the kernel's output: one attempt per program."""
     attempts = len(programs)
+    rules = (attempts, 2, max((len(program.rules) for program in programs), default=0))
     columns = sorted(set().union(*{program.columns for program in programs}))
     return kernel.Placed(
         row=np.empty(pods, dtype=np.int32),
@@ -72,10 +73,44 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
         reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
         explained_columns=np.array(columns, dtype=np.int32),
         top_requested=np.zeros((attempts, kernel.TOP, len(columns)), dtype=np.int64),
-        extremes=np.zeros((attempts, kernel.RAWS_MAX + kernel.VARIANCES_MAX, 2), dtype=np.float64),
+        extremes=np.zeros((attempts, kernel.EXTREMES_MAX, 2), dtype=np.float64),
         metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
         exhausted=np.zeros(attempts, dtype=np.uint8),
+        version=np.zeros(attempts, dtype=np.int64),
+        rule_high=np.zeros(rules, dtype=np.int32),
+        rule_domain=np.full((*rules, kernel.DOMAINS_EXPLAINED), -1, dtype=np.int32),
+        rule_sum=np.zeros((*rules, kernel.DOMAINS_EXPLAINED), dtype=np.int32),
         attempts_count=np.zeros(1, dtype=np.int64),
+    )
+
+
+def scratch_for(
+    sequence: np.ndarray, slots: int, *, blocks: int, width: int, variances: int, counted: int
+) -> kernel.Scratch:
+    """Return memory for the kernel, which allocates none itself."""
+    return kernel.Scratch(
+        fits=np.empty(kernel.BLOCK, dtype=np.uint8),
+        total=np.empty(kernel.BLOCK, dtype=np.int64),
+        weighted=np.empty(kernel.BLOCK),
+        weights=np.empty(kernel.BLOCK),
+        work=np.empty((4 + kernel.PARTS_MAX, kernel.BLOCK)),
+        ties=np.empty(kernel.TOP, dtype=np.uint64),
+        row=np.empty(1, dtype=np.int64),
+        feasible=np.empty(width, dtype=np.uint8),
+        ranked=np.empty(width, dtype=np.uint8),
+        amount=np.empty(width),
+        counted=np.empty((counted, width), dtype=np.int64),
+        seen=np.empty(width + 1, dtype=np.uint8),
+        own=np.empty((variances, width), dtype=np.int64),
+        sums=np.full((variances, 4), -1, dtype=np.int64),
+        growth=np.empty((variances, width), dtype=np.int64),
+        uses=np.bincount(sequence, minlength=slots),
+        histogram=np.empty(kernel.CODES, dtype=np.int32),
+        upper_bound=np.empty(blocks),
+        marks=np.zeros(blocks, dtype=np.uint8),
+        estimate=np.empty(kernel.BLOCK, dtype=np.float32),
+        rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
+        rate=np.empty(kernel.PARTS_MAX),
     )
 
 
@@ -134,7 +169,10 @@ class KernelOutput:
         """Return each score's label with its place among a plan's scores, and how many the kernel wrote."""
         found = self._places.get(plan)
         if found is None:
-            kinds = (plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.static_scores)
+            kinds = (
+                plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.count_scores,
+                plan.static_scores,
+            )  # fmt: skip
             at = {use.label: place for place, use in enumerate(use for kind in kinds for use in kind)}
             places = [(use.label, at[use.label]) for use in plan.scores]
             found = self._places[plan] = (places, _kernels_count(plan))
@@ -142,7 +180,8 @@ class KernelOutput:
 
 
 def _kernels_count(plan: ProfilePlan) -> int:
-    return len(plan.normalised_scores) + len(plan.resource_scores) + len(plan.variance_scores)
+    by_row = len(plan.normalised_scores) + len(plan.resource_scores) + len(plan.variance_scores)
+    return by_row + len(plan.count_scores)
 
 
 def explain(

@@ -10,6 +10,7 @@ from domain.kernels import arrays as kernel
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import Limit, OccupancyFilter, Reason, Term
+from domain.plugins.counting import Rule
 from domain.plugins.registry import ProfilePlan
 from domain.state.resources import (
     CPU,
@@ -83,6 +84,8 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "rule_min_domains": ((kernel.RULES_MAX,), _I),
     "rule_bootstraps": ((kernel.RULES_MAX,), _I),
     "rule_missing": ((kernel.RULES_MAX,), _I),
+    "rule_low": ((kernel.RULES_MAX,), _I),
+    "rule_high": ((kernel.RULES_MAX,), _I),
     "counted_count": ((), _I),
     "counted_kind": ((kernel.COUNTED_MAX,), _I),
     "counted_weight": ((kernel.COUNTED_MAX,), _F),
@@ -150,6 +153,7 @@ class Program:
         "limits",
         "occupancies",
         "plan",
+        "rules",
         "slot",
         "static",
         "static_version",
@@ -171,6 +175,7 @@ class Program:
         self.demand_names: list[str] = []
         self.limits: list[Limit] = []
         self.occupancies: list[OccupancyFilter] = []
+        self.rules: list[Rule] = []
 
     def reason(self, code: int) -> Reason:
         """Return the reason for a failure code of the kernel."""
@@ -179,8 +184,12 @@ class Program:
         if code < kernel.OCCUPIED:
             which, is_hopeless = divmod(code - kernel.LIMIT, 2)
             return Reason(self.limits[which].reason, unresolvable=bool(is_hopeless))
-        if code < kernel.GONE:
+        if code < kernel.RULE:
             return self.occupancies[code - kernel.OCCUPIED].reason
+        if code < kernel.GONE:
+            which, lacks_domain = divmod(code - kernel.RULE, 2)
+            rule = self.rules[which]
+            return rule.missing or rule.reason if lacks_domain else rule.reason
         if code >= kernel.OTHERS:
             return Reason(OTHERS, unresolvable=code > kernel.OTHERS)
         assert self.plan.fit is not None

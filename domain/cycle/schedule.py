@@ -13,7 +13,15 @@ from collections.abc import Hashable, KeysView, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import KernelOutput, explain, explain_held, room_for, store_versions
+from domain.cycle.explanation import (
+    KernelOutput,
+    explain,
+    explain_held,
+    room_for,
+    scratch_for,
+    store_versions,
+)
+from domain.cycle.no_counters import no_counters, no_effects
 from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
@@ -213,16 +221,27 @@ class Scheduler:
             self._slots.void()
         sequence = np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32)
         variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
-        placed = room_for(len(tried), programs.values(), len(self._slots.groups.salt))
+        counted = max((len(program.plan.count_scores) for program in programs.values()), default=0)
+        slots = len(self._slots.groups.salt)
+        placed = room_for(len(tried), programs.values(), slots)
         placing.place(
             self._snapshot.columns,
             self._slots.groups,
             self._slots.bounds,
             self._snapshot.changes,
-            _exclusions(list(programs.values()), len(self._slots.groups.salt)),
+            _exclusions(list(programs.values()), slots),
+            no_counters(),
+            no_effects(slots),
             sequence,
             placed,
-            self._scratch(sequence, variances),
+            scratch_for(
+                sequence,
+                slots,
+                blocks=self._slots.bounds.free_low.shape[1],
+                width=self._snapshot.rows_width,
+                variances=variances,
+                counted=counted,
+            ),
         )
         self._take_over(tried, programs, placed, result)
         return end
@@ -252,30 +271,6 @@ class Scheduler:
             tried.append((key, group))
             end += 1
         return tried, programs, end
-
-    def _scratch(self, sequence: np.ndarray, variances: int) -> kernel.Scratch:
-        """Return memory for the kernel, which allocates none itself."""
-        blocks, width = self._slots.bounds.free_low.shape[1], self._snapshot.rows_width
-        return kernel.Scratch(
-            fits=np.empty(kernel.BLOCK, dtype=np.uint8),
-            total=np.empty(kernel.BLOCK, dtype=np.int64),
-            weighted=np.empty(kernel.BLOCK),
-            weights=np.empty(kernel.BLOCK),
-            work=np.empty((4 + kernel.PARTS_MAX, kernel.BLOCK)),
-            ties=np.empty(kernel.TOP, dtype=np.uint64),
-            row=np.empty(1, dtype=np.int64),
-            feasible=np.empty(width, dtype=np.uint8),
-            own=np.empty((variances, width), dtype=np.int64),
-            sums=np.full((variances, 4), -1, dtype=np.int64),
-            growth=np.empty((variances, width), dtype=np.int64),
-            uses=np.bincount(sequence, minlength=len(self._slots.groups.salt)),
-            histogram=np.empty(kernel.CODES, dtype=np.int32),
-            upper_bound=np.empty(blocks),
-            marks=np.zeros(blocks, dtype=np.uint8),
-            estimate=np.empty(kernel.BLOCK, dtype=np.float32),
-            rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
-            rate=np.empty(kernel.PARTS_MAX),
-        )
 
     def _take_over(
         self,

@@ -6,6 +6,7 @@ Failure codes per (group, row)::
     1 .. 40             a static filter's reason, in the order of the group's reason table
     LIMIT + 2 * l       limit l is passed; one more where evicting could not help
     OCCUPIED + o        the pods on the node hold too much of what occupancy o counts
+    RULE + 2 * r        rule r refuses the count of the row's domain; one more where the row has no domain
     FIT + bits          resources: bit d is set when demand d does not fit what is free
     FIT + UNRESOLVABLE + bits    as above, and some demand exceeds even an empty node
     GONE                there is no such row
@@ -24,28 +25,30 @@ PARTS_MAX = 32
 NUMBERS_MAX = 512
 RAWS_MAX = 8
 VARIANCES_MAX = 4
-SCORES_MAX = RAWS_MAX + TERMS_MAX + VARIANCES_MAX
 STATIC_MAX = 40
 LIMIT = STATIC_MAX + 1
 LIMITS_MAX = 8
 LIMIT_COLUMNS_MAX = 4
 OCCUPANCIES_MAX = 2
-OCCUPIED = LIMIT + 2 * LIMITS_MAX
-GONE = 63
-FIT = 64
-UNRESOLVABLE = 1 << DEMANDS_MAX
-CODES = FIT + 2 * UNRESOLVABLE
-
-OTHERS = CODES
-"""Code of the last lines of a reason table: rows short of resources in ways for which no line was left.
-One more where evicting cannot help."""
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 """Kinds of resource terms; the last two are always computed row by row."""
 
-RULES_MAX = 32
+RULES_MAX = 24
 VALUES_MAX = 32
 COUNTED_MAX = 4
+SCORES_MAX = RAWS_MAX + TERMS_MAX + VARIANCES_MAX + COUNTED_MAX
+OCCUPIED = LIMIT + 2 * LIMITS_MAX
+RULE = OCCUPIED + OCCUPANCIES_MAX
+GONE = RULE + 2 * RULES_MAX
+FIT = GONE + 1
+UNRESOLVABLE = 1 << DEMANDS_MAX
+CODES = FIT + 2 * UNRESOLVABLE
+EXTREMES_MAX = RAWS_MAX + VARIANCES_MAX + COUNTED_MAX
+
+OTHERS = CODES
+"""Code of the last lines of a reason table: rows short of resources in ways for which no line was left.
+One more where evicting cannot help."""
 
 AT_MOST, SPREAD, NEEDED = range(3)
 """Kinds of rules."""
@@ -86,8 +89,16 @@ NEVER = 1 << 30
 """Position of a filter that the profile does not have."""
 
 TOP = 5
-REASONS = 64
+REASONS = 112
 """Lines of a reason table: one per code below ``FIT``, and as many of the others as find room."""
+
+assert FIT + 2 <= REASONS
+
+COUNT_MAX = (1 << 31) - 1
+"""The highest count of a domain."""
+
+DOMAINS_EXPLAINED = 8
+"""Domains per rule whose counts are stored with a reason table."""
 
 BLOCK = 512
 
@@ -204,6 +215,8 @@ class Groups(NamedTuple):
     rule_min_domains: np.ndarray  # int32[G, RULES_MAX]
     rule_bootstraps: np.ndarray  # int32[G, RULES_MAX]: 0 or 1
     rule_missing: np.ndarray  # int32[G, RULES_MAX]: 1 where a row without a domain is refused
+    rule_low: np.ndarray  # int32[G, RULES_MAX]: the lowest count that passed when a pod was last placed
+    rule_high: np.ndarray  # int32[G, RULES_MAX]: and the highest
     counted_count: np.ndarray  # int32[G]: scores by counts that have any value
     counted_kind: np.ndarray  # int32[G, COUNTED_MAX]
     counted_weight: np.ndarray  # float64[G, COUNTED_MAX]
@@ -318,13 +331,17 @@ class Placed(NamedTuple):
     Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total.
     Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1].
     The best rows of an attempt: ``top_row`` int32[A, TOP], ``top_score`` int64[A, TOP], and ``top_parts``
-    float64[A, TOP, SCORES_MAX] (normalised scores, terms, variances, without their weights).
+    float64[A, TOP, SCORES_MAX] (normalised scores, terms, variances, scores by counts; without weights).
     What the parts were computed from: ``top_requested`` int64[A, TOP, C], the columns ``explained_columns``
-    int32[C] of the best rows; ``extremes`` float64[A, RAWS_MAX + VARIANCES_MAX, 2] over the feasible rows;
+    int32[C] of the best rows; ``extremes`` float64[A, EXTREMES_MAX, 2] over the feasible rows;
     ``metrics`` int64[A, VARIANCES_MAX, 2], how many rows count in a variance, and their sum.
     Two reason tables, 0 as of the first pod and 1 as of the first pod without a node: ``reason_code`` and
     ``reason_count`` int32[A, 2, REASONS], filled from the front, code -1 behind.
-    ``exhausted`` uint8[A]: some pod of the attempt found no node.
+    ``exhausted`` uint8[A]: some pod of the attempt found no node, when the counters of its rules had the
+    versions ``version`` int64[A] in sum (``counting.version_of``).
+    What the rules saw with a reason table: ``rule_high`` int32[A, 2, R], the highest count that passes; up to
+    ``DOMAINS_EXPLAINED`` domains with more, ``rule_domain`` int32[A, 2, R, D], filled from the front, -1
+    behind, with their counts ``rule_sum`` int32[A, 2, R, D]. R is the highest number of rules of a slot.
     """
 
     row: np.ndarray
@@ -340,6 +357,10 @@ class Placed(NamedTuple):
     extremes: np.ndarray
     metrics: np.ndarray
     exhausted: np.ndarray
+    version: np.ndarray
+    rule_high: np.ndarray
+    rule_domain: np.ndarray
+    rule_sum: np.ndarray
     attempts_count: np.ndarray
 
 
@@ -354,6 +375,10 @@ class Scratch(NamedTuple):
     ties: np.ndarray  # uint64[TOP]: tie values of the best rows
     row: np.ndarray  # int64[1]: the row that was found
     feasible: np.ndarray  # uint8[N]
+    ranked: np.ndarray  # uint8[N]: feasible rows that a score by counts rates
+    amount: np.ndarray  # float64[N]: such a score before it is rounded
+    counted: np.ndarray  # int64[S, N]: raw scores by counts
+    seen: np.ndarray  # uint8[N + 1]: domains that occur
     own: np.ndarray  # int64[V, N]: the metric of each row
     sums: np.ndarray  # int64[V, 4] (``variance.py``); the first is -1 at first
     growth: np.ndarray  # int64[V, N]: what a pod on each row would add to the variance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from domain.kernels.arrays import FIT, GONE, INFEASIBLE, OTHERS, REASONS, TOP, UNRESOLVABLE
 from domain.kernels.compiling import function, helper, inner
+from domain.kernels.counting import counted_score
 from domain.kernels.normalising import normal
 from domain.kernels.scoring import term_value
 from domain.kernels.tournament import replay
@@ -72,6 +73,15 @@ def write_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignor
         placed.top_parts[attempt, i, at + v] = normal_variance(
             scratch.growth[v, row], groups.variance_low[g, v], groups.variance_high[g, v]
         )
+    at += groups.variance_count[g]
+    first = groups.raw_count[g] + groups.variance_count[g]
+    for s in range(groups.counted_count[g]):
+        placed.extremes[attempt, first + s, 0] = groups.counted_low[g, s]
+        placed.extremes[attempt, first + s, 1] = groups.counted_high[g, s]
+        placed.top_parts[attempt, i, at + s] = counted_score(
+            groups.counted_kind[g, s], scratch.counted[s, row], groups.counted_low[g, s],
+            groups.counted_high[g, s],
+        )  # fmt: skip
 
 
 @inner

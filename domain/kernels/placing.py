@@ -19,6 +19,7 @@ from domain.kernels import (
     arrays,
     blocks,
     branch_and_bound,
+    counting,
     equal_rows,
     explain,
     filtering,
@@ -37,6 +38,7 @@ from domain.kernels.arrays import INFEASIBLE, TOP, UNKNOWN
 from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
 from domain.kernels.compiling import entry, helper
+from domain.kernels.counting import count_effects, has_counts, version_of, write_rules
 from domain.kernels.explain import write_reasons, write_top
 from domain.kernels.scanning import count_codes, scan
 from domain.kernels.tournament import sync, take_tree
@@ -45,6 +47,7 @@ _PARTS = (
     arrays,
     blocks,
     branch_and_bound,
+    counting,
     equal_rows,
     explain,
     filtering,
@@ -75,12 +78,13 @@ _PODS_MIN = 4
 
 
 @helper
-def _count(columns, groups, changes, exclusions, g, row):  # type: ignore[no-untyped-def]
+def _count(columns, groups, changes, exclusions, counters, effects, g, row):  # type: ignore[no-untyped-def]
     """Count a pod of a group on a row, and log the change."""
     for a in range(groups.add_count[g]):
         columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
     for e in range(exclusions.first[g], exclusions.first[g + 1]):
         groups.occupied[exclusions.slots[e], exclusions.occupancies[e], row] += 1
+    count_effects(counters, effects, g, row)
     changes.rows[changes.length[0]] = row
     changes.length[0] += 1
 
@@ -101,14 +105,16 @@ def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-u
 
 
 @entry(*_PARTS)
-def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratch):  # type: ignore[no-untyped-def]
+def place(  # type: ignore[no-untyped-def]
+    columns, groups, bounds, changes, exclusions, counters, effects, sequence, placed, scratch
+):
     """Place pods in order, each on the best row as its predecessors left it.
 
     Parameters
     ----------
-    columns, groups, bounds, changes, exclusions
-        The arrays of ``domain.kernels.arrays``. ``columns.requested``, the slots and the change log are
-        written. The change log must have room for P more rows.
+    columns, groups, bounds, changes, exclusions, counters, effects
+        The arrays of ``domain.kernels.arrays``. ``columns.requested``, the slots, the counters and the change
+        log are written. The change log must have room for P more rows.
     sequence : int32[P]
         Slot of each pod.
     placed : Placed
@@ -127,16 +133,21 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
         uses[g] -= 1
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
-            # Placing only takes room away: what found no node finds none later in the sequence.
-            placed.row[i] = -1
-            continue
+            # Placing takes room away, and opens some only by what it counts for a rule.
+            if placed.version[attempt] == version_of(groups, counters, g):
+                placed.row[i] = -1
+                continue
+            placed.exhausted[attempt] = 0
         is_first = attempt < 0
         if is_first:
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
         score = UNKNOWN
-        has_tree = _prefers_tree(columns, groups, changes, g, left, len(sequence) - i) and take_tree(
-            groups, g, uses
+        counts = has_counts(groups, g)
+        has_tree = (
+            not counts
+            and _prefers_tree(columns, groups, changes, g, left, len(sequence) - i)
+            and take_tree(groups, g, uses)
         )
         if has_tree:
             sync(columns, groups, changes, g)
@@ -146,26 +157,29 @@ def place(columns, groups, bounds, changes, exclusions, sequence, placed, scratc
                 write_reasons(groups.trees.histogram[tree], groups, placed, g, attempt, 0)
             scratch.row[0] = groups.trees.winner[tree, 1]
             score = groups.trees.score[tree, scratch.row[0]]
-        elif has_upper_bounds(groups, g):
+        elif not counts and has_upper_bounds(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         if score == UNKNOWN:
-            score = scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
+            score = scan(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch)
         if is_first:
             placed.attempts_count[0] += 1
             placed.attempt_of[g] = attempt
         if score == INFEASIBLE:
             placed.row[i] = -1
             placed.exhausted[attempt] = 1
-            if has_tree:
-                write_reasons(groups.trees.histogram[groups.tree_of[g]], groups, placed, g, attempt, 1)
-            else:
-                if not is_first:
-                    count_codes(columns, groups, g, scratch.histogram)
-                write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
+            placed.version[attempt] = version_of(groups, counters, g)
+            if placed.reason_code[attempt, 1, 0] < 0:
+                if has_tree:
+                    write_reasons(groups.trees.histogram[groups.tree_of[g]], groups, placed, g, attempt, 1)
+                else:
+                    if not is_first:
+                        count_codes(columns, groups, counters, g, scratch.histogram)
+                    write_rules(groups, counters, placed, g, attempt, 1)
+                    write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score
-        _count(columns, groups, changes, exclusions, g, scratch.row[0])
+        _count(columns, groups, changes, exclusions, counters, effects, g, scratch.row[0])
         record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 

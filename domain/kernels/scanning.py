@@ -7,6 +7,7 @@ import numpy as np
 from domain.kernels.arrays import BLOCK, INFEASIBLE, TOP
 from domain.kernels.blocks import fit_rows, sync_blocks
 from domain.kernels.compiling import function, inner
+from domain.kernels.counting import add_values, fit_rules, rule_code, set_rules, set_values, write_rules
 from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, widen_extremes
@@ -49,20 +50,23 @@ def _count_fitting(fits):  # type: ignore[no-untyped-def]
 
 
 @inner
-def count_codes(columns, groups, g, histogram):  # type: ignore[no-untyped-def]
-    """Count the rows per code of a group, int32[CODES]. Cost: O(N) per filter."""
+def count_codes(columns, groups, counters, g, histogram):  # type: ignore[no-untyped-def]
+    """Count the rows per code of a group, int32[CODES], by the bounds of its rules. Cost: O(N) per filter."""
     histogram[:] = 0
     for row in range(columns.rows_count[0]):
-        histogram[filter_row(columns, groups, g, row)] += 1
+        code = filter_row(columns, groups, g, row)
+        histogram[rule_code(groups, counters, g, row, code)] += 1
 
 
 @inner
-def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
+def scan(  # type: ignore[no-untyped-def]
+    columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch
+):
     """Find the best row of a group by scoring every row.
 
     Parameters
     ----------
-    columns, groups, bounds, changes, placed, scratch
+    columns, groups, counters, bounds, changes, placed, scratch
         The arrays of ``domain.kernels.arrays``.
     g, attempt : int
         The group's slot, and its attempt in ``placed``.
@@ -85,24 +89,30 @@ def scan(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):
         scratch.histogram[:] = 0
     count = columns.rows_count[0]
     sync_blocks(columns, bounds, changes, scratch.marks)
+    set_rules(groups, counters, g)
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
         fit_rows(columns, groups, bounds, g, first, n, scratch)
+        fit_rules(groups, counters, g, first, scratch.fits[:n])
         copy_flags(scratch.fits[:n], scratch.feasible[first : first + n])
     if groups.raw_count[g] + groups.variance_count[g] > 0:
         grow_variances(columns, groups, changes, g, scratch)
         find_extremes(columns, groups, g, scratch)
+    set_values(columns, groups, counters, g, scratch)
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
         copy_flags(scratch.feasible[first : first + n], scratch.fits[:n])
         score_block(columns, groups, g, first, n, scratch)
+        add_values(groups, g, first, n, scratch)
         if explains and _count_fitting(scratch.fits[:n]) < n:
             for i in range(n):
                 if scratch.fits[i] == 0:
-                    scratch.histogram[filter_row(columns, groups, g, first + i)] += 1
+                    code = filter_row(columns, groups, g, first + i)
+                    scratch.histogram[rule_code(groups, counters, g, first + i, code)] += 1
         kept, last_score, last_tie = keep_best(
             columns, groups, placed, g, attempt, wanted, first, n, scratch, kept, last_score, last_tie
         )
     if explains:
         last_score = explain_attempt(columns, groups, placed, g, attempt, kept, scratch)
+        write_rules(groups, counters, placed, g, attempt, 0)
     return last_score if kept > 0 else INFEASIBLE

@@ -66,6 +66,7 @@ resource_scores_max = 8
 scored_resources_max = 32
 score_numbers_max = 512  # points of curves, and the spans in which they count, are two each
 variance_scores_max = 4
+count_scores_max = 4
 
 # What a batch may hold.
 batch_records_max = 2_000
@@ -86,7 +87,7 @@ unpacked_held_bytes_max = 256 << 20  # by one reader, of large batches that it h
 groups_cached_max = 1 << 14  # compiled
 group_cache_bytes_max = 384 << 20  # of what is kept per node, as reserved; what no node uses is not taken
 candidates_explained_max = 5
-reasons_per_cycle_max = 64
+reasons_per_cycle_max = 112
 reason_codes_bytes_max = 8 << 10  # of the codes of one attempt, which each of its decisions repeats twice
 tombstones_max = 200_000
 signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for

@@ -15,6 +15,7 @@ from domain.plugins.base import (
     StaticScore,
     VarianceScore,
 )
+from domain.plugins.counting import CountScore
 
 assert limits.static_reasons_max == kernel.STATIC_MAX
 assert limits.limits_per_profile_max == kernel.LIMITS_MAX
@@ -24,6 +25,7 @@ assert limits.resource_scores_max == kernel.TERMS_MAX
 assert limits.scored_resources_max == kernel.PARTS_MAX
 assert limits.score_numbers_max == kernel.NUMBERS_MAX
 assert limits.variance_scores_max == kernel.VARIANCES_MAX
+assert limits.count_scores_max == kernel.COUNTED_MAX
 
 
 class KernelBudget:
@@ -69,4 +71,6 @@ def _uses(plugin: Plugin) -> list[tuple[str, str, int]]:
         uses.append(("score_numbers_max", "numbers in scores", plugin.numbers_max))
     if isinstance(plugin, VarianceScore):
         uses.append(("variance_scores_max", "scores by variance", 1))
+    if isinstance(plugin, CountScore):
+        uses.append(("count_scores_max", "scores that count pods", 1))
     return uses

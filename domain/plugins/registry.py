@@ -23,6 +23,7 @@ from domain.plugins.base import (
     VarianceScore,
 )
 from domain.plugins.contract import declared, registered
+from domain.plugins.counting import CountFilter, CountScore
 from domain.plugins.filters.master_share import MasterShare
 from domain.plugins.filters.max_memory_sum import MaxMemorySum
 from domain.plugins.filters.node_affinity import NodeAffinity
@@ -124,6 +125,8 @@ class ProfilePlan:
         self.normalised_scores: list[ScoreUse[StaticScore]] = []
         self.resource_scores: list[ScoreUse[ResourceScore]] = []
         self.variance_scores: list[ScoreUse[VarianceScore]] = []
+        self.count_filters: list[tuple[int, CountFilter]] = []
+        self.count_scores: list[ScoreUse[CountScore]] = []
         budget = KernelBudget()
         for i, use in enumerate(profile.filters):
             if use.name in [other.name for other in profile.filters[:i]]:
@@ -173,7 +176,7 @@ class ProfilePlan:
     def first_refusal_depends_on_pods(self, template: PodTemplate) -> bool:
         """Say whether the pods on a node decide which filter refuses it first."""
         by_pods = [i for i, plugin in self.occupancies if plugin.concerns(template)]
-        by_pods += [i for i, _ in self.limits]
+        by_pods += [i for i, _ in (*self.limits, *self.count_filters)]
         by_pods += [] if self.fit is None else [self.fit[0]]
         return min(by_pods, default=len(self.filters)) < len(self.filters) - 1
 
@@ -185,6 +188,8 @@ class ProfilePlan:
             self.occupancies.append((position, plugin))
         if isinstance(plugin, LimitFilter):
             self.limits.append((position, plugin))
+        if isinstance(plugin, CountFilter):
+            self.count_filters.append((position, plugin))
         if isinstance(plugin, ResourceFilter):
             self.fit = (position, plugin)
 
@@ -201,6 +206,8 @@ class ProfilePlan:
                 self.resource_scores.append(ScoreUse(label, weight, plugin))
             case VarianceScore():
                 self.variance_scores.append(ScoreUse(label, weight, plugin))
+            case CountScore():
+                self.count_scores.append(ScoreUse(label, weight, plugin))
             case _:
                 raise TypeError(f"{plugin.name} is a score of no kind")
 

@@ -171,7 +171,7 @@ def cycle_doc() -> Json:
 
 def test_what_is_short_in_more_ways_than_are_named_is_counted_as_others() -> None:
     """Each node lacks a different choice of seven resources, every second one even when it is empty."""
-    names = [f"example.com/{letter}" for letter in "abcdefg"]
+    names = [f"x.io/{letter}" for letter in "abcdefg"]
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
     for i in range(2 * 128):
         lacks, hopeless = divmod(i, 2)
