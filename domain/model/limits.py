@@ -86,6 +86,7 @@ unpacked_held_bytes_max = 256 << 20  # by one reader, of large batches that it h
 # What the engine keeps.
 groups_cached_max = 1 << 14  # compiled
 group_cache_bytes_max = 384 << 20  # of what is kept per node, as reserved; what no node uses is not taken
+counter_cells_max = 1 << 25  # of counters over pods: a cell per counter and domain, 5 bytes each
 candidates_explained_max = 5
 reasons_per_cycle_max = 112
 reason_codes_bytes_max = 8 << 10  # of the codes of one attempt, which each of its decisions repeats twice

@@ -45,14 +45,15 @@ class PodIndex:
         Class, node and ±1 for each pod that came to a node or left it, but for those that a cycle placed;
         None while nobody reads it. ``CounterTable`` empties it.
     version : int
-        Moves when a term comes to be carried that nobody carried before, when the labels of a namespace
-        change, and when ``moved`` says so.
+        Moves when a term comes to be carried that nobody carried before, and when the labels of a namespace
+        change.
     """
 
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.journal: list[tuple[PodClass, str, int]] | None = None
         self.version = 0
+        self.namespaces_version = 0
         self._next_number = 0
         self._classes: dict[Hashable, PodClass] = {}
         self._anchored: dict[Hashable, dict[PodClass, None]] = {}
@@ -121,9 +122,14 @@ class PodIndex:
         if selector is not None:
             self.watch((namespace,), keys_of(selector))
 
-    def moved(self) -> None:
-        """Record that rules or values may be others now."""
+    def name(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """Take the labels of a Namespace object; None: there is none any more."""
+        if labels is None:
+            self.namespaces.pop(namespace, None)
+        else:
+            self.namespaces[namespace] = labels
         self.version += 1
+        self.namespaces_version += 1
 
     @property
     def is_settled(self) -> bool:

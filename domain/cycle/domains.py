@@ -1,0 +1,244 @@
+"""Domains: which row belongs to which value of a topology key, and which rows' pods count."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.plugins.counting import Eligible
+from domain.state.keyed_values import ABSENT
+from domain.state.table import NodeTable
+
+_CAPACITY_FIRST = 8
+
+
+class _Topology:
+    """The domains of one key: value id of a label -> domain. By row: each row that has the key is one."""
+
+    __slots__ = ("by_row", "capacity", "free", "key", "numbers", "users_count")
+
+    def __init__(self, key: str, capacity: int, *, by_row: bool) -> None:
+        self.key = key
+        self.by_row = by_row or not key
+        self.capacity = capacity
+        self.numbers: dict[int, int] = {}
+        self.free: list[int] = []
+        self.users_count = 0
+
+
+class _Mask:
+    """The rows that are eligible."""
+
+    __slots__ = ("eligible", "users_count")
+
+    def __init__(self, eligible: Eligible) -> None:
+        self.eligible = eligible
+        self.users_count = 0
+
+
+class Moved(NamedTuple):
+    """Rows whose node, domain or eligibility is another: what each was before.
+
+    ``rows`` int64[K], ``domain`` int32[T, K], ``eligible`` uint8[M, K].
+    """
+
+    rows: np.ndarray
+    names: list[str | None]
+    domain: np.ndarray
+    eligible: np.ndarray
+
+
+class Domains:
+    """The rows of the node table as counters see them, as of the last ``update``.
+
+    Attributes
+    ----------
+    domain : int32[T, W]
+        Per topology: the domain of a row, -1 where it has none.
+    eligible : uint8[M, W]
+        Per mask: whether pods on a row count.
+    names, rows : dict
+        Row -> name of its node, and back.
+    """
+
+    def __init__(self, table: NodeTable, width: int) -> None:
+        self._table = table
+        self._width = width
+        self._generation = -1
+        self._topologies: list[_Topology] = []
+        self._masks: list[_Mask] = []
+        self._having: dict[tuple[int, int], np.ndarray] = {}
+        self.names: dict[int, str] = {}
+        self.rows: dict[str, int] = {}
+        self.domain = np.full((0, width), -1, dtype=np.int32)
+        self.eligible = np.zeros((0, width), dtype=np.uint8)
+
+    # ---------------------------------------------------------------------------------- keys and masks
+
+    def take_topology(self, key: str, *, by_row: bool) -> int:
+        """Return the number of a key, which is used once more."""
+        unused = None
+        for t, topology in enumerate(self._topologies):
+            if topology.users_count and (topology.key, topology.by_row) == (key, by_row or not key):
+                topology.users_count += 1
+                return t
+            unused = t if not topology.users_count else unused
+        made = _Topology(key, self._width if by_row or not key else _CAPACITY_FIRST, by_row=by_row)
+        made.users_count = 1
+        if unused is None:
+            unused = len(self._topologies)
+            self._topologies.append(made)
+            self.domain = np.concatenate([self.domain, np.full((1, self._width), -1, dtype=np.int32)])
+        self._topologies[unused] = made
+        self._forget(topology=unused)
+        self.domain[unused] = -1
+        self._write_domain(unused, np.arange(len(self.names)))
+        return unused
+
+    def take_mask(self, eligible: Eligible) -> int:
+        """Return the number of a set of eligible rows, which is used once more."""
+        unused = None
+        for m, mask in enumerate(self._masks):
+            if mask.users_count and mask.eligible == eligible:
+                mask.users_count += 1
+                return m
+            unused = m if not mask.users_count else unused
+        made = _Mask(eligible)
+        made.users_count = 1
+        if unused is None:
+            unused = len(self._masks)
+            self._masks.append(made)
+            self.eligible = np.concatenate([self.eligible, np.zeros((1, self._width), dtype=np.uint8)])
+        self._masks[unused] = made
+        self._forget(mask=unused)
+        self.eligible[unused] = 0
+        self._write_eligible(unused, np.arange(len(self.names)))
+        return unused
+
+    def drop_topology(self, topology: int) -> None:
+        """Give a key back."""
+        self._topologies[topology].users_count -= 1
+
+    def drop_mask(self, mask: int) -> None:
+        """Give a set of eligible rows back; -1 is none."""
+        if mask >= 0:
+            self._masks[mask].users_count -= 1
+
+    def capacity(self, topology: int) -> int:
+        """Return the number that every domain of a key is below."""
+        return self._topologies[topology].capacity
+
+    def having_rows(self, topology: int, mask: int) -> np.ndarray:
+        """Return uint8[capacity]: whether a domain has an eligible row."""
+        found = self._having.get((topology, mask))
+        if found is None:
+            domain = self.domain[topology]
+            present = domain >= 0 if mask < 0 else (domain >= 0) & (self.eligible[mask] != 0)
+            found = np.zeros(self.capacity(topology), dtype=np.uint8)
+            found[domain[present]] = 1
+            self._having[topology, mask] = found
+        return found
+
+    def _forget(self, *, topology: int | None = None, mask: int | None = None) -> None:
+        stale = [pair for pair in self._having if topology in (None, pair[0]) and mask in (None, pair[1])]
+        for pair in stale:
+            del self._having[pair]
+
+    # ------------------------------------------------------------------------------------------- rows
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a node came, went, or changed its spec since the last ``update``."""
+        return self._generation != self._table.last_spec_generation
+
+    def widen(self, width: int) -> bool:
+        """Give the arrays more rows, and say whether they had fewer."""
+        if width <= self._width:
+            return False
+        more = width - self._width
+        self.domain = np.pad(self.domain, ((0, 0), (0, more)), constant_values=-1)
+        self.eligible = np.pad(self.eligible, ((0, 0), (0, more)))
+        self._width = width
+        for topology in self._topologies:
+            if topology.by_row:
+                topology.capacity = width
+        self._having.clear()
+        return True
+
+    def update(self) -> Moved | None:
+        """Read the rows that changed; None: what they are to counters did not."""
+        table, count = self._table, max(self._table.count, len(self.names))
+        rows = np.flatnonzero(table.spec_generation[:count] > self._generation)
+        self._generation = table.last_spec_generation
+        before = Moved(
+            rows, [self.names.get(row) for row in rows.tolist()], self.domain[:, rows], self.eligible[:, rows]
+        )
+        for name in before.names:
+            if name is not None:
+                del self.rows[name]
+        for row in rows.tolist():
+            self.names.pop(row, None)
+            if row < table.count:
+                self.names[row] = table.names[row]
+                self.rows[table.names[row]] = row
+        for t, topology in enumerate(self._topologies):
+            if topology.users_count:
+                self._write_domain(t, rows)
+        for m, mask in enumerate(self._masks):
+            if mask.users_count:
+                self._write_eligible(m, rows)
+        others = np.array(
+            [self.names.get(row) != name for row, name in zip(rows.tolist(), before.names, strict=True)],
+            dtype=np.bool_,
+        )
+        others |= (self.domain[:, rows] != before.domain).any(axis=0)
+        others |= (self.eligible[:, rows] != before.eligible).any(axis=0)
+        if not others.any():
+            return None
+        self._having.clear()
+        at = np.flatnonzero(others)
+        names = [before.names[i] for i in at.tolist()]
+        return Moved(rows[at], names, before.domain[:, at], before.eligible[:, at])
+
+    def _write_eligible(self, mask: int, rows: np.ndarray) -> None:
+        self.eligible[mask, rows] = 0
+        present = rows[rows < self._table.count]
+        self.eligible[mask, present] = self._masks[mask].eligible.among(self._table, present)
+
+    def _write_domain(self, t: int, rows: np.ndarray) -> None:
+        topology, table = self._topologies[t], self._table
+        self.domain[t, rows] = -1
+        present = rows[rows < table.count]
+        if not topology.key:
+            self.domain[t, present] = present
+            return
+        column = table.labels.column(topology.key)
+        if column is None:
+            return
+        values = column[present]
+        present, values = present[values != ABSENT], values[values != ABSENT]
+        if topology.by_row:
+            self.domain[t, present] = present
+            return
+        distinct, which = np.unique(values, return_inverse=True)
+        numbers = self._numbers(t, distinct.tolist())
+        self.domain[t, present] = np.array(numbers, dtype=np.int32)[which]
+
+    def _numbers(self, t: int, values: list[int]) -> list[int]:
+        """Return the domains of some values. Numbers of domains without any row are used again."""
+        topology = self._topologies[t]
+        known = topology.numbers
+        new_count = sum(value not in known for value in values)
+        if new_count > topology.capacity - len(known):
+            used = set(self.domain[t].tolist()).union(known[value] for value in values if value in known)
+            for value, number in list(known.items()):
+                if number not in used:
+                    del known[value]
+                    topology.free.append(number)
+            while new_count > topology.capacity - len(known):
+                topology.capacity *= 2
+        for value in values:
+            if value not in known:
+                known[value] = topology.free.pop() if topology.free else len(known)
+        return [known[value] for value in values]

@@ -1,0 +1,256 @@
+"""Do counters say what a recount over all pods says, whatever happened in between?"""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from domain.cycle.counters import CounterTable
+from domain.kernels.arrays import Counters
+from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.marks import PortMark, TermMark, marks_of
+from domain.model.nodes import NodeSpec, Taint
+from domain.model.pods import Controller, PodSpec, Toleration
+from domain.model.selectors import (
+    AffinityTerm,
+    LabelRequirement,
+    LabelSelector,
+    PodAffinity,
+    SpreadConstraint,
+    WeightedAffinityTerm,
+)
+from domain.plugins.counting import CounterSpec, Eligible
+from domain.plugins.weighers import Match, Weigher
+from domain.state.cluster import Assumed, ClusterState, Settle
+from domain.state.pod_classes import PodClass
+from domain.state.snapshot import Snapshot
+from tests.property.test_fold import audit_classes
+from tests.values import node, pod, template
+
+NAMESPACES = ("default", "shop", "every")
+LABELS = {"app": ("web", "db"), "tier": ("a", "b"), "job": tuple("0123456789")}
+
+
+class Draw(Random):
+    """Draws what a cluster may hold."""
+
+    def labels(self) -> dict[str, str]:
+        return {key: self.choice(values) for key, values in LABELS.items() if self.random() < 0.6}
+
+    def selector(self) -> LabelSelector:
+        kinds = []
+        for key, values in LABELS.items():
+            if self.random() < 0.5:
+                operator = self.choice(("In", "In", "NotIn", "Exists", "DoesNotExist"))
+                some = tuple(sorted(self.sample(values, self.randrange(1, 3)))) if "In" in operator else ()
+                kinds.append(LabelRequirement(key, operator, some))
+        return LabelSelector(tuple(sorted(kinds)))
+
+    def term(self) -> AffinityTerm:
+        return AffinityTerm(
+            topology_key=self.choice(("zone", "host")),
+            selector=self.choice((None, self.selector(), self.selector())),
+            namespaces=tuple(sorted(self.sample(NAMESPACES, self.randrange(1, 3)))),
+            namespace_selector=self.choice((None, None, LabelSelector(), self.namespace_selector())),
+        )
+
+    def namespace_selector(self) -> LabelSelector:
+        return LabelSelector((LabelRequirement("team", self.choice(("In", "NotIn")), ("blue",)),))
+
+    def affinity(self) -> PodAffinity | None:
+        required = PodAffinity(required=(self.term(),))
+        preferred = PodAffinity(preferred=(WeightedAffinityTerm(weight=3, term=self.term()),))
+        return self.choice((None, required, preferred))
+
+    def pod(self, name: str, version: int, on: str) -> PodSpec:
+        shape = template(
+            100,
+            0,
+            *self.sample((80, 81), self.choice((0, 0, 1, 2))),
+            spread=self.choice(((), (SpreadConstraint(topology_key="zone", selector=self.selector()),))),
+            pod_affinity=self.affinity(),
+            pod_anti_affinity=self.affinity(),
+        )
+        where = self.choice(NAMESPACES)
+        shape = shape if self.random() < 0.5 else template(100)
+        made = pod(name, shape, on=on, version=version, labels=self.labels(), namespace=where)
+        controller = Controller("ReplicaSet", "web", self.choice("uv")) if self.random() < 0.3 else None
+        return msgspec.structs.replace(made, terminating=self.random() < 0.2, controller=controller)
+
+    def node(self, name: str, version: int) -> NodeSpec:
+        labels = {"zone": self.choice("abc"), "host": name}
+        taints = (Taint("team", "blue"),) if self.random() < 0.3 else ()
+        kept = {key: value for key, value in labels.items() if self.random() < 0.8}
+        return node(name, cpu=100_000, version=version, labels=kept, taints=taints)
+
+    def spec(self) -> CounterSpec:
+        term = self.term()
+        match = Match(
+            selector=term.selector or LabelSelector(),
+            namespaces=term.namespaces,
+            namespace_selector=term.namespace_selector,
+            controller_uid=self.choice(("", "", "u")),
+        )
+        marks = frozenset({(PortMark(80, "TCP", "each"), 1), (PortMark(81, "TCP", "each"), 2)})
+        tolerations = self.choice((None, (), (Toleration(operator="Exists"),)))
+        matches = (((match,), self.choice((1, -2))),)
+        eligible = Eligible(keys=self.choice(((), ("zone",))), tolerations=tolerations)
+        return CounterSpec(
+            self.choice(("zone", "host", "")),
+            self.choice(
+                (Weigher(matches=matches, with_terminating=self.random() < 0.5), Weigher(marks=marks))
+            ),
+            self.choice((None, eligible)),
+            by_row=self.random() < 0.3,
+        )
+
+
+def is_eligible(state: ClusterState, spec: CounterSpec, row: int) -> bool:
+    return spec.eligible is None or bool(spec.eligible.among(state.table, np.array([row]))[0])
+
+
+def recount(state: ClusterState, spec: CounterSpec) -> dict[object, int]:
+    """Count by hand: every pod, by its own labels, on the node where it runs. Domains are label values."""
+    found: dict[object, int] = {}
+    for entry in state.pods.values():
+        row = state.table.rows.get(entry.node)
+        if row is None:
+            continue
+        labels = state.table.specs[row].labels
+        domain: object = labels.get(spec.topology_key)
+        if not spec.topology_key or (spec.by_row and domain is not None):
+            domain = row
+        if domain is None:
+            continue
+        if not is_eligible(state, spec, row):
+            continue
+        pod = entry.spec
+        whole = PodClass(0, 0, pod.namespace, pod.labels, None, pod.terminating, pod.controller)
+        weight = spec.weigher.weigh(whole, state.index.namespaces)
+        weight += sum(marks_of(entry.spec.template).get(mark, 0) * each for mark, each in spec.weigher.marks)
+        found[domain] = found.get(domain, 0) + weight
+    return {domain: count for domain, count in found.items() if count}
+
+
+def counted(state: ClusterState, counters: CounterTable, spec: CounterSpec, number: int) -> dict[object, int]:
+    """Read what the kernel would: by row, then by the label value of the row."""
+    arrays, found = counters.arrays, dict[object, int]()
+    having, stood = dict[object, bool](), dict[object, bool]()
+    domains = arrays.domain[arrays.topology[number]]
+    for row in range(state.table.count):
+        domain = int(domains[row])
+        labels = state.table.specs[row].labels
+        assert (domain >= 0) == (not spec.topology_key or spec.topology_key in labels)
+        if domain >= 0:
+            is_row = spec.by_row or not spec.topology_key
+            name: object = row if is_row else labels[spec.topology_key]
+            count = int(arrays.sums[arrays.first[number] + domain])
+            assert found.setdefault(name, count) == count
+            having[name] = having.get(name, False) or is_eligible(state, spec, row)
+            stood[name] = bool(arrays.has_nodes[arrays.first[number] + domain])
+    assert stood == having
+    assert (domains[state.table.count :] == -1).all()
+    assert int(arrays.total[number]) == sum(found.values()) == _all(arrays, number)
+    return {name: count for name, count in found.items() if count}
+
+
+def _all(arrays: Counters, number: int) -> int:
+    first, length = int(arrays.first[number]), int(arrays.length[number])
+    return int(arrays.sums[first : first + length].sum())
+
+
+def place(state: ClusterState, counters: CounterTable, random: Random) -> None:
+    """Assume some pods as a cycle does: the kernel counts them in the arrays, the fold in its classes."""
+    waiting = [key for key, entry in state.pods.items() if not entry.node]
+    keys = random.sample(waiting, min(len(waiting), 3)) if state.table.count else []
+    rows = [random.randrange(state.table.count) for _ in keys]
+    classes = [(i, state.pods[key].pod_class) for i, key in enumerate(keys)]
+    effects, arrays = counters.effects(classes, len(keys)), counters.arrays
+    for i, row in enumerate(rows):
+        for e in range(effects.first[i], effects.first[i + 1]):
+            number = effects.counter[e]
+            domain, mask = arrays.domain[arrays.topology[number], row], arrays.mask[number]
+            if domain >= 0 and (mask < 0 or arrays.eligible[mask, row]):
+                arrays.sums[arrays.first[number] + domain] += effects.weight[e]
+                arrays.total[number] += effects.weight[e]
+    state.apply(Assumed(keys, np.array(rows, dtype=np.int64)))
+
+
+def next_event(random: Draw, version: int) -> Event:
+    name, host = f"p{random.randrange(25)}", f"n{random.randrange(12)}"
+    drawn = random.random()
+    if drawn < 0.15:
+        return NodeUpserted(random.node(host, version))
+    if drawn < 0.2:
+        return NodeDeleted(host)
+    if drawn < 0.3:
+        return PodDeleted(random.choice(NAMESPACES), name)
+    return PodUpserted(random.pod(name, version, random.choice(("", "", host))))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 1 << 32), st.integers(1, 150))
+def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
+    random, state = Draw(seed), ClusterState(seed=1)
+    snapshot = Snapshot(state.table)
+    counters = CounterTable(state, snapshot.rows_width, cells_max=random.choice((100, 1 << 20)))
+    taken: dict[CounterSpec, int] = {}
+    for step in range(steps):
+        if random.random() < 0.1:
+            namespace = random.choice(NAMESPACES)
+            state.index.name(namespace, random.choice((None, {}, {"team": random.choice(("blue", "red"))})))
+        state.apply(next_event(random, step + 1))
+        if random.random() < 0.5:
+            continue
+        state.apply(Settle())
+        audit_classes(state)
+        snapshot.sync()
+        counters.sync(snapshot.rows_width)
+        if random.random() < 0.3 and len(taken) < 8:
+            spec = random.spec()
+            _mention(state, spec)
+            state.apply(Settle())
+            counters.sync(snapshot.rows_width)
+            taken[spec] = counters.take(spec)
+        if taken and random.random() < 0.1:
+            counters.drop(taken.pop(random.choice(list(taken))))
+        for spec, number in taken.items():
+            assert counted(state, counters, spec, number) == recount(state, spec)
+        place(state, counters, random)
+        for spec, number in taken.items():
+            assert counted(state, counters, spec, number) == recount(state, spec)
+
+
+def _mention(state: ClusterState, spec: CounterSpec) -> None:
+    """Watch what a counter selects, as the pod that asks for it would have it watched."""
+    for all_of, _ in spec.weigher.matches:
+        for match in all_of:
+            keys = [each.key for each in match.selector.requirements]
+            state.index.watch(("*",) if match.namespace_selector is not None else match.namespaces, keys)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 1 << 32))
+def test_terms_that_mean_a_pod_are_found(seed: int) -> None:
+    random, state = Draw(seed), ClusterState(seed=1)
+    for step in range(60):
+        state.apply(next_event(random, step + 1))
+    state.apply(Settle())
+    marks = {mark for entry in state.pods.values() for mark in marks_of(entry.spec.template)}
+    carried = {mark for mark in marks if isinstance(mark, TermMark)}
+    for entry in state.pods.values():
+        spec = entry.spec
+        found = set(state.index.terms_near(spec.namespace, spec.labels))
+        assert found <= carried
+        meant = {
+            mark
+            for mark in carried
+            if mark.term.selector is not None
+            and (spec.namespace in mark.term.namespaces or mark.term.namespace_selector is not None)
+            and mark.term.selector.matches(spec.labels)
+        }
+        assert meant <= found
