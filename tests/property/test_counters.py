@@ -28,7 +28,7 @@ from domain.plugins.weighers import Match, Weigher
 from domain.state.cluster import Assumed, ClusterState, Settle
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
-from tests.property.test_fold import audit_classes
+from tests.property.class_audit import audit_classes
 from tests.values import node, pod, template
 
 NAMESPACES = ("default", "shop", "every")
