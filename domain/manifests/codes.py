@@ -19,6 +19,7 @@ IGNORED: Mapping[str, str] = {
     "preferred-pod-anti-affinity": "preferred pod anti-affinity",
     "preferred-topology-spread": "topology spread with ScheduleAnyway",
     "disks": "the limits of nodes for attached disks",
+    "comparing-tolerations": "tolerations that compare numbers (Lt, Gt)",
     "runtime-class": "what its RuntimeClass adds (overhead, node selector, tolerations)",
     "pod-group": "the pod group that its label names",
     "node-selector": "its node selector, for which the profile has no filter NodeAffinity",

@@ -32,7 +32,10 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _LABEL_OPERATORS = (*OPERATORS, "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
-_TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+COMPARING = ("Lt", "Gt")
+"""Operators of tolerations that compare numbers; they tolerate nothing."""
+
+_TOLERATION_OPERATORS = ("Equal", "Exists", *COMPARING)
 
 
 class WireToleration(msgspec.Struct, gc=False, omit_defaults=True):
@@ -80,11 +83,15 @@ class WireAffinity(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def read_tolerations(tolerations: list[WireToleration], path: str) -> tuple[Toleration, ...]:
-    """Return tolerations, sorted and each once. One match is enough, so their order does not matter."""
+    """Return tolerations, sorted and each once. One match is enough, so their order does not matter.
+
+    Those that compare numbers are left out: Kubernetes 1.36 has them behind a gate that is off.
+    """
     if not tolerations:
         return ()
     check_count(len(tolerations), tolerations_per_pod_max, "tolerations_per_pod_max", path)
     read = {_toleration(wire, f"{path}[{index}]") for index, wire in enumerate(tolerations)}
+    read = {each for each in read if each.operator not in COMPARING}
     return tuple(sorted(read, key=lambda item: (item.key, item.operator, item.value, item.effect)))
 
 
@@ -99,7 +106,7 @@ def _toleration(wire: WireToleration, path: str) -> Toleration:
         )
     if operator == "Exists" and value:
         raise FieldError(f"{path}.value", "must be empty when operator is Exists")
-    if operator in ("Lt", "Gt"):
+    if operator in COMPARING:
         _check_integer(value, f"{path}.value", operator)
     else:
         check_label_value(value, f"{path}.value")

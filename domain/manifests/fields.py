@@ -242,7 +242,16 @@ SPREAD = Shape(
 TOLERATION = Shape(
     "Pod: spec.tolerations[]",
     WireToleration,
-    (*map(_honoured, ("key", "operator", "value", "effect")), *_no_matter("tolerationSeconds")),
+    (
+        *map(_honoured, ("key", "value", "effect")),
+        _ignored(
+            "operator",
+            "comparing-tolerations",
+            "`Equal` and `Exists` are honoured; `Lt` and `Gt`, behind a gate that is off in Kubernetes 1.36, "
+            "tolerate nothing",
+        ),
+        *_no_matter("tolerationSeconds"),
+    ),
 )
 
 POD_STATUS = Shape(

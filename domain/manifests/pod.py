@@ -11,6 +11,7 @@ import msgspec
 
 from domain.manifests.between_pods import BetweenPods, WireSpread, between_pods
 from domain.manifests.constraints import (
+    COMPARING,
     WireAffinity,
     WireToleration,
     ignored_preferences,
@@ -204,6 +205,7 @@ def _asks_more(spec: WirePodSpec) -> bool:
         or spec.scheduling_group
         or spec.workload_ref
         or spec.runtime_class_name
+        or any(each.operator in COMPARING for each in spec.tolerations or ())
     )
 
 
@@ -238,6 +240,8 @@ def _ignored(spec: WirePodSpec) -> Iterator[str]:
         yield "disks"
     if spec.runtime_class_name and spec.overhead is None:
         yield "runtime-class"
+    if any(each.operator in COMPARING for each in spec.tolerations or ()):
+        yield "comparing-tolerations"
 
 
 def priority_class(spec: WirePodSpec, path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The one rule of which label and taint values are integers."""
+"""The one rule of which label values are integers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,3 @@ def integer(text: str) -> int | None:
         return None
     number = int(text)
     return number if number < 1 << _BITS - 1 else None
-
-
-def canonical_integer(text: str) -> int | None:
-    """Return a 64-bit integer in canonical form: no leading zeros, no plus sign, no minus zero.
-
-    This is what Kubernetes asks of the values that tolerations compare.
-    """
-    digits = text.removeprefix("-")
-    number = integer(digits)
-    if number is None:
-        return -(1 << _BITS - 1) if text == str(-(1 << _BITS - 1)) else None
-    number = -number if digits != text else number
-    return number if str(number) == text else None

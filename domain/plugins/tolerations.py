@@ -7,7 +7,6 @@ from itertools import count
 
 import numpy as np
 
-from domain.model.integers import canonical_integer
 from domain.model.nodes import TAINT_EFFECTS, Taint
 from domain.model.pods import Toleration
 from domain.state.keyed_values import ABSENT, Values
@@ -21,8 +20,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Say whether a toleration covers a taint.
 
     An empty effect covers every effect, an empty key every key; it comes with ``Exists`` only. ``Lt`` and
-    ``Gt`` compare integers in canonical form: the taint's value must be below or above the toleration's
-    (Kubernetes 1.35, alpha).
+    ``Gt`` cover nothing: in Kubernetes 1.36 they are alpha, and off.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -33,11 +31,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
             return True
         case "Equal" | "":
             return bool(toleration.key) and toleration.value == taint.value
-        case "Lt" | "Gt":
-            theirs, ours = canonical_integer(taint.value), canonical_integer(toleration.value)
-            if theirs is None or ours is None:
-                return False
-            return theirs < ours if toleration.operator == "Lt" else theirs > ours
         case _:
             return False
 
@@ -76,17 +69,7 @@ def untolerated_counts(
 
 def _covered(found: np.ndarray, tolerations: Sequence[Toleration], values: Values) -> np.ndarray:
     """Return bool[len(found)]: some toleration of the key covers the taint that has the value."""
-    covered: np.ndarray
     if any(each.operator == "Exists" for each in tolerations):
-        covered = found != ABSENT
+        covered: np.ndarray = found != ABSENT
         return covered
-    covered = values.among(found, [each.value for each in tolerations if each.operator in ("Equal", "")])
-    above, below = (
-        [n for t in tolerations if t.operator == operator and (n := canonical_integer(t.value)) is not None]
-        for operator in ("Gt", "Lt")
-    )
-    if above:
-        covered |= values.is_number[found] & (values.numbers[found] > min(above))
-    if below:
-        covered |= values.is_number[found] & (values.numbers[found] < max(below))
-    return covered
+    return values.among(found, [each.value for each in tolerations if each.operator in ("Equal", "")])

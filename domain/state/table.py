@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from domain.model.integers import canonical_integer, integer
+from domain.model.integers import integer
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec
 from domain.state.change_order import ChangeOrder
 from domain.state.keyed_values import KeyedValues
@@ -71,7 +71,7 @@ class NodeTable:
         self.specs: list[NodeSpec] = []
         self.rows: dict[str, int] = {}
         self.labels: KeyedValues[str] = KeyedValues(_ROWS_FIRST, integer)
-        self.taints: KeyedValues[TaintKey] = KeyedValues(_ROWS_FIRST, canonical_integer)
+        self.taints: KeyedValues[TaintKey] = KeyedValues(_ROWS_FIRST, integer)
         self.taint_totals = [0] * len(TAINT_EFFECTS)
         self._seed = seed.to_bytes(8, "big", signed=True)
         self._changes = ChangeOrder()

@@ -20,12 +20,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    if toleration.operator == "Equal":
-        return toleration.key != "" and toleration.value == taint.value
-    theirs, ours = integer(taint.value), integer(toleration.value)
-    if theirs is None or ours is None or (str(theirs), str(ours)) != (taint.value, toleration.value):
-        return False
-    return theirs < ours if toleration.operator == "Lt" else theirs > ours
+    return toleration.operator == "Equal" and toleration.key != "" and toleration.value == taint.value
 
 
 def selects(template: PodTemplate, node: NodeSpec) -> bool:

@@ -62,6 +62,7 @@ ASKS: dict[str, list[Json]] = {
     ],
     "ignored:disks": [{"volumes": [{"name": "v", disk: {}}]} for disk in DISKS],
     "ignored:runtime-class": [{"runtimeClassName": "kata"}],
+    "ignored:comparing-tolerations": [{"tolerations": [{"key": "k", "operator": "Gt", "value": "5"}]}],
     "ignored:pod-group": [{}],
     "ignored:node-selector": [{"nodeSelector": {"a": "b"}}],
     "ignored:required-node-affinity": [

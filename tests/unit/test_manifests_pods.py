@@ -92,7 +92,6 @@ TEMPLATE = PodTemplate(
     tolerations=(
         Toleration("", "Exists"),
         Toleration("b", "Equal", "v", "NoSchedule"),
-        Toleration("sla", "Gt", "5"),
     ),
     host_ports=(HostPort(9), HostPort(8080, "UDP", "127.0.0.1")),
     priority=100,
@@ -102,6 +101,7 @@ TEMPLATE = PodTemplate(
     images=("init:1", "web:2"),
     cpu_claim=CpuClaim(requested_milli=100),
     gates=("example.com/gate",),
+    ignored=("comparing-tolerations",),
 )
 
 
