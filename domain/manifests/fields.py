@@ -15,7 +15,8 @@ from domain.manifests.between_pods import WireAffinityTerm, WirePodAffinity, Wir
 from domain.manifests.constraints import WireAffinity, WireToleration
 from domain.manifests.label_selectors import WireLabelSelector, WireRequirement
 from domain.manifests.node import WireNodeSpec, WireNodeStatus
-from domain.manifests.pod import WireContainer, WirePodSpec, WirePodStatus, WirePort, WireResources
+from domain.manifests.pod import WireContainer, WirePodSpec, WirePort, WireResources
+from domain.manifests.status import WireContainerStatus, WirePodStatus
 from domain.manifests.volumes import WireVolume
 from domain.model.pods import POD_GROUP_LABEL
 
@@ -112,12 +113,13 @@ CONTAINER = Shape(
     "Pod: spec.containers[], spec.initContainers[]",
     WireContainer,
     (
+        _honoured("name", "finds the container's status"),
         _honoured("image", "by profiles with the score ImageLocality"),
         _honoured("resources"),
         _honoured("ports", "`hostPort`"),
         _honoured("restartPolicy", "`Always` makes an init container a sidecar"),
         *_no_matter(
-            "args command env envFrom imagePullPolicy lifecycle livenessProbe name readinessProbe "
+            "args command env envFrom imagePullPolicy lifecycle livenessProbe readinessProbe "
             "resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce "
             "terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
         ),
@@ -261,10 +263,28 @@ POD_STATUS = Shape(
         _honoured("phase", "`Succeeded` and `Failed` free what the pod held"),
         _honoured("qosClass"),
         _honoured("startTime"),
+        _honoured("containerStatuses", "see below"),
+        _honoured("initContainerStatuses", "of sidecars, see below"),
+        _honoured("resources", "of a bound pod: the larger of asked, in force and allocated counts"),
+        _honoured("allocatedResources", "beside `resources`"),
+        _honoured("conditions", "what is asked does not count while `PodResizePending` is `Infeasible`"),
         *_no_matter(
-            "allocatedResources conditions containerStatuses ephemeralContainerStatuses "
-            "extendedResourceClaimStatus hostIP hostIPs initContainerStatuses message nominatedNodeName "
-            "observedGeneration podIP podIPs reason resize resourceClaimStatuses resources"
+            "ephemeralContainerStatuses extendedResourceClaimStatus hostIP hostIPs message "
+            "nominatedNodeName observedGeneration podIP podIPs reason resize resourceClaimStatuses"
+        ),
+    ),
+)
+
+CONTAINER_STATUS = Shape(
+    "Pod: status.containerStatuses[], status.initContainerStatuses[]",
+    WireContainerStatus,
+    (
+        _honoured("name"),
+        _honoured("resources", "of a bound pod: the larger of asked, in force and allocated counts"),
+        _honoured("allocatedResources", "beside `resources`"),
+        *_no_matter(
+            "allocatedResourcesStatus containerID image imageID lastState ready restartCount started state "
+            "stopSignal user volumeMounts"
         ),
     ),
 )
@@ -309,6 +329,7 @@ SHAPES = (
     SPREAD,
     TOLERATION,
     POD_STATUS,
+    CONTAINER_STATUS,
     NODE_SPEC,
     NODE_STATUS,
 )

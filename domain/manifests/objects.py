@@ -25,15 +25,12 @@ from domain.manifests.node import WireNode, node_from_wire
 from domain.manifests.pod import (
     WirePod,
     WirePodSpec,
-    WirePodStatus,
     asked_of_pods,
-    given_qos,
-    is_finished,
     priority_class,
     read_node_name,
-    start_time,
     template_from_wire,
 )
+from domain.manifests.status import WirePodStatus, given_qos, is_finished, resize_of, start_time
 from domain.model.events import PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import Controller, PodSpec, PodTemplate, with_labels
@@ -104,7 +101,8 @@ def pod_event_from_manifest(
     pod = convert_manifest(manifest, WirePod, path)
     spec = pod.spec or WirePodSpec()
     qos = given_qos(pod.status, f"{path}.status")
-    template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient)
+    resize = resize_of(pod.status) if spec.node_name else None
+    template = template_from_wire(spec, qos, f"{path}.spec", strict=strict, lenient=lenient, resize=resize)
     meta, meta_path = pod.metadata or PodMeta(), f"{path}.metadata"
     labels = read_labels(meta.labels, meta_path)
     namespace = read_namespace(meta.namespace, meta_path)

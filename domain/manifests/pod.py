@@ -23,12 +23,15 @@ from domain.manifests.metadata import PodMeta
 from domain.manifests.requests import (
     ContainerNeeds,
     PodNeeds,
+    Resize,
     cpu_claim,
     effective_limits,
     effective_requests,
     qos_class,
+    resized,
     scoring_requests,
 )
+from domain.manifests.status import WirePodStatus, WireResize
 from domain.manifests.volumes import WirePresent, WireVolume, attaches_disks, claims_volumes
 from domain.model.errors import FieldError
 from domain.model.limits import (
@@ -41,7 +44,6 @@ from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate
 from domain.model.priorities import PREEMPTION_POLICIES
 from domain.model.quantities import milli_to_units
 from domain.model.resources import PODS, Amounts, check_amount, read_amounts, to_canonical
-from domain.model.timestamps import Moment, format_ms, to_ms
 from domain.model.validation import (
     check_choice,
     check_count,
@@ -54,9 +56,6 @@ from domain.model.validation import (
 
 _INT32 = 2**31
 _IMAGE_LENGTH_MAX = 1024
-_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-_FINISHED = ("Succeeded", "Failed")
-_QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _ports_of = attrgetter("ports")
 
@@ -81,6 +80,7 @@ class WirePort(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
 class WireContainer(msgspec.Struct, rename="camel", omit_defaults=True):
     """A container as it is written."""
 
+    name: str | None = None
     image: str | None = None
     resources: WireResources | None = None
     ports: list[WirePort] | None = None
@@ -118,14 +118,6 @@ class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     runtime_class_name: str | None = None
 
 
-class WirePodStatus(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """``status`` of a Pod as it is written."""
-
-    phase: str | None = None
-    qos_class: str | None = None
-    start_time: Moment | None = None
-
-
 class WirePod(msgspec.Struct, rename="camel", omit_defaults=True):
     """A Pod as it is written."""
 
@@ -137,12 +129,19 @@ class WirePod(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def template_from_wire(
-    spec: WirePodSpec, qos: str, path: str, *, strict: bool, lenient: bool = False
+    spec: WirePodSpec,
+    qos: str,
+    path: str,
+    *,
+    strict: bool,
+    lenient: bool = False,
+    resize: WireResize | None = None,
 ) -> PodTemplate:
     """Return what matters for placing a pod, without what it asks of other pods (``asked_of_pods``).
 
     ``qos`` is the QoS class that the pod's status gives, "" where it gives none; ``path`` is the spec's.
-    ``lenient`` is that of ``read_node_affinity``.
+    ``lenient`` is that of ``read_node_affinity``. ``resize`` is what the status of a bound pod says of
+    resources: the template then has what counts on the node.
     """
     containers, init_containers = spec.containers or [], spec.init_containers or []
     if strict and not containers:
@@ -154,8 +153,9 @@ def template_from_wire(
         f"{path}.containers",
     )
     needs = _needs(spec, path)
-    amounts = effective_requests(needs)
-    scoring_cpu_milli, scoring_memory_milli = scoring_requests(needs, amounts)
+    counted = needs if resize is None else resized(needs, _resize(spec, resize, path))
+    amounts = effective_requests(counted)
+    scoring_cpu_milli, scoring_memory_milli = scoring_requests(counted, amounts)
     affinity = spec.affinity
     asks_more = _asks_more(spec)  # most pods do not, and every different one would pay for a closer look
     return PodTemplate(
@@ -277,25 +277,6 @@ def read_node_name(node_name: str | None, path: str, *, strict: bool) -> str:
     return node_name
 
 
-def is_finished(status: WirePodStatus | None, path: str) -> bool:
-    """Return whether a pod of this phase has ended and holds nothing; ``path`` is the status's."""
-    if status is None or not status.phase:
-        return False
-    return check_choice(status.phase, _PHASES, f"{path}.phase") in _FINISHED
-
-
-def given_qos(status: WirePodStatus | None, path: str) -> str:
-    """Return the QoS class that a pod's status gives, "" when it gives none."""
-    if status is None or not status.qos_class:
-        return ""
-    return check_choice(status.qos_class, _QOS_CLASSES, f"{path}.qosClass")
-
-
-def start_time(status: WirePodStatus | None) -> str:
-    """Return when a pod started (RFC 3339, UTC, milliseconds), "" when it has not."""
-    return "" if status is None or status.start_time is None else format_ms(to_ms(status.start_time))
-
-
 def _needs(spec: WirePodSpec, path: str) -> PodNeeds:
     containers = _containers(spec.containers or [], f"{path}.containers")
     if spec.init_containers is None and spec.resources is None and spec.overhead is None:
@@ -327,6 +308,13 @@ def _containers(containers: list[WireContainer], path: str) -> list[ContainerNee
             )
         )
     return needs
+
+
+def _resize(spec: WirePodSpec, resize: WireResize, path: str) -> Resize:
+    """Return what a status says, in the order of the spec's containers."""
+    names = [each.name or "" for each in spec.containers or ()]
+    init_names = [each.name or "" for each in spec.init_containers or ()]
+    return resize.read(names, init_names, path.removesuffix("spec") + "status")
 
 
 def _requested(values: dict[str, Any] | None, path: str) -> Amounts:

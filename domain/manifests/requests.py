@@ -116,6 +116,70 @@ def cpu_claim(needs: PodNeeds) -> CpuClaim:
     return CpuClaim(fixed_milli=fixed, requested_milli=requested, silent_count=silent)
 
 
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """What a status reports of resources: those in force, and those that the node has set aside."""
+
+    actual: Amounts = {}
+    allocated: Amounts = {}
+
+
+class Resize(msgspec.Struct, frozen=True, kw_only=True):
+    """What the status of a bound pod says of its resources, which can change in place.
+
+    ``containers`` and ``init_containers`` are in the order of the spec, None where the status does not say.
+    ``infeasible``: the node cannot give what the spec asks for now.
+    """
+
+    containers: Sequence[Reported | None] = ()
+    init_containers: Sequence[Reported | None] = ()
+    pod: Reported | None = None
+    infeasible: bool = False
+
+
+def resized(needs: PodNeeds, resize: Resize) -> PodNeeds:
+    """Return what counts of a bound pod: the larger of what is asked, in force and set aside.
+
+    What is asked is left out where the node cannot give it. Plain init containers never change.
+    """
+    pod_requests = _pod_level_requests(needs, _containers_requests(needs, ()))
+    if resize.pod is not None:
+        counted = _counted(pod_requests, resize.pod, resize.infeasible)
+        pod_requests = {name: counted.get(name, 0) for name in pod_requests}
+    return PodNeeds(
+        containers=_resized(needs.containers, resize.containers, resize.infeasible),
+        init_containers=_resized(
+            needs.init_containers,
+            [
+                reported if container.restartable else None
+                for container, reported in zip(needs.init_containers, resize.init_containers, strict=True)
+            ],
+            resize.infeasible,
+        ),
+        has_pod_level=needs.has_pod_level,
+        pod_requests=pod_requests,
+        overhead=needs.overhead,
+    )
+
+
+def _resized(
+    containers: Sequence[ContainerNeeds], reports: Sequence[Reported | None], infeasible: bool
+) -> list[ContainerNeeds]:
+    found = []
+    for container, reported in zip(containers, reports, strict=True):
+        requests = _with_limits(container)
+        if reported is not None:
+            requests = _counted(requests, reported, infeasible)
+        found.append(ContainerNeeds(requests=requests, restartable=container.restartable))
+    return found
+
+
+def _counted(asked: Amounts, reported: Reported, infeasible: bool) -> Amounts:
+    counted: Amounts = {} if infeasible else dict(asked)
+    _raise_to(counted, reported.actual)
+    _raise_to(counted, reported.allocated)
+    return counted
+
+
 def _limits_as_requests(containers: Sequence[ContainerNeeds]) -> list[ContainerNeeds]:
     return [ContainerNeeds(requests=each.limits, restartable=each.restartable) for each in containers]
 

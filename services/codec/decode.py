@@ -25,11 +25,11 @@ from domain.manifests.objects import assemble_pod
 from domain.manifests.pod import (
     WirePodSpec,
     asked_of_pods,
-    given_qos,
     priority_class,
     read_node_name,
     template_from_wire,
 )
+from domain.manifests.status import WirePodStatus, WireResize, given_qos, resize_of
 from domain.manifests.usage import usage_from_wire
 from domain.manifests.volumes import without_plain
 from domain.model.errors import FieldError
@@ -121,8 +121,8 @@ class Decoder:
         self._spec = msgspec.json.Decoder(WirePodSpec)
         self._encoder = msgspec.json.Encoder()
         self._label_map = msgspec.json.Decoder(dict[str, Any] | None)
-        self._specs: dict[tuple[bytes, str], tuple[_Shape, str, str | None]] = {}
-        self._shapes: dict[tuple[bytes, str], _Shape] = {}
+        self._specs: dict[tuple[bytes, str, bytes], tuple[_Shape, str, str | None]] = {}
+        self._shapes: dict[tuple[bytes, str, bytes], _Shape] = {}
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._of_labels: dict[tuple[object, ...], tuple[PodTemplate, bytes]] = {}
         self._controllers: dict[Controller, Controller] = {}
@@ -176,7 +176,7 @@ class Decoder:
             key = f"{namespace}/{name}"
             check_key(record.key, key)
             return PodDeleted(namespace, name, *read_deletion(meta, key, _META_PATH))
-        shape, node_name, asked = self._spec_of(pod.spec, given_qos(pod.status, "object.status"))
+        shape, node_name, asked = self._spec_of(pod.spec, pod.status)
         template, signature = shape.template, shape.signature
         labels = self._labels_of(meta.labels)
         if shape.between is not None or not LABELS_READ.isdisjoint(labels):
@@ -199,12 +199,14 @@ class Decoder:
         check_key(record.key, spec.key)
         return PodUpserted(spec, asked)
 
-    def _spec_of(self, raw: msgspec.Raw, qos: str) -> tuple[_Shape, str, str | None]:
+    def _spec_of(self, raw: msgspec.Raw, status: WirePodStatus | None) -> tuple[_Shape, str, str | None]:
         """Return what is made of a spec, its node name and its priority class.
 
         A spec that was seen before costs a look-up.
         """
-        key = (bytes(raw), qos)  # a copy: the raw view would keep the whole record alive
+        qos, resize = given_qos(status, "object.status"), resize_of(status)
+        said = b"" if resize is None else self._encoder.encode(resize)
+        key = (bytes(raw), qos, said)  # a copy: the raw view would keep the whole record alive
         known = self._specs.get(key)
         if known is not None:
             return known
@@ -218,26 +220,29 @@ class Decoder:
         if node_name:  # pods of a node share it
             node_name = _remember(self._node_names, node_name, node_name, _LABELS_MAX)
         asked = priority_class(wire, "object.spec.priorityClassName")
-        found = (self._shape(wire, qos), node_name, asked)
-        return _remember(self._specs, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+        shape = self._shape(wire, qos, resize if node_name else None, said if node_name else b"")
+        found = (shape, node_name, asked)
+        is_short = len(key[0]) + len(said) <= _SPEC_BYTES_MAX
+        return _remember(self._specs, key, found, _SPECS_MAX) if is_short else found
 
-    def _shape(self, wire: WirePodSpec, qos: str) -> _Shape:
+    def _shape(self, wire: WirePodSpec, qos: str, resize: WireResize | None, said: bytes) -> _Shape:
         """Return what is made of a spec. Specs that differ only in what placing ignores share it."""
         wire.node_name = wire.priority_class_name = None
         if wire.volumes:
             wire.volumes = without_plain(wire.volumes)
-        key = (self._encoder.encode(wire), qos)
+        key = (self._encoder.encode(wire), qos, said)
         known = self._shapes.get(key)
         if known is not None:
             return known
-        template = template_from_wire(wire, qos, "object.spec", strict=True)
+        template = template_from_wire(wire, qos, "object.spec", strict=True, resize=resize)
         signature = signature_of(template)
         # Pods may still refer to a template that is forgotten here, so a million of them hold each one once.
         template = self._in_use.setdefault(signature, template)
         between = asked_of_pods(wire)
         asked = self._encoder.encode((wire.affinity, wire.topology_spread_constraints)) if between else b""
         found = _Shape(template, signature, between, asked)
-        return _remember(self._shapes, key, found, _SPECS_MAX) if len(key[0]) <= _SPEC_BYTES_MAX else found
+        is_short = len(key[0]) + len(said) <= _SPEC_BYTES_MAX
+        return _remember(self._shapes, key, found, _SPECS_MAX) if is_short else found
 
     def _labelled(self, shape: _Shape, labels: dict[str, str], namespace: str) -> tuple[PodTemplate, bytes]:
         """Return template and signature for a pod with these labels in this namespace."""

@@ -9,7 +9,7 @@ import msgspec
 
 from domain.manifests.metadata import Identity, WireOwner
 from domain.manifests.node import WireNode
-from domain.manifests.pod import WirePodStatus
+from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
 from domain.model.timestamps import Moment
 from domain.model.validation import shown

@@ -15,8 +15,9 @@ from msgspec import inspect
 
 from domain.manifests.metadata import Identity, WireOwner
 from domain.manifests.node import USAGE_WINDOW_KEY, WireNodeSpec, WireNodeStatus
-from domain.manifests.pod import WirePodSpec, WirePodStatus
+from domain.manifests.pod import WirePodSpec
 from domain.manifests.priority_class import WirePriorityClass
+from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
 from domain.model.limits import event_bytes_max
 

@@ -35,7 +35,7 @@ SECRET = "hunter2"
 def leaky_pod(name: str = "p", **spec: Any) -> dict[str, Any]:
     """Return a pod with a secret in every place where people put them."""
     container = {
-        "name": SECRET,
+        "name": "web",  # the status names the container by it
         "image": "web",
         "env": [{"name": "PASSWORD", "value": SECRET}],
         "envFrom": [{"secretRef": {"name": SECRET}}],

@@ -339,6 +339,20 @@ def test_the_qos_class_of_the_status_is_part_of_what_is_remembered() -> None:
     assert classes == ["Guaranteed", "BestEffort", "Burstable"]
 
 
+def test_the_resources_in_the_status_are_part_of_what_is_remembered() -> None:
+    """The spec stays the same while its containers are resized in place."""
+    decoder = Decoder()
+
+    def cpu(status: dict[str, Any], node_name: str | None = "n") -> int:
+        manifest = pod_manifest("p", cpu=1, node_name=node_name) | {"status": status}
+        event = decoder.decode(record(PODS_TOPIC, event_bytes("MODIFIED", manifest)))
+        return pod_of(event).template.requests["cpu"]
+
+    grown = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}
+    assert [cpu({}), cpu(grown), cpu({}), cpu(grown)] == [1000, 3000, 1000, 3000]
+    assert cpu(grown, node_name=None) == 1000
+
+
 def test_the_memory_of_a_decoder_is_bounded_and_forgetting_changes_nothing() -> None:
     decoder = Decoder()
     for count in range(1, 5_000):

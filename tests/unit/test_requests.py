@@ -164,3 +164,88 @@ def test_the_qos_class_that_the_cluster_gives_wins() -> None:
         "status": {"qosClass": "Guaranteed"},
     }
     assert pod_from_manifest(manifest).template.qos_class == "Guaranteed"
+
+
+def reported(name: str, **requests: str) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": requests}}
+
+
+def pending(reason: str) -> list[dict[str, str]]:
+    return [{"type": "PodReady"}, {"type": "PodResizePending", "reason": reason}]
+
+
+ONE = {"containers": [{**container({"cpu": "2", "memory": "1Gi"}), "name": "a"}]}
+RESIZED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = {
+    "what is in force still counts": (
+        ONE,
+        {"containerStatuses": [reported("a", cpu="3", memory="512Mi")]},
+        {"cpu": 3000, "memory": GI},
+    ),
+    "what is set aside counts": (
+        ONE,
+        {"containerStatuses": [{**reported("a", cpu="1"), "allocatedResources": {"memory": "2Gi"}}]},
+        {"cpu": 2000, "memory": 2 * GI},
+    ),
+    "but not where nothing is in force": (
+        ONE,
+        {"containerStatuses": [{"name": "a", "allocatedResources": {"memory": "2Gi"}}]},
+        {"cpu": 2000, "memory": GI},
+    ),
+    "what a node cannot give does not count": (
+        ONE,
+        {"containerStatuses": [reported("a", cpu="1", memory="1Gi")], "conditions": pending("Infeasible")},
+        {"cpu": 1000, "memory": GI},
+    ),
+    "what it gives later does": (
+        ONE,
+        {"containerStatuses": [reported("a", cpu="1", memory="1Gi")], "conditions": pending("Deferred")},
+        {"cpu": 2000, "memory": GI},
+    ),
+    "another container's status is of no matter": (
+        ONE,
+        {"containerStatuses": [reported("b", cpu="9")]},
+        {"cpu": 2000, "memory": GI},
+    ),
+    "a limit is a request": (
+        {"containers": [{**container(limits={"cpu": "2"}), "name": "a"}]},
+        {"containerStatuses": [reported("a", cpu="1")]},
+        {"cpu": 2000},
+    ),
+    "sidecars change, plain init containers do not": (
+        {
+            **ONE,
+            "initContainers": [
+                {**sidecar({"cpu": "1"}), "name": "s"},
+                {**container({"cpu": "1"}), "name": "i"},
+            ],
+        },
+        {"initContainerStatuses": [reported("s", cpu="4"), reported("i", cpu="9")]},
+        {"cpu": 6000, "memory": GI},
+    ),
+    "so does the pod as a whole": (
+        {**ONE, "resources": {"requests": {"cpu": "4"}}},
+        {"resources": {"requests": {"cpu": "5", "memory": "9Gi"}}, "allocatedResources": {"cpu": "6"}},
+        {"cpu": 6000, "memory": GI},
+    ),
+    "and falls to nothing": (
+        {**ONE, "resources": {"requests": {"cpu": "4"}}},
+        {"resources": {}, "conditions": pending("Infeasible")},
+        {"memory": GI},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESIZED)
+def test_a_bound_pod_counts_what_its_status_says(case: str) -> None:
+    spec, status, requests = RESIZED[case]
+    bound = {"metadata": {"name": "p"}, "spec": {**spec, "nodeName": "n"}, "status": status}
+    assert pod_from_manifest(bound, strict=False).template.requests == requests
+    waiting = {"metadata": {"name": "p"}, "spec": spec, "status": status}
+    assert pod_from_manifest(waiting, strict=False).template == template(**spec)
+
+
+def test_scoring_assumes_a_default_only_for_what_no_status_gives() -> None:
+    spec = {"containers": [{"name": "a"}], "nodeName": "n"}
+    status = {"containerStatuses": [reported("a", cpu="3")]}
+    found = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec, "status": status}).template
+    assert (found.scoring_cpu_milli, found.scoring_memory_bytes) == (3000, 200 * MI)
