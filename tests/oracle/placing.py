@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,6 +18,8 @@ from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
+from tests.oracle import between_pods
+from tests.oracle.between_pods import Around, Configured, Refused
 from tests.oracle.rules import collide, selects, tolerated
 from tests.oracle.scoring import Seen, most, rate
 
@@ -27,6 +29,7 @@ REPELLING = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 DAY_MS = 86_400_000
 STATIC, LIMIT, OCCUPIED, FIT = range(4)
+BETWEEN_PODS = {"PodTopologySpread": "spread", "InterPodAffinity": "affinity"}
 
 
 @dataclass
@@ -70,6 +73,8 @@ class Look:
     node: str = ""
     score: float = 0.0
     totals: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    infeasible: dict[str, Refusal] = field(default_factory=dict)
 
 
 class Oracle:
@@ -83,15 +88,20 @@ class Oracle:
         self.ordinals: dict[str, int] = {}
         self.arrivals = 0
         self._on: dict[str, list[OraclePod]] = {}
+        self.around = Around()
+        self.rules = between_pods
+        self._between: dict[int, Mapping[str, Refused]] = {}  # position of a filter -> nodes that it refuses
         self._figures: dict[str, dict[str, tuple[int, Measured]]] = {}  # node -> resource -> when, what
         self._peaks: dict[str, dict[str, dict[int, float]]] = {}  # node -> resource -> day -> highest
         self._measured_at: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------------ events
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event | Configured) -> None:
         """Note what happened."""
         match event:
+            case Configured():
+                self.around.configure(event)
             case NodeUpserted():
                 self.put_node(event.node)
             case NodeDeleted():
@@ -187,22 +197,38 @@ class Oracle:
         for other in self.pods.values():
             self._on.setdefault(other.node, []).append(other)
         every = [self._seen(name) for name in self.nodes]
-        refusals: list[Refusal] = []
+        self.around.nodes = [node.spec for node in every]
+        self.around.pods = [
+            (o.spec, self.nodes[o.node].spec) for o in self.pods.values() if o.node in self.nodes
+        ]
+        self._between = {
+            i: getattr(self.rules, BETWEEN_PODS[use.name] + "_refusals")(pod.spec, use.args, self.around)
+            for i, use in enumerate(profile.filters)
+            if use.name in BETWEEN_PODS
+        }
+        refusals: dict[str, Refusal] = {}
         feasible: list[Seen] = []
         hopeless = 0
         for node in every:
             found = self._filter(profile, template, node)
             if found:
-                refusals.append(found[0])
+                refusals[node.spec.name] = found[0]
                 hopeless += any(refusal.unresolvable for refusal in found)
             else:
                 feasible.append(node)
-        parts, totals = rate(profile, template, every, feasible)
+        allowed = [node.spec for node in feasible]
+        between = {
+            i: getattr(self.rules, BETWEEN_PODS[use.name] + "_scores")(
+                pod.spec, use.args, self.around, allowed
+            )
+            for i, use in enumerate(profile.scores)
+            if use.name in BETWEEN_PODS
+        }
+        parts, totals = rate(profile, template, every, feasible, between)
         best = sorted((-total, self._tie(name, signature), name) for name, total in totals.items())
-        reasons, unresolvable = count_reasons(refusals)
-        look = Look(
-            pod.spec, not pod.tried, reasons, unresolvable, hopeless == len(self.nodes), totals=totals
-        )
+        reasons, unresolvable = count_reasons(refusals.values())
+        look = Look(pod.spec, not pod.tried, reasons, unresolvable, hopeless == len(self.nodes))
+        look.totals, look.parts, look.infeasible = totals, parts, refusals
         for score, _, name in best[:TOP]:
             of_node = {label: scores[name] for label, scores in parts.items()}
             look.candidates.append((name, -score, of_node))
@@ -265,6 +291,9 @@ class Oracle:
                     return Refusal("host-port-conflict", False, (OCCUPIED, position, False))
             case "NodeResourcesFit":
                 return self._fit(template, seen)
+            case "PodTopologySpread" | "InterPodAffinity":
+                if node.name in self._between[position]:
+                    return Refusal(*self._between[position][node.name], (OCCUPIED, position, False))
             case "MasterShare":
                 return self._master_share(use.args.get("share", 50), position, template, seen)
             case "MaxMemorySum":
@@ -320,7 +349,7 @@ class Oracle:
         return Refusal(",".join(short), hopeless, (FIT, bits, hopeless)) if short else None
 
 
-def count_reasons(refusals: list[Refusal]) -> tuple[dict[str, int], int]:
+def count_reasons(refusals: Collection[Refusal]) -> tuple[dict[str, int], int]:
     """Count nodes per code, and the unresolvable ones. Combinations beyond the limit count as ``others``."""
     lines: dict[tuple[int, bool, int], tuple[Refusal, int]] = {}
     for refusal in refusals:

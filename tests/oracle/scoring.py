@@ -16,6 +16,7 @@ from tests.oracle.rules import matches, tolerated
 MIB = 1 << 20
 ONE = 1 << 20
 CPU_AND_MEMORY: Sequence[Mapping[str, Any]] = ({"name": "cpu"}, {"name": "memory"})
+LEAST: Mapping[str, Any] = {"type": "LeastAllocated"}
 Rated = dict[str, float]
 """Node -> score; a node that is missing is not rated at all, and gets 0."""
 
@@ -47,26 +48,31 @@ class Seen:
 
 
 def rate(
-    profile: Profile, template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+    profile: Profile,
+    template: PodTemplate,
+    every: Sequence[Seen],
+    feasible: Sequence[Seen],
+    between: Mapping[int, Mapping[str, float]],
 ) -> tuple[dict[str, Rated], Rated]:
     """Return the normalised scores by label and node, and their weighted sums by node.
 
-    Each summand is rounded to a whole number of 2^-20.
+    ``between`` holds what scores between pods gave, by their position in the profile. Each summand is
+    rounded to a whole number of 2^-20.
     """
     parts: dict[str, Rated] = {}
     totals = dict.fromkeys((node.spec.name for node in feasible), 0)
-    for use in profile.scores:
+    for i, use in enumerate(profile.scores):
         before = sum(label.partition("#")[0] == use.name for label in parts)
         label = f"{use.name}#{before + 1}" if before else use.name
-        found = _SCORES[_key(use)](use.args, template, every, feasible)
-        parts[label] = {node.spec.name: found.get(node.spec.name, 0.0) for node in feasible}
+        found = between[i] if i in between else _SCORES[_key(use)](use.args, template, every, feasible)
+        parts[label] = {node.spec.name: float(found.get(node.spec.name, 0.0)) for node in feasible}
         for name in totals:
             totals[name] += round(parts[label][name] * use.weight * ONE)
     return parts, {name: total / ONE for name, total in totals.items()}
 
 
 def _key(use: PluginUse) -> str:
-    return use.args["scoringStrategy"]["type"] if use.name == "NodeResourcesFit" else use.name
+    return use.args.get("scoringStrategy", LEAST)["type"] if use.name == "NodeResourcesFit" else use.name
 
 
 def _each(of_node: Callable[[Mapping[str, Any], PodTemplate, Seen], float]) -> _Score:
@@ -83,10 +89,18 @@ def _each(of_node: Callable[[Mapping[str, Any], PodTemplate, Seen], float]) -> _
 _Score = Callable[[Mapping[str, Any], PodTemplate, Sequence[Seen], Sequence[Seen]], Rated]
 
 
-def by_highest(raw: Rated, *, reverse: bool) -> Rated:
+def is_whole(args: Mapping[str, Any]) -> bool:
+    """Say whether a score counts as kube-scheduler does, in whole numbers that are cut off."""
+    return bool(args.get("arithmetic") == "integer")
+
+
+def by_highest(raw: Rated, *, reverse: bool, whole: bool) -> Rated:
     highest = max(raw.values(), default=0.0)
     if highest == 0:
         return dict.fromkeys(raw, 100.0 if reverse else 0.0)
+    if whole:
+        shares = {name: 100 * int(value) // int(highest) for name, value in raw.items()}
+        return {name: float(100 - share if reverse else share) for name, share in shares.items()}
     return {name: 100 * (highest - value if reverse else value) / highest for name, value in raw.items()}
 
 
@@ -114,7 +128,7 @@ def taint_toleration(
         )
         for node in feasible
     }
-    return by_highest(counts, reverse=True)
+    return by_highest(counts, reverse=True, whole=is_whole(args))
 
 
 def node_affinity(
@@ -126,7 +140,7 @@ def node_affinity(
         return matches(term, node.spec)
 
     sums = {n.spec.name: float(sum(p.weight for p in preferred if holds(p.term, n))) for n in feasible}
-    return by_highest(sums, reverse=False)
+    return by_highest(sums, reverse=False, whole=is_whole(args))
 
 
 def allocatable(
@@ -155,7 +169,12 @@ def image_locality(
     for node in feasible:
         own = sizes[node.spec.name]
         spread = {image: sum(image in other for other in sizes.values()) / len(every) for image in wanted}
-        total = sum(own[image] * spread[image] for image in wanted if image in own)
+        shares = [own[image] * spread[image] for image in wanted if image in own]
+        if is_whole(args):
+            size = min(max(sum(map(int, shares)), 23 * MIB), high)
+            rated[node.spec.name] = float(100 * (size - 23 * MIB) // (high - 23 * MIB))
+            continue
+        total = sum(shares)
         rated[node.spec.name] = 100 * (min(max(total, 23 * MIB), high) - 23 * MIB) / (high - 23 * MIB)
     return rated
 
@@ -181,7 +200,7 @@ def left_out(resource: str, template: PodTemplate) -> bool:
 
 def fit(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
     """LeastAllocated, MostAllocated and RequestedToCapacityRatio."""
-    strategy = args["scoringStrategy"]
+    strategy, whole = args.get("scoringStrategy", LEAST), is_whole(args)
     total = weights = 0.0
     for resource in strategy.get("resources") or CPU_AND_MEMORY:
         name, weight = resource["name"], float(resource.get("weight", 1))
@@ -199,10 +218,14 @@ def fit(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
                 percent = min(used, capacity) * 100.0 / capacity
                 if whole_curve(points, math.floor(percent)) <= 0:
                     continue
-                score = curve(points, percent)
-        total += weight * score
+                score = float(whole_curve(points, math.floor(percent))) if whole else curve(points, percent)
+        total += weight * (math.floor(score) if whole else score)
         weights += weight
-    return total / weights if weights else 0.0
+    if not weights:
+        return 0.0
+    if not whole:
+        return total / weights
+    return float(math.floor(total / weights + (strategy["type"] == "RequestedToCapacityRatio") / 2))
 
 
 def whole_curve(points: Sequence[Mapping[str, float]], x: int) -> int:
@@ -243,11 +266,15 @@ def balanced(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> floa
         if not shares:
             return 100.0
         mean = sum(shares) / len(shares)
-        return 100 * (1 - math.sqrt(sum((share - mean) ** 2 for share in shares) / len(shares)))
+        deviation = math.sqrt(sum((share - mean) ** 2 for share in shares) / len(shares))
+        if len(shares) == 2:
+            deviation = abs((shares[0] - shares[1]) / 2)
+        return float(int((1 - deviation) * 100)) if is_whole(args) else 100 * (1 - deviation)
 
     if args.get("variant", "change") == "with-pod":
         return evenness(1)
-    return 50 + (50 + evenness(1) - evenness(0)) / 2
+    change = (50 + evenness(1) - evenness(0)) / 2
+    return 50 + (math.floor(change) if is_whole(args) else change)
 
 
 def global_variance(
