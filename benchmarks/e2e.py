@@ -28,7 +28,7 @@ from benchmarks.stage import (
 from benchmarks.watching import Decided, Watcher, watching
 from benchmarks.workloads import Material, batches, material
 from services.bootstrap import open_log
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Log, LogWriter, TopicPartition
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Entry, Log, LogWriter, TopicPartition
 
 _BATCH_BEFORE = 1_000
 _SETTLE_SECONDS = 0.2
@@ -116,12 +116,14 @@ async def _check_fresh(watcher: Watcher, log: Log, shards: int) -> None:
 
 
 async def _prepare(writer: LogWriter, watcher: Watcher, records: Material) -> None:
-    """Bring in the nodes, and the pods that are placed before the clock starts."""
-    for topic, entries in ((NODES_TOPIC, records.nodes), (PODS_TOPIC, records.before)):
+    """Bring in the namespaces, the nodes, and the pods that are placed before the clock starts."""
+    of_topics = (
+        (CONFIG_TOPIC, records.config), (NODES_TOPIC, records.nodes), (PODS_TOPIC, records.before)
+    )  # fmt: skip
+    for topic, entries in of_topics:
         for batch in batches(entries, _BATCH_BEFORE):
             await writer.append(topic, batch)
-        pods = len(records.before) if topic == PODS_TOPIC else 0
-        await watcher.until_folded(len(records.nodes), pods)
+        await watcher.until_folded({topic: len(entries)})
     await asyncio.sleep(_SETTLE_SECONDS)
 
 

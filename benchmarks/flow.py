@@ -15,7 +15,7 @@ from domain.cycle.schedule import Scheduler
 from domain.model.events import Event, ProfileEvent
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.codec.decode import Decoder
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Entry, Record
 from services.worker.collector import as_in_a_worker
 
 
@@ -52,11 +52,7 @@ def measure_flow(workload: Workload, pods_per_cycle: int) -> Flow:
 def _measure(workload: Workload, records: Material, pods_per_cycle: int) -> Flow:
     decoder = Decoder()
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
-    nodes = _decode(decoder, NODES_TOPIC, records.nodes)
-    before = _decode(decoder, PODS_TOPIC, records.before)
-    for event in (*nodes, *before):
-        scheduler.fold(event)
-    scheduler.cycle()
+    bring_in(scheduler, decoder, records)
     decode_seconds = fold_seconds = 0.0
     cycles: list[float] = []
     per_cpu_second: list[float] = []
@@ -64,7 +60,7 @@ def _measure(workload: Workload, records: Material, pods_per_cycle: int) -> Flow
     signatures: set[bytes] = set()
     for start in range(0, workload.pods, pods_per_cycle):
         began, cpu = time.perf_counter(), time.process_time()
-        events = _decode(decoder, PODS_TOPIC, records.pods[start : start + pods_per_cycle])
+        events = decode(decoder, PODS_TOPIC, records.pods[start : start + pods_per_cycle])
         decoded = time.perf_counter()
         for event in events:
             scheduler.fold(event)
@@ -96,7 +92,18 @@ def _measure(workload: Workload, records: Material, pods_per_cycle: int) -> Flow
     return Flow(report, per_cpu_second)
 
 
-def _decode(decoder: Decoder, topic: str, entries: Sequence[Entry]) -> list[Event]:
+def bring_in(scheduler: Scheduler, decoder: Decoder, records: Material) -> None:
+    """Fold what is there before the clock starts, and place the pods among it."""
+    of_topics = ((CONFIG_TOPIC, records.config), (NODES_TOPIC, records.nodes), (PODS_TOPIC, records.before))
+    for topic, entries in of_topics:
+        for event in decode(decoder, topic, entries):
+            scheduler.fold(event)
+    while scheduler.has_work:
+        scheduler.cycle()
+
+
+def decode(decoder: Decoder, topic: str, entries: Sequence[Entry]) -> list[Event]:
+    """Return the events of records, each of which must be one that the fold takes."""
     events = []
     for offset, (key, value, _) in enumerate(entries):
         event = decoder.decode(Record(topic, 0, offset, key, value, 0)).event

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from benchmarks.workloads import Json, node_manifest, pod_manifest
+from benchmarks.shapes import Json
+from benchmarks.workloads import node_manifest, pod_manifest
 from domain.model.limits import batch_bytes_max, batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.ports.ledger import CommitBatch, Lease, LedgerState

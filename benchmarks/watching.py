@@ -13,7 +13,6 @@ import asyncpg
 
 from benchmarks.stage import BenchError
 from benchmarks.statistics import Sightings
-from services.ports.log import NODES_TOPIC, PODS_TOPIC
 
 _ANSWER_SECONDS_MAX = 600
 _SHARDS = "SELECT shard, seq_next, dead_seq_next, owner IS NOT NULL AS owned FROM shards ORDER BY shard"
@@ -62,12 +61,11 @@ class Watcher:
         """Return the next seq of each shard."""
         return {row["shard"]: row["seq_next"] for row in await self._shards()}
 
-    async def until_folded(self, nodes: int, pods: int) -> None:
-        """Wait until a number of records of both topics have taken effect.
+    async def until_folded(self, wanted: Mapping[str, int]) -> None:
+        """Wait until a number of records of each topic have taken effect.
 
         The topics must hold nothing else.
         """
-        wanted = {NODES_TOPIC: nodes, PODS_TOPIC: pods}
         while True:
             await self._shards()
             folded: Counter[str] = Counter()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from benchmarks.shapes import HOST, SHAPES, TEAM, ZONE, Json
 from domain.model.errors import BerthError
+from domain.model.pods import DEFAULT_PROFILE
 from services.codec.encode import encode_event
 from services.ports.log import Entry
 from services.traces import openb
@@ -17,9 +19,8 @@ from services.traces import openb
 NAMESPACE = "bench"
 _IDS = uuid.UUID("62656e63-6800-5000-8000-000000000000")
 _AT = "2024-01-01T00:00:00Z"
+_LABELS = {"app": "bench"}
 _NODE_ROOM = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-
-Json = dict[str, Any]
 
 
 class WorkloadError(BerthError):
@@ -33,6 +34,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     ``pods_before`` are placed before the clock starts. ``groups`` is the number of different pod specs among
     the measured pods, which take turns. 1 gives equal pods of 100m and 500Mi, 0 leaves it to the trace.
+    ``shape`` names what the pods ask of each other, and ``profile`` their scheduling profile.
     """
 
     name: str
@@ -41,14 +43,31 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     pods: int
     pods_before: int = 0
     groups: int = 1
+    shape: str = "plain"
+    profile: str = DEFAULT_PROFILE
 
 
 class Material(NamedTuple):
     """The records of a workload, in the order in which they are produced."""
 
+    config: list[Entry]
     nodes: list[Entry]
     before: list[Entry]
     pods: list[Entry]
+
+
+def _shaped(
+    name: str, about: str, *, shape: str = "", pods_before: int = 5_000, pods: int = 20_000, groups: int = 1
+) -> Workload:
+    return Workload(
+        name=name,
+        about=about,
+        nodes=5_000,
+        pods_before=pods_before,
+        pods=pods,
+        groups=groups,
+        shape=shape or name,
+    )
 
 
 _TABLE = (
@@ -72,6 +91,23 @@ _TABLE = (
     ),
     Workload(
         name="distinct", about="no two pods ask for the same", nodes=5_000, pods=100_000, groups=100_000
+    ),
+    _shaped("spread-zone-hard", "one selector, at most 5 pods more in one zone than in another"),
+    _shaped("spread-zone-soft", "the same, where possible"),
+    _shaped("affinity-zone", "each pod in the zone of the others"),
+    _shaped("affinity-host-soft", "each pod on a node of another one where possible", pods=10_000),
+    _shaped("anti-host", "no two pods on a node", pods_before=1_000, pods=3_000),
+    _shaped("anti-host-soft", "no two pods on a node where possible"),
+    _shaped("mixed", "plain pods and four of the above, in turns", pods=10_000, groups=5),
+    _shaped("namespaces-anti", "no two pods of 100 namespaces on a node", pods_before=1_000, pods=3_000),
+    _shaped("namespaces-affinity", "each pod in the zone of the others, in 100 namespaces"),
+    _shaped(
+        "deployments-500",
+        "500 selectors in turns, each spread over zones, and over nodes where possible",
+        shape="deployments",
+        pods_before=0,
+        pods=50_000,
+        groups=500,
     ),
 )
 WORKLOADS: Mapping[str, Workload] = {row.name: row for row in _TABLE}
@@ -106,15 +142,34 @@ def material(workload: Workload) -> Material:
     """Return the records of a workload, the same ones at each call."""
     if workload.groups == 0:
         nodes, pods = _trace(workload)
-        return Material(nodes, [], pods)
-    before = [
-        entry_of(pod_manifest(f"before-{i:07}", i, *asks_of(0, 1)), i) for i in range(workload.pods_before)
-    ]
-    pods = [
-        entry_of(pod_manifest(f"pod-{i:07}", i, *asks_of(i % workload.groups, workload.groups)), i)
-        for i in range(workload.pods)
-    ]
-    return Material([entry_of(node_manifest(i), i) for i in range(workload.nodes)], before, pods)
+        return Material([], nodes, [], pods)
+    shape = SHAPES[workload.shape]
+    names = [_namespace(i) for i in range(shape.namespaces if shape.namespaces > 1 else 0)]
+    return Material(
+        config=[entry_of(namespace_manifest(name), i) for i, name in enumerate(names)],
+        nodes=[entry_of(node_manifest(i, shape.zones), i) for i in range(workload.nodes)],
+        before=[entry_of(pod_of(workload, "before", i), i) for i in range(workload.pods_before)],
+        pods=[entry_of(pod_of(workload, "pod", i), i) for i in range(workload.pods)],
+    )
+
+
+def pod_of(workload: Workload, prefix: str, number: int) -> Json:
+    """Return a pod of a workload by its number: one that is there ``before``, or a measured ``pod``."""
+    shape, group = SHAPES[workload.shape], number % workload.groups
+    kinds = shape.before if prefix == "before" and shape.before else shape.kinds
+    more = kinds[group % len(kinds)](group)
+    asks = asks_of(group, workload.groups)
+    manifest = pod_manifest(f"{prefix}-{number:07}", number, *asks, labels=more["labels"])
+    if shape.namespaces > 1:
+        manifest["metadata"]["namespace"] = _namespace(number % shape.namespaces)
+    manifest["spec"] |= {key: value for key, value in more.items() if key != "labels"}
+    if workload.profile != DEFAULT_PROFILE:
+        manifest["spec"]["schedulerName"] = workload.profile
+    return manifest
+
+
+def _namespace(number: int) -> str:
+    return f"{NAMESPACE}-{number:03}"
 
 
 def _trace(workload: Workload) -> tuple[list[Entry], list[Entry]]:
@@ -134,27 +189,36 @@ def asks_of(group: int, groups: int) -> tuple[str, str]:
     return f"{50 + group % 150}m", f"{100 + group // 150}Mi"
 
 
-def node_manifest(number: int) -> Json:
-    """Return a node of the table."""
+def node_manifest(number: int, zones: int = 0) -> Json:
+    """Return a node of the table, in one of so many zones."""
     name = f"node-{number:05}"
+    labels = {HOST: name} | ({ZONE: f"zone-{number % zones}"} if zones else {})
     metadata = {
         "name": name,
         "uid": f"uid-{name}",
         "resourceVersion": str(number + 1),
-        "labels": {"kubernetes.io/hostname": name},
+        "labels": labels,
     }
     status = {"capacity": _NODE_ROOM, "allocatable": _NODE_ROOM}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status}
 
 
-def pod_manifest(name: str, number: int, cpu: str, memory: str) -> Json:
+def namespace_manifest(name: str) -> Json:
+    """Return a namespace whose pods count for selectors of ``TEAM``."""
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": TEAM}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def pod_manifest(
+    name: str, number: int, cpu: str, memory: str, *, labels: Mapping[str, str] = _LABELS
+) -> Json:
     """Return a pod with one container."""
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
         "uid": f"uid-{name}",
         "resourceVersion": str(number + 1),
-        "labels": {"app": "bench"},
+        "labels": dict(labels),
     }
     asks = {"requests": {"cpu": cpu, "memory": memory}}
     spec = {"containers": [{"name": "main", "image": "bench/main", "resources": asks}]}
@@ -169,9 +233,10 @@ def entry_of(thing: Json, number: int) -> Entry:
 
 
 def _key(thing: Json) -> bytes:
-    """Return the key of an object's events: ``name`` or ``namespace/name``."""
+    """Return the key of an object's events: ``name`` or ``namespace/name``, ``kind/name`` of a namespace."""
     metadata = thing["metadata"]
-    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))).encode()
+    first = thing["kind"] if thing["kind"] == "Namespace" else metadata.get("namespace")
+    return "/".join(filter(None, (first, metadata["name"]))).encode()
 
 
 def batches(entries: list[Entry], size: int) -> Iterator[tuple[Entry, ...]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.measured import show_e2e, show_engine, show_json, show_memory
+from services.cli.measured import show_domains, show_e2e, show_engine, show_json, show_memory
 from services.cli.options import CommandError
 from services.config import Settings
 
@@ -32,6 +32,16 @@ class WorkloadName(enum.StrEnum):
     PLAIN_5000 = "plain-5000"
     GROUPS_1000 = "groups-1000"
     DISTINCT = "distinct"
+    SPREAD_ZONE_HARD = "spread-zone-hard"
+    SPREAD_ZONE_SOFT = "spread-zone-soft"
+    AFFINITY_ZONE = "affinity-zone"
+    AFFINITY_HOST_SOFT = "affinity-host-soft"
+    ANTI_HOST = "anti-host"
+    ANTI_HOST_SOFT = "anti-host-soft"
+    MIXED = "mixed"
+    NAMESPACES_ANTI = "namespaces-anti"
+    NAMESPACES_AFFINITY = "namespaces-affinity"
+    DEPLOYMENTS_500 = "deployments-500"
 
 
 Workloads = Annotated[
@@ -132,6 +142,42 @@ def engine(
         show_json(run)
     else:
         show_engine(run)
+
+
+@app.command("domains")
+def domains(
+    workload: Annotated[
+        list[WorkloadName] | None,
+        typer.Option(
+            "--workload",
+            "-w",
+            metavar="NAME",
+            help="Only this workload of pods that ask where other pods are; again for more.",
+        ),
+    ] = None,
+    growth: Annotated[
+        bool,
+        typer.Option("--growth", help="Instead: the cost of a pod by nodes, by groups and by pods placed."),
+    ] = False,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
+    pods: Annotated[int | None, typer.Option(min=1, help="At most so many measured pods.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Measure so often, and take the median.")] = 3,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure what pods cost in the engine that ask where other pods are, beside plain pods."""
+    from benchmarks import domains as bench
+
+    unknown = [name for name in workload or () if name not in bench.NAMES]
+    if unknown:
+        raise CommandError(f"{unknown[0]} asks for no other pods; choose from {', '.join(bench.NAMES)}")
+    if growth and (workload or nodes or pods):
+        raise CommandError("--growth has its own workloads and sizes; leave the others out")
+    table = bench.shapes(workload or bench.NAMES, nodes=nodes, pods=pods)
+    run = bench.measure(bench.growth() if growth else [table], runs)
+    if output is BenchFormat.JSON:
+        show_json(run)
+    else:
+        show_domains(run)
 
 
 @app.command("memory")

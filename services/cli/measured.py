@@ -11,6 +11,7 @@ from services.cli.output import Column, on_terminal, print_table
 from services.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from benchmarks.domains import DomainsRun
     from benchmarks.engine import EngineRun
     from benchmarks.memory import MemoryRun
     from benchmarks.report import Report
@@ -128,6 +129,25 @@ def show_memory(run: MemoryRun) -> None:
     )
     print_table("ways", columns, [msgspec.to_builtins(report) for report in run.ways])
     _print_machine(run.machine, 1)
+
+
+def show_domains(run: DomainsRun) -> None:
+    """Print a line per row."""
+    columns = _columns(
+        ("WORKLOAD", "workload"),
+        ("BY", "table"),
+        ("NODES", "nodes"),
+        ("PODS BEFORE", "pods_before"),
+        ("PODS", "pods"),
+        ("GROUPS", "groups"),
+        ("FOLD µs/POD", "fold_us_per_pod"),
+        ("CYCLE µs/POD", "cycle_us_per_pod"),
+        ("BOTH", "us_per_pod"),
+        ("TIMES THE FIRST", "times_first"),
+        ("AT MOST", "times_first_target"),
+    )
+    print_table("rows", columns, [msgspec.to_builtins(row) for row in run.domains])
+    _print_machine(run.machine, run.runs)
 
 
 def _columns(*titles: tuple[str, str]) -> tuple[Column, ...]:

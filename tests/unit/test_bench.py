@@ -74,6 +74,7 @@ def test_a_workload_has_the_size_that_its_row_says(name: str) -> None:
     )
     nodes, pods = decoded(NODES_TOPIC, made.nodes), pods_of(made.before + made.pods)
     assert len({event.node.name for event in nodes}) == workload.nodes
+    assert material(workload) == made, "it is the same at each call"
     assert len({pod.uid for pod in pods}) == len({pod.key for pod in pods}) == len(pods)
     if workload.groups:
         assert len({pod.signature for pod in pods_of(made.pods)}) == workload.groups
@@ -96,7 +97,7 @@ def test_the_trace_is_whole_unless_it_is_cut() -> None:
     openb = WORKLOADS["openb"]
     whole, cut = material(openb), material(resized(openb, nodes=10, pods=20))
     assert (len(whole.nodes), len(whole.pods)) == (openb.nodes, openb.pods)
-    assert cut == Material(whole.nodes[:10], [], whole.pods[:20])
+    assert cut == Material([], whole.nodes[:10], [], whole.pods[:20])
 
 
 @pytest.mark.parametrize("size", [{"nodes": 1_524}, {"pods": 8_153}, {"groups": 3}])
