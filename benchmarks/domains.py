@@ -35,6 +35,7 @@ PLAIN = Workload(
     pods=20_000,
     shape="plain-zones",
 )
+_WARM_UP = Workload(name="warm-up", about="what has to be compiled", nodes=4, pods_before=4, pods=8)
 NAMES = tuple(name for name, workload in WORKLOADS.items() if workload.shape != "plain")
 TIMES_PLAIN_MAX = 5.0
 TIMES_FIRST_MAX = 1.5
@@ -109,9 +110,7 @@ def measure(tables: Iterable[Table], runs: int = 3) -> DomainsRun:
     """Measure each row ``runs`` times, in turns with the others of its table, and take medians."""
     described = machine.describe()
     with as_in_a_worker():
-        _cost(
-            msgspec.structs.replace(PLAIN, nodes=4, pods_before=4, pods=8), 2
-        )  # compiles the kernels, or loads them
+        _cost(_WARM_UP, batch_records_max)
         rows = [row for table in tables for row in _rows(table, runs)]
     return DomainsRun(runs=runs, domains=rows, machine=described, versions=machine.versions())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from benchmarks import domains
 from benchmarks.cluster import SCORES, Cluster, ask_of
+from benchmarks.domains import DomainsRun, Row
 from benchmarks.engine import EngineRun, measure
 from benchmarks.flow import EngineReport
 from benchmarks.memory import WAYS, MemoryReport, MemoryRun, in_own_process
@@ -271,10 +274,72 @@ def test_a_cluster_without_room_is_no_measurement() -> None:
         in_own_process("folded", 1, 111)
 
 
-REPORTS = [Report, EngineRun, EngineReport, Part, Figure, MemoryRun, MemoryReport]
+REPORTS = [Report, EngineRun, EngineReport, Part, Figure, MemoryRun, MemoryReport, DomainsRun, Row]
 
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_every_key_is_explained(report: type[msgspec.Struct]) -> None:
     page = PAGE.read_text()
     assert [key for key in report.__struct_fields__ if f"| `{key}` |" not in page] == []
+
+
+def test_domains_are_measured_beside_the_first_row() -> None:
+    plain = msgspec.structs.replace(domains.PLAIN, nodes=30, pods_before=20, pods=40)
+    table = domains.Table("nodes", (plain, msgspec.structs.replace(plain, nodes=60, groups=4)))
+    run = domains.measure([table], runs=2)
+    first, second = run.domains
+    assert (first.table, first.times_first, first.groups) == ("nodes", 1, 1)
+    assert (second.nodes, second.groups, second.pods_before, second.pods) == (60, 4, 20, 40)
+    assert second.times_first == pytest.approx(second.us_per_pod / first.us_per_pod, abs=0.02)
+    assert 0 < first.fold_us_per_pod < first.us_per_pod
+    assert msgspec.json.decode(msgspec.json.encode(run), type=DomainsRun) == run
+
+
+def test_pods_without_room_are_no_measurement_of_domains() -> None:
+    full = msgspec.structs.replace(domains.PLAIN, nodes=1, pods_before=0, pods=60)
+    with pytest.raises(BenchError, match=r"plain-zones: \d+ of 60 pods found a node"):
+        domains.measure([domains.Table("nodes", (full,))], runs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("spread-zone-hard", "hard spread"),
+        ("spread-zone-soft", "soft spread"),
+        ("affinity-zone", "required affinity"),
+        ("affinity-host-soft", "preferred affinity"),
+        ("anti-host", "required anti"),
+        ("anti-host-soft", "preferred anti"),
+        ("mixed", "preferred affinity, preferred anti, required affinity, required anti"),
+        ("namespaces-anti", "required anti"),
+        ("namespaces-affinity", "required affinity"),
+        ("deployments-500", "hard spread, preferred anti"),
+    ],
+)
+def test_pods_of_a_shape_ask_for_what_its_name_says(name: str, asked: str) -> None:
+    made = material(small(name))
+    found: set[str] = set()
+    for pod in pods_of(made.pods):
+        spread, near, far = pod.template.spread, pod.template.pod_affinity, pod.template.pod_anti_affinity
+        found |= {"hard spread" if each.hard else "soft spread" for each in spread}
+        for kind, terms in (("affinity", near), ("anti", far)):
+            if terms is not None:
+                found |= {f"required {kind}" for _ in terms.required}
+                found |= {f"preferred {kind}" for _ in terms.preferred}
+        selectors = [each.selector for each in spread]
+        selectors += [term.selector for terms in (near, far) if terms is not None for term in terms.required]
+        selectors += [
+            each.term.selector for terms in (near, far) if terms is not None for each in terms.preferred
+        ]
+        assert all(selector.matches(pod.labels) for selector in selectors), "each matches the pod itself"
+    assert sorted(found) == sorted(asked.split(", "))
+
+
+def test_namespaces_of_a_workload_have_labels_that_its_pods_select() -> None:
+    made = material(small("namespaces-anti"))
+    namespaces = [json.loads(entry.value or b"")["object"]["metadata"] for entry in made.config]
+    labels = {metadata["name"]: metadata["labels"] for metadata in namespaces}
+    pods = pods_of(made.pods)
+    assert {pod.namespace for pod in pods} == set(labels)
+    (term,) = pods[0].template.pod_anti_affinity.required
+    assert all(term.namespace_selector.matches(each) for each in labels.values())
