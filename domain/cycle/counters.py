@@ -65,6 +65,7 @@ class CounterTable:
         self._free: list[int] = []
         self._effects: WeakKeyDictionary[PodClass, dict[int, int]] = WeakKeyDictionary()
         self._domains = Domains(state.table, width)
+        self._names: dict[tuple[str, bool, int], str] = {}  # of domains, while nodes stay what they are
         self._cells_end = 0
         self._namespaces_version = 0
         empty: dict[str, np.ndarray] = {name: np.zeros(0, dtype=kind) for name, kind in _TYPES.items()}
@@ -88,6 +89,23 @@ class CounterTable:
     def drop(self, number: int) -> None:
         """Give a counter back."""
         self._by_number[number].users_count -= 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the counters take so much memory that some should be given back."""
+        return self._cells_end > self._cells_max
+
+    def domain_name(self, number: int, domain: int) -> str:
+        """Return what a counter's domain stands for: a value of the topology key, or the name of a node."""
+        spec = self._by_number[number].spec
+        name = self._names.get((spec.topology_key, spec.by_row, domain))
+        if name is None:
+            row = int(np.argmax(self.arrays.domain[self.arrays.topology[number]] == domain))
+            is_row = spec.by_row or not spec.topology_key
+            table = self._state.table
+            name = table.names[row] if is_row else table.specs[row].labels[spec.topology_key]
+            self._names[spec.topology_key, spec.by_row, domain] = name
+        return name
 
     def version_of(self, numbers: Iterable[int]) -> int:
         """Return a number that grows with each change of any of some counters."""
@@ -159,6 +177,7 @@ class CounterTable:
 
     def _follow_nodes(self) -> None:
         """Count anew the pods on rows whose node, domain or eligibility is another."""
+        self._names.clear()
         moved = self._domains.update()
         if moved is None:
             return

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 import numpy as np
 
+from domain.cycle.counters import CounterTable
 from domain.cycle.program import OTHERS, Program
 from domain.cycle.queue import WaitingGroup
 from domain.cycle.refusals import refusals_of
 from domain.kernels import arrays as kernel
-from domain.model.decisions import Attempt, Basis, Candidate, Extremes, is_unresolvable
+from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
 from domain.model.limits import reason_codes_bytes_max
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
@@ -60,7 +61,7 @@ def store_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[s
 def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
     """Return arrays for the kernel's output: one attempt per program."""
     attempts = len(programs)
-    rules = (attempts, 2, max((len(program.rules) for program in programs), default=0))
+    rules = (attempts, 2, max((len(program.counted.rules) for program in programs), default=0))
     columns = sorted(set().union(*{program.columns for program in programs}))
     return kernel.Placed(
         row=np.empty(pods, dtype=np.int32),
@@ -117,7 +118,17 @@ def scratch_for(
 class KernelOutput:
     """The kernel's output of one call as Python lists: to read arrays number by number costs far more."""
 
-    def __init__(self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState) -> None:
+    def __init__(
+        self,
+        placed: kernel.Placed,
+        programs: Iterable[Program],
+        state: ClusterState,
+        counters: CounterTable,
+    ) -> None:
+        self.counters = counters
+        self.rule_high = placed.rule_high
+        self.rule_domain = placed.rule_domain
+        self.rule_sum = placed.rule_sum
         programs = list(programs)
         slots = [program.slot for program in programs]
         self.attempt_of: dict[int, int] = dict(zip(slots, placed.attempt_of[slots].tolist(), strict=True))
@@ -226,7 +237,30 @@ def explain(
         )
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}
+    if program.counted.rules:
+        attempt.rules = _rules_seen(program, output, a) or msgspec.UNSET
     return attempt
+
+
+def _rules_seen(program: Program, output: KernelOutput, a: int) -> tuple[RuleSeen, ...]:
+    """Return what each rule saw that refused nodes."""
+    which, first, seen = output.exhausted[a], kernel.RULE, []
+    codes = output.reason_code[a, which]
+    for r in sorted({(code - first) // 2 for code in codes.tolist() if first <= code < kernel.GONE}):
+        rule, domains = program.counted.rules[r][1], output.rule_domain[a, which, r]
+        highest = int(output.rule_high[a, which, r])
+        found = zip(domains.tolist(), output.rule_sum[a, which, r].tolist(), strict=True)
+        name = output.counters.domain_name
+        seen.append(
+            RuleSeen(
+                reason=rule.reason.code,
+                text=rule.text,
+                count_max=None if rule.kind == kernel.NEEDED else highest,
+                count_min=highest - rule.bound if rule.kind == kernel.SPREAD else None,
+                domains={name(program.counters[r], d): count for d, count in found if d >= 0},
+            )
+        )
+    return tuple(seen)
 
 
 def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tuple[dict[str, int], int]:
@@ -273,12 +307,13 @@ def _basis(program: Program, output: KernelOutput, view: NodeView, a: int) -> Ba
         specs = view.table.specs
         basis.resource_versions = [specs[row].resource_version for row in rows]
         basis.usage, basis.usage_at_ms = view.usage_of(rows)
-    if plan.normalised_scores or plan.variance_scores:
-        basis.extremes = _extremes(plan, output, a)
+    if plan.normalised_scores or plan.variance_scores or program.counted.scores:
+        basis.extremes = _extremes(program, output, a)
     return basis
 
 
-def _extremes(plan: ProfilePlan, output: KernelOutput, a: int) -> dict[str, Extremes]:
+def _extremes(program: Program, output: KernelOutput, a: int) -> dict[str, Extremes]:
+    plan = program.plan
     found, metrics = output.extremes[a].tolist(), output.metrics[a].tolist()
     # The lowest is above the highest where no feasible node has a value.
     known = [(low, high) if low <= high else (None, None) for low, high in found]
@@ -289,4 +324,8 @@ def _extremes(plan: ProfilePlan, output: KernelOutput, a: int) -> dict[str, Extr
     for v, use in enumerate(plan.variance_scores):
         (low, high), (nodes_count, metrics_sum) = known[first + v], metrics[v]
         extremes[use.label] = Extremes(low=low, high=high, nodes_count=nodes_count, metrics_sum=metrics_sum)
+    first += len(plan.variance_scores)
+    for s, (counted, values) in enumerate(zip(plan.count_scores, program.counted.scores, strict=False)):
+        if values:
+            extremes[counted.label] = Extremes(low=known[first + s][0], high=known[first + s][1])
     return extremes

@@ -6,12 +6,13 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from domain.cycle.counted import NOTHING
 from domain.kernels import arrays as kernel
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import Limit, OccupancyFilter, Reason, Term
-from domain.plugins.counting import Rule
 from domain.plugins.registry import ProfilePlan
+from domain.state.pod_classes import PodClass
 from domain.state.resources import (
     CPU,
     CPU_BEYOND,
@@ -143,17 +144,21 @@ class Program:
     """What a slot was compiled from, and the reasons for its codes.
 
     ``columns`` are the resource columns that its filters and scores read, in ascending order. ``called`` is
-    the last call of the kernel that used it.
+    the last call of the kernel that used it. ``counted`` is what its pods, of ``pod_class``, ask of others;
+    ``counters`` are the numbers of the counters of that.
     """
 
     __slots__ = (
         "called",
         "columns",
+        "counted",
+        "counted_version",
+        "counters",
         "demand_names",
         "limits",
         "occupancies",
         "plan",
-        "rules",
+        "pod_class",
         "slot",
         "static",
         "static_version",
@@ -175,7 +180,10 @@ class Program:
         self.demand_names: list[str] = []
         self.limits: list[Limit] = []
         self.occupancies: list[OccupancyFilter] = []
-        self.rules: list[Rule] = []
+        self.pod_class: PodClass | None = None
+        self.counted = NOTHING
+        self.counted_version = -1  # of the pods, when plugins were last asked for rules and values
+        self.counters: list[int] = []
 
     def reason(self, code: int) -> Reason:
         """Return the reason for a failure code of the kernel."""
@@ -188,7 +196,7 @@ class Program:
             return self.occupancies[code - kernel.OCCUPIED].reason
         if code < kernel.GONE:
             which, lacks_domain = divmod(code - kernel.RULE, 2)
-            rule = self.rules[which]
+            _, rule = self.counted.rules[which]
             return rule.missing or rule.reason if lacks_domain else rule.reason
         if code >= kernel.OTHERS:
             return Reason(OTHERS, unresolvable=code > kernel.OTHERS)
@@ -208,6 +216,7 @@ def compile_program(
     """Write everything of a slot that depends on no node. ``adds`` is what one pod occupies."""
     slot = program.slot
     groups.salt[slot] = tie_salt(signature)
+    groups.rule_count[slot] = groups.counted_count[slot] = 0
     groups.add_count[slot] = len(adds.columns)
     groups.add_column[slot, : len(adds.columns)] = adds.columns
     groups.add_value[slot, : len(adds.columns)] = adds.values

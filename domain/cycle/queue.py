@@ -21,6 +21,7 @@ from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.plugins.base import Demand
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
+from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 
 
@@ -30,12 +31,23 @@ class WaitingGroup:
     ``attempt`` is the attempt that parked the group.
     """
 
-    __slots__ = ("attempt", "demands", "held_by", "parked", "plan", "pods", "signature", "template")
+    __slots__ = (
+        "attempt",
+        "demands",
+        "held_by",
+        "parked",
+        "plan",
+        "pod_class",
+        "pods",
+        "signature",
+        "template",
+    )
 
     def __init__(self, signature: bytes, template: PodTemplate, plan: ProfilePlan | None) -> None:
         self.signature = signature
         self.template = template
         self.plan = plan
+        self.pod_class: PodClass | None = None
         self.pods: dict[str, int] = {}
         self.parked = False
         self.attempt: Attempt | None = None

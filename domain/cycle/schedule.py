@@ -21,7 +21,6 @@ from domain.cycle.explanation import (
     scratch_for,
     store_versions,
 )
-from domain.cycle.no_counters import no_counters, no_effects
 from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue, WaitingGroup
@@ -211,6 +210,7 @@ class Scheduler:
         self._slots.reserve(self.profiles.plans.values())
         if not self._snapshot.sync():
             self._slots.void()
+        self._slots.counters.sync(self._snapshot.rows_width)
 
     # ----------------------------------------------------------------------------------------- placing
 
@@ -230,8 +230,8 @@ class Scheduler:
             self._slots.bounds,
             self._snapshot.changes,
             _exclusions(list(programs.values()), slots),
-            no_counters(),
-            no_effects(slots),
+            self._slots.counters.arrays,
+            self._slots.counters.effects([(p.slot, p.pod_class) for p in programs.values()], slots),
             sequence,
             placed,
             scratch_for(
@@ -264,7 +264,9 @@ class Scheduler:
                 break
             if group.signature not in programs:
                 assert group.plan is not None
-                program = self._slots.program(group.signature, group.template, group.plan)
+                program = self._slots.program(
+                    group.signature, group.signature, group.template, group.plan, group.pod_class
+                )
                 if program is None:
                     break
                 programs[group.signature] = program
@@ -283,7 +285,7 @@ class Scheduler:
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
-        output = KernelOutput(placed, programs.values(), self.state)
+        output = KernelOutput(placed, programs.values(), self.state, self._slots.counters)
         attempts = [explain(p, output, self._view, signature=s, **looked) for s, p in programs.items()]
         attempt_of = {signature: base + i for i, signature in enumerate(programs)}
         result.attempts.extend(attempts)

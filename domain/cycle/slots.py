@@ -12,6 +12,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from domain.cycle.counted import PodsKnown, counted_of, write_counted
+from domain.cycle.counters import CounterTable
 from domain.cycle.program import SLOT_FIELDS, Program, StaticPart, compile_program
 from domain.kernels import arrays as kernel
 from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
@@ -19,9 +21,11 @@ from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, groups_cached_max, pods_per_node_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
+from domain.plugins.counting import Incoming
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
+from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 
 _CACHED_MIN = 16
@@ -53,7 +57,9 @@ class GroupSlots:
         self._bytes_max = bytes_max
         self._raws_count = 0
         self._call = 0
-        self._programs: OrderedDict[bytes, Program] = OrderedDict()  # in order of use, oldest first
+        self._pods = PodsKnown(state)
+        self.counters = CounterTable(state, snapshot.rows_width)
+        self._programs: OrderedDict[Hashable, Program] = OrderedDict()  # in order of use, oldest first
         self._statics: dict[Hashable, StaticPart] = {}
         self._in_arrays: OrderedDict[Hashable, StaticPart] = OrderedDict()  # in order of use, oldest first
         self._free: list[int] = []
@@ -63,6 +69,8 @@ class GroupSlots:
 
     def _allocate(self) -> None:
         """Start again with empty slots."""
+        for program in self._programs.values():
+            self._release_counters(program)
         self._programs.clear()
         self._statics.clear()
         self._in_arrays.clear()
@@ -150,41 +158,51 @@ class GroupSlots:
         """Let go of the programs that the last call of the kernel used: they may give way to others now."""
         self._call += 1
 
-    def program(self, signature: bytes, template: PodTemplate, plan: ProfilePlan) -> Program | None:
-        """Return the group's program, compiled and with its static part up to date.
+    def program(
+        self,
+        key: Hashable,
+        signature: bytes,
+        template: PodTemplate,
+        plan: ProfilePlan,
+        pod_class: PodClass | None = None,
+    ) -> Program | None:
+        """Return the program of a group of equal pods of one class, compiled and up to date.
 
-        None if there is no room beside the programs that this call uses. The first of a call has room.
+        ``key`` names the group. None if there is no room beside the programs that this call uses. The first
+        of a call has room.
         """
-        program = self._programs.get(signature)
+        program = self._programs.get(key)
         if program is not None and program.plan is not plan:
-            self._drop(signature)
+            self._drop(key)
             program = None
         if program is None:
             if not self._free and not self._drop_oldest():
                 return None
             terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
             static = self._static_part(template, plan, terms)
-            program = self._programs[signature] = Program(self._free.pop(), template, plan, static, terms)
+            program = self._programs[key] = Program(self._free.pop(), template, plan, static, terms)
+            program.pod_class = pod_class
             adds = self._state.sums.vector_of(signature, template)
             compile_program(program, signature, self.groups, self._state.resources, adds)
         if not self._keep_in_arrays(program.static):
             return None
-        self._programs.move_to_end(signature)
+        self._programs.move_to_end(key)
         program.called = self._call
         self._refresh(program)
         return program
 
     def _drop_oldest(self) -> bool:
         """Drop the program that was not used for longest; say whether there was one beside this call's."""
-        signature, oldest = next(iter(self._programs.items()))
+        key, oldest = next(iter(self._programs.items()))
         if oldest.called == self._call:
             return False
-        self._drop(signature)
+        self._drop(key)
         return True
 
-    def _drop(self, signature: bytes) -> None:
-        program = self._programs.pop(signature)
+    def _drop(self, key: Hashable) -> None:
+        program = self._programs.pop(key)
         self._release_tree(program.slot)
+        self._release_counters(program)
         self._free.append(program.slot)
         static = program.static
         static.users_count -= 1
@@ -197,6 +215,10 @@ class GroupSlots:
         tree = self.groups.tree_of[slot]
         if tree >= 0:
             self.groups.trees.owner[tree] = self.groups.tree_of[slot] = -1
+
+    def _release_counters(self, program: Program) -> None:
+        for number in program.counters:
+            self.counters.drop(number)
 
     def _keep_in_arrays(self, static: StaticPart) -> bool:
         """Give a static part an index if it has none; return False where this call uses all of them."""
@@ -225,6 +247,8 @@ class GroupSlots:
     def _refresh(self, program: Program) -> None:
         """Ask the static plugins again about rows that changed, and count again what pods hold."""
         self._refresh_static(program)
+        if program.pod_class is not None and program.counted_version != self._pods.version:
+            self._refresh_counted(program, program.pod_class)
         groups, slot = self.groups, program.slot
         if program.static_version != program.static.version:
             program.static_version = program.static.version
@@ -238,6 +262,23 @@ class GroupSlots:
             if groups.occupancy_allowed[slot, o] != allowed:
                 groups.occupancy_allowed[slot, o] = allowed
                 self._release_tree(slot)
+
+    def _refresh_counted(self, program: Program, pod_class: PodClass) -> None:
+        """Ask the plugins again what the group's pods ask of others."""
+        program.counted_version = self._pods.version
+        pod = Incoming(
+            program.template, pod_class.namespace, pod_class.labels, pod_class.controller, self._pods
+        )
+        counted = counted_of(program.plan, pod)
+        if counted == program.counted:
+            return
+        while self.counters.is_full and self._drop_oldest():
+            pass
+        before = program.counters
+        program.counters = write_counted(counted, program.plan, program.slot, self.groups, self.counters.take)
+        program.counted = counted
+        for number in before:
+            self.counters.drop(number)
 
     def _refresh_static(self, program: Program) -> None:
         table, static, plan = self._state.table, program.static, program.plan

@@ -32,7 +32,7 @@ from domain.kernels.totals import whole
 
 @helper
 def has_counts(groups, g):  # type: ignore[no-untyped-def]
-    """Say whether rules or values of a group read any counter."""
+    """Say whether rules or values of a group read any counter: then its best row is found by a scan."""
     return groups.rule_count[g] + groups.counted_count[g] > 0
 
 
@@ -216,7 +216,7 @@ def _add_plain(domain, sums, amount):  # type: ignore[no-untyped-def]
 
 
 @function
-def _round(amount, ranked, counted):  # type: ignore[no-untyped-def]
+def _to_whole(amount, ranked, counted):  # type: ignore[no-untyped-def]
     """Round amounts to whole numbers, halves up: amounts of spread are not negative, others are whole."""
     for i in range(len(amount)):
         floor = np.floor(amount[i])
@@ -271,7 +271,7 @@ def set_values(columns, groups, counters, g, scratch):  # type: ignore[no-untype
             else:
                 _add_plain(domain, sums, amount)
         counted = scratch.counted[s, :count]
-        _round(amount, ranked, counted)
+        _to_whole(amount, ranked, counted)
         groups.counted_low[g, s], groups.counted_high[g, s] = _extremes(counted, groups.counted_kind[g, s])
 
 

@@ -100,8 +100,23 @@ def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-u
     repaid = count // _ROWS_PER_POD if has_upper_bounds(groups, g) else _PODS_MIN
     synced = groups.trees.synced[groups.tree_of[g]] if groups.tree_of[g] >= 0 else -1
     up_to_date = synced >= 0 and changes.length[0] - synced <= near
-    # Every placement moves the mean that a variance is about, and with it the score of all rows.
-    return groups.variance_count[g] == 0 and (up_to_date or (uses >= repaid and pods <= near * uses))
+    # A placement moves what other rows count, and the mean that a variance is about: the scores of all rows.
+    fixed = groups.variance_count[g] == 0 and not has_counts(groups, g)
+    return fixed and (up_to_date or (uses >= repaid and pods <= near * uses))
+
+
+@helper
+def _explain_failure(  # type: ignore[no-untyped-def]
+    columns, groups, counters, placed, g, attempt, is_first, has_tree, scratch
+):
+    """Write why the first pod of an attempt without a node has none."""
+    if has_tree:
+        write_reasons(groups.trees.histogram[groups.tree_of[g]], groups, placed, g, attempt, 1)
+    else:
+        if not is_first:
+            count_codes(columns, groups, counters, g, scratch.histogram)
+        write_rules(groups, counters, placed, g, attempt, 1)
+        write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
 
 
 @entry(*_PARTS)
@@ -143,11 +158,8 @@ def place(  # type: ignore[no-untyped-def]
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
         score = UNKNOWN
-        counts = has_counts(groups, g)
-        has_tree = (
-            not counts
-            and _prefers_tree(columns, groups, changes, g, left, len(sequence) - i)
-            and take_tree(groups, g, uses)
+        has_tree = _prefers_tree(columns, groups, changes, g, left, len(sequence) - i) and take_tree(
+            groups, g, uses
         )
         if has_tree:
             sync(columns, groups, changes, g)
@@ -157,7 +169,7 @@ def place(  # type: ignore[no-untyped-def]
                 write_reasons(groups.trees.histogram[tree], groups, placed, g, attempt, 0)
             scratch.row[0] = groups.trees.winner[tree, 1]
             score = groups.trees.score[tree, scratch.row[0]]
-        elif not counts and has_upper_bounds(groups, g):
+        elif has_upper_bounds(groups, g) and not has_counts(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         if score == UNKNOWN:
             score = scan(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch)
@@ -169,13 +181,7 @@ def place(  # type: ignore[no-untyped-def]
             placed.exhausted[attempt] = 1
             placed.version[attempt] = version_of(groups, counters, g)
             if placed.reason_code[attempt, 1, 0] < 0:
-                if has_tree:
-                    write_reasons(groups.trees.histogram[groups.tree_of[g]], groups, placed, g, attempt, 1)
-                else:
-                    if not is_first:
-                        count_codes(columns, groups, counters, g, scratch.histogram)
-                    write_rules(groups, counters, placed, g, attempt, 1)
-                    write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
+                _explain_failure(columns, groups, counters, placed, g, attempt, is_first, has_tree, scratch)
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score

@@ -127,6 +127,30 @@ class Basis(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     extremes: dict[str, Extremes] = {}
 
 
+class RuleSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A rule over what pods count, and what it saw when it refused nodes.
+
+    Attributes
+    ----------
+    reason : str
+        The reason code that nodes refused by it have.
+    text : str
+        The rule itself, such as ``topology.kubernetes.io/zone maxSkew 1 app=web``.
+    count_max : int or None
+        The highest count of a domain that passes. None: at least one pod is needed.
+    count_min : int or None
+        The lowest count of all domains, where the rule compares with it.
+    domains : dict
+        Some of the domains with more than ``count_max``, with their counts.
+    """
+
+    reason: str
+    text: str
+    count_max: int | None = None
+    count_min: int | None = None
+    domains: dict[str, int] = {}
+
+
 class Attempt(msgspec.Struct, kw_only=True):
     """One scheduling attempt of one group: what all decisions of the attempt share.
 
@@ -137,6 +161,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     ``looked_at_ms`` (log time) say when the nodes were looked at. Where an earlier verdict was repeated for
     pods of a parked group, ``repeated_at`` is the generation then, else 0. ``warnings`` name what of the
     pods had no say (``ignored:<code>``); unset where all of it had, so that the ledger does not pay for it.
+    ``rules`` are those that refused nodes, as of the first pod without a node, or else as of the first pod;
+    unset where none did.
 
     The ledger keeps one row of it per shard: ``seq`` is that of the attempt's first decision there, and
     ``duration_us`` that of the worker's whole cycle, of which the attempt is a part.
@@ -163,6 +189,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     repeated_at: int = 0
     basis: Basis | None = None
     warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    rules: tuple[RuleSeen, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def outcome_at_failure(self) -> Outcome:

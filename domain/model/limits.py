@@ -67,6 +67,8 @@ scored_resources_max = 32
 score_numbers_max = 512  # points of curves, and the spans in which they count, are two each
 variance_scores_max = 4
 count_scores_max = 4
+rules_per_pod_max = 24  # over what other pods count: constraints and terms, those of one topology key merged
+values_per_pod_max = 32  # summands of scores over what other pods count
 
 # What a batch may hold.
 batch_records_max = 2_000

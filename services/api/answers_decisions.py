@@ -128,6 +128,22 @@ class Candidate(Struct, kw_only=True):
     ]
 
 
+class RuleSeen(Struct, kw_only=True):
+    """A rule over what other pods count by domain, and what it saw when it refused nodes."""
+
+    reason: Annotated[str, about("Reason code of the nodes that it refused")]
+    text: Annotated[str, about("The rule itself: topology key, bound, and which pods count")]
+    count_max: Annotated[
+        int | None, about("Highest count of a domain that passes; null: at least one pod is needed")
+    ] = None
+    count_min: Annotated[
+        int | None, about("Lowest count of all domains; null: the rule does not compare with it")
+    ] = None
+    domains: Annotated[
+        dict[str, int], about("Some of the domains with more than that: value of the topology key -> count")
+    ] = {}
+
+
 class ExplainedAttempt(Struct, kw_only=True):
     """One scheduling attempt of one equivalence group."""
 
@@ -151,6 +167,12 @@ class ExplainedAttempt(Struct, kw_only=True):
     reasons: Annotated[
         dict[str, int],
         about("Nodes per reason code of the first filter that failed, for the first pod"),
+    ]
+    rules: Annotated[
+        list[RuleSeen],
+        about(
+            "Rules over other pods that refused nodes, for the first pod without a node, or else the first"
+        ),
     ]
     candidates: Annotated[list[Candidate], about("Best nodes, best first, as the first pod saw them")]
     extremes: Annotated[dict[str, Extremes], about("What scores were normalised with, by score")]

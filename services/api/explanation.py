@@ -20,6 +20,7 @@ from services.api.answers_decisions import (
     Explanation,
     Extremes,
     Figures,
+    RuleSeen,
     SumOfNode,
     UsageThen,
 )
@@ -69,6 +70,7 @@ def explained_attempt(attempt: Attempt, weights: Mapping[str, float]) -> Explain
         feasible=attempt.feasible_count,
         unresolvable=attempt.unresolvable_count,
         reasons=attempt.reasons,
+        rules=[msgspec.convert(msgspec.to_builtins(each), RuleSeen) for each in attempt.rules or ()],
         looked_at=instant(attempt.looked_at_ms) if attempt.looked_at_ms else None,
         repeated_at_generation=attempt.repeated_at or None,
         candidates=[
@@ -179,6 +181,8 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
     elif decision.reason:
         yield f"Reason: {decision.reason}."
+    if waits and cycle is not None:
+        yield from map(_rule_in_words, cycle.rules)
     if decision.warnings:
         yield f"Not looked at: {'; '.join(map(ignored_in_words, decision.warnings))}."
     if cycle is None:
@@ -194,6 +198,14 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     elif cycle.feasible:
         room, before = plural(cycle.feasible, "node"), plural(cycle.bound, "equal pod")
         yield f"When its cycle began, {room} had room; {before} got there first."
+
+
+def _rule_in_words(rule: RuleSeen) -> str:
+    if rule.count_max is None:
+        return f"No pod that it needs is near: {rule.text}."
+    found = ", ".join(f"{domain} has {count}" for domain, count in rule.domains.items())
+    lowest = "" if rule.count_min is None else f", as the lowest count is {rule.count_min}"
+    return f"At most {rule.count_max} may be there before it{lowest}: {rule.text}{found and f'; {found}'}."
 
 
 def _opening(decision: Decision) -> str:

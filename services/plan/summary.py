@@ -142,6 +142,7 @@ def compact(planned: Planned) -> dict[str, object]:
         "reasons": attempt.reasons if planned.node else attempt.reasons_at_failure,
         "warnings": list(attempt.warnings or ()),
         "candidates": [msgspec.to_builtins(each) for each in attempt.candidates] if planned.node else [],
+        **({"rules": msgspec.to_builtins(attempt.rules)} if attempt.rules else {}),
     }
 
 

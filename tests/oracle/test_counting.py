@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from domain.cycle.counted import Counted
 from domain.cycle.explanation import room_for, scratch_for
 from domain.cycle.program import SLOT_FIELDS
 from domain.kernels import arrays as kernel
@@ -363,7 +364,10 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
     columns.requested[COLUMN, :rows] = [world.room[row] - world.free(row) for row in range(rows)]
     columns.tie[:rows] = world.ties
     changes = kernel.ChangeLog(np.zeros(len(sequence), dtype=np.int32), np.zeros(1, dtype=np.int64))
-    programs = [SimpleNamespace(rules=slot.rules, columns=(COLUMN,)) for slot in world.slots]
+    programs = [
+        SimpleNamespace(counted=Counted([(0, cast(Any, rule)) for rule in slot.rules], []), columns=(COLUMN,))
+        for slot in world.slots
+    ]
     placed = room_for(len(sequence), cast(Any, programs), slots)
     placing.place(
         columns,

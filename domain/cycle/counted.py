@@ -1,0 +1,120 @@
+"""What a group asks of other pods: the rules and values of its plugins, written for the placing kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from domain.kernels import arrays as kernel
+from domain.model.limits import rules_per_pod_max, values_per_pod_max
+from domain.model.pods import Controller
+from domain.model.selectors import LabelSelector
+from domain.plugins.base import Reason
+from domain.plugins.counting import CounterSpec, Incoming, Rule, Value
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.weighers import NamespaceLabels
+from domain.state.cluster import ClusterState
+
+assert rules_per_pod_max == kernel.RULES_MAX
+assert values_per_pod_max == kernel.VALUES_MAX
+
+_TOO_MANY = Reason(f"unsupported:more-than-{rules_per_pod_max}-rules-over-pods", unresolvable=True)
+
+
+class PodsKnown:
+    """What plugins may ask of all pods and of the objects that select them: see ``PodsSeen``."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._index = state.index
+        self.terms_near = state.index.terms_near
+        self.pods_with = state.index.pods_with
+
+    @property
+    def version(self) -> int:
+        """Moves whenever a rule or value may be another."""
+        return self._index.version
+
+    @property
+    def namespaces(self) -> NamespaceLabels:
+        """Labels of Namespace objects."""
+        return self._index.namespaces
+
+    def services(self, namespace: str) -> Iterable[LabelSelector]:
+        """Return no selector: no Service is known yet."""
+        return ()
+
+    def owner(self, namespace: str, controller: Controller) -> LabelSelector | None:
+        """Return None: no object that makes pods is known yet."""
+        return None
+
+
+class Counted(NamedTuple):
+    """The rules of a group, each with the position of its filter, and the values per score by counts."""
+
+    rules: list[tuple[int, Rule]]
+    scores: list[list[Value]]
+
+    def specs(self) -> Iterator[CounterSpec]:
+        """Yield the counter of each rule, then of each value."""
+        yield from (rule.counter for _, rule in self.rules)
+        yield from (value.counter for values in self.scores for value in values)
+
+
+NOTHING = Counted([], [])
+"""What most pods ask of others."""
+
+
+def counted_of(plan: ProfilePlan, pod: Incoming) -> Counted:
+    """Ask the plugins of a profile what a pod asks of others.
+
+    A pod with more rules or values than the kernel takes is refused everywhere: to leave some out would place
+    it where it must not be.
+    """
+    rules = [(position, rule) for position, plugin in plan.count_filters for rule in plugin.rules(pod)]
+    scores = [use.plugin.values(pod) for use in plan.count_scores]
+    if not any(scores):
+        scores = []
+    if not rules and not scores:
+        return NOTHING
+    found = Counted(rules, scores)
+    if len(rules) > rules_per_pod_max or sum(map(len, scores)) > values_per_pod_max:
+        counter = next(found.specs())
+        return Counted([(0, Rule(kernel.AT_MOST, counter, -1, _TOO_MANY, missing=_TOO_MANY))], [])
+    return found
+
+
+def write_counted(
+    counted: Counted, plan: ProfilePlan, slot: int, groups: kernel.Groups, take: Callable[[CounterSpec], int]
+) -> list[int]:
+    """Write rules and values into a slot; return the numbers of their counters, in order of ``specs``.
+
+    ``take`` gives the number of a counter.
+    """
+    numbers = [take(spec) for spec in counted.specs()]
+    groups.rule_count[slot] = len(counted.rules)
+    for r, (position, rule) in enumerate(counted.rules):
+        groups.rule_kind[slot, r] = rule.kind
+        groups.rule_position[slot, r] = position
+        groups.rule_counter[slot, r] = numbers[r]
+        groups.rule_bound[slot, r] = rule.bound
+        groups.rule_min_domains[slot, r] = rule.min_domains
+        groups.rule_bootstraps[slot, r] = rule.bootstraps
+        groups.rule_missing[slot, r] = rule.missing is not None
+    groups.counted_count[slot] = len(counted.scores)
+    v = 0
+    for s, values in enumerate(counted.scores):
+        use = plan.count_scores[s]
+        # A score without values is 0 everywhere, as one of affinity is that counts nothing.
+        groups.counted_kind[slot, s] = use.plugin.kind if values else kernel.AFFINITY_SCORE
+        groups.counted_weight[slot, s] = use.weight
+        for value in values:
+            groups.value_counter[slot, v] = numbers[len(counted.rules) + v]
+            groups.value_extra[slot, v] = value.max_skew - 1
+            groups.value_flags[slot, v] = (
+                kernel.REQUIRED * value.is_required
+                | kernel.SIZED * value.sized
+                | kernel.BY_ROW * value.counter.by_row
+            )
+            v += 1
+        groups.counted_first[slot, s + 1] = v
+    return numbers
