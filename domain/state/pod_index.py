@@ -252,16 +252,16 @@ class PodIndex:
 
     def _asks(self, template: PodTemplate) -> _Asked | None:
         marks = marks_of(template)
-        selectors = [each.selector for each in template.spread if each.selector is not None]
-        if not marks and not selectors:
+        if not marks and not template.spread:
             return None
+        selectors = [each.selector for each in template.spread if each.selector is not None]
         carried = None
         if marks:
             key = frozenset(marks.items())
             carried = self._carried.get(key)
             if carried is None:
                 carried = self._carried[key] = Carried(marks, template)
-        own_keys = tuple({key for each in selectors for key in keys_of(each)}) if selectors else None
+        own_keys = tuple({key for each in selectors for key in keys_of(each)}) if template.spread else None
         return _Asked(carried, own_keys, tuple(terms_of(template)))
 
     def _watch_for(self, asked: _Asked, signature: bytes, namespace: str) -> None:
