@@ -141,6 +141,12 @@ class CounterTable:
 
     # ----------------------------------------------------------------------------------------- following
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether ``sync`` may move a counter."""
+        has_namespaces = self._namespaces_version != self._index.namespaces_version
+        return bool(self._index.journal) or self._domains.is_behind or has_namespaces
+
     def sync(self, width: int) -> None:
         """Follow what happened since the last time. ``width`` is how many rows the arrays must have."""
         if not self._by_spec:

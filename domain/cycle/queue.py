@@ -7,11 +7,14 @@ one group, so a million parked pods cost as much as one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 
+from domain.cycle.counters import CounterTable
 from domain.cycle.turns import Candidate, in_turn
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
@@ -24,9 +27,12 @@ from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 
+GroupKey = tuple[bytes, int]
+"""The signature of a group's pods, and the number of their class; 0 where they have none."""
+
 
 class WaitingGroup:
-    """The waiting pods of one signature. ``pods`` maps pod key to arrival, in order of arrival.
+    """The waiting pods of one signature and class. ``pods`` maps pod key to arrival; see ``first``.
 
     ``attempt`` is the attempt that parked the group.
     """
@@ -35,6 +41,9 @@ class WaitingGroup:
         "attempt",
         "demands",
         "held_by",
+        "is_sorted",
+        "key",
+        "latest",
         "parked",
         "plan",
         "pod_class",
@@ -43,16 +52,38 @@ class WaitingGroup:
         "template",
     )
 
-    def __init__(self, signature: bytes, template: PodTemplate, plan: ProfilePlan | None) -> None:
+    def __init__(
+        self,
+        signature: bytes,
+        template: PodTemplate,
+        plan: ProfilePlan | None,
+        pod_class: PodClass | None = None,
+    ) -> None:
+        self.key: GroupKey = (signature, 0 if pod_class is None else pod_class.number)
         self.signature = signature
         self.template = template
         self.plan = plan
-        self.pod_class: PodClass | None = None
+        self.pod_class = pod_class
         self.pods: dict[str, int] = {}
+        self.latest = 0
+        self.is_sorted = True
         self.parked = False
         self.attempt: Attempt | None = None
         self.demands: list[Demand] | None = None  # what must be free, once a wake-up has asked
         self.held_by = self._hold()
+
+    def put(self, key: str, arrival: int) -> None:
+        """Add a pod."""
+        self.is_sorted &= arrival >= self.latest
+        self.latest = max(self.latest, arrival)
+        self.pods[key] = arrival
+
+    def first(self, count: int) -> Iterator[tuple[str, int]]:
+        """Yield the pods that came first, with their arrival, at most so many."""
+        if not self.is_sorted:
+            self.pods = dict(sorted(self.pods.items(), key=itemgetter(1)))
+            self.is_sorted = True
+        return islice(self.pods.items(), count)
 
     def replan(self, plan: ProfilePlan | None) -> None:
         """Take another plan. What was found under the one before holds no longer."""
@@ -74,38 +105,56 @@ class Queue:
     def __init__(self, state: ClusterState, plans: Mapping[str, ProfilePlan]) -> None:
         self._state = state
         self._plans = plans
-        self.groups: dict[bytes, WaitingGroup] = {}
-        self._fresh: dict[str, bytes] = {}
-        self._woken: dict[bytes, None] = {}
+        self.groups: dict[GroupKey, WaitingGroup] = {}
+        self.signatures: Counter[bytes] = Counter()  # of the groups
+        self._group_of: dict[str, WaitingGroup] = {}
+        self._fresh: dict[str, None] = {}
+        self._woken: dict[GroupKey, None] = {}
+        self._counted: dict[WaitingGroup, tuple[Sequence[int], int]] = {}  # see ``park``
         self._measured_generation = 0  # the table's, when measurements were last looked at
-        self._newly_held: dict[bytes, None] = {}  # to be reported, though no pod of it is fresh
+        self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
         """Let a pod wait. A pod that is not fresh was tried before a restart, and is tried again after it."""
-        group = self.groups.get(pod.signature)
+        pod_class = self._state.pods[pod.key].pod_class
+        group = self.groups.get((pod.signature, 0 if pod_class is None else pod_class.number))
         if group is None:
             plan = self._plans.get(pod.template.profile)
-            group = self.groups[pod.signature] = WaitingGroup(pod.signature, pod.template, plan)
-        group.pods[pod.key] = arrival
+            group = WaitingGroup(pod.signature, pod.template, plan, pod_class)
+            self.groups[group.key] = group
+            self.signatures[pod.signature] += 1
+        group.put(pod.key, arrival)
+        self._group_of[pod.key] = group
         if fresh:
-            self._fresh[pod.key] = pod.signature
+            self._fresh[pod.key] = None
         elif not group.held_by:
-            self._wake(group)
+            self.wake_group(group)
 
     def report_held(self, pod: PodSpec) -> None:
         """Have it said what holds a pod that came from another group, though it is not fresh."""
-        if self.groups[pod.signature].held_by:
-            self._newly_held[pod.signature] = None
+        group = self._group_of[pod.key]
+        if group.held_by:
+            self._newly_held[group.key] = None
 
-    def remove(self, pod: PodSpec) -> None:
+    def remove(self, key: str) -> None:
         """Remove a pod that waits no longer."""
-        self._fresh.pop(pod.key, None)
-        group = self.groups[pod.signature]
-        del group.pods[pod.key]
+        self._fresh.pop(key, None)
+        group = self._group_of.pop(key)
+        del group.pods[key]
         if not group.pods:
-            del self.groups[pod.signature]
-            self._woken.pop(pod.signature, None)
-            self._newly_held.pop(pod.signature, None)
+            del self.groups[group.key]
+            self.signatures[group.signature] -= 1
+            if not self.signatures[group.signature]:
+                del self.signatures[group.signature]
+            self._woken.pop(group.key, None)
+            self._newly_held.pop(group.key, None)
+            self._counted.pop(group, None)
+
+    def regroup(self, pod: PodSpec, arrival: int) -> None:
+        """Move a pod to the group of its class, into its place by arrival."""
+        fresh = self.is_fresh(pod.key)
+        self.remove(pod.key)
+        self.add(pod, arrival, fresh=fresh)
 
     def replan(self, profile: str) -> None:
         """Give the waiting groups of a profile its present plan: each is now worth an attempt, or held."""
@@ -114,11 +163,12 @@ class Queue:
             if group.template.profile != profile:
                 continue
             group.replan(plan)
+            self._counted.pop(group, None)
             now, before = (
                 (self._newly_held, self._woken) if group.held_by else (self._woken, self._newly_held)
             )
-            now[group.signature] = None
-            before.pop(group.signature, None)
+            now[group.key] = None
+            before.pop(group.key, None)
 
     def forget_columns(self) -> None:
         """Record that resources have other columns now."""
@@ -134,11 +184,18 @@ class Queue:
         for key in keys:
             self._fresh.pop(key, None)
 
-    def park(self, signature: bytes, attempt: Attempt) -> None:
-        """Park a group: let it wait for room."""
-        self.groups[signature].parked = True
-        self.groups[signature].attempt = attempt
-        self._woken.pop(signature, None)
+    def park(
+        self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[int], int] | None = None
+    ) -> None:
+        """Park a group: let it wait for room.
+
+        ``counted``, where rules over counters refused nodes: the numbers of these counters, and the sum of
+        their versions then. The group is tried again when it is another one.
+        """
+        group.parked, group.attempt = True, attempt
+        self._woken.pop(group.key, None)
+        if counted is not None:
+            self._counted[group] = counted
 
     def wake(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
         """Wake the parked groups that have room for a pod on any of the rows.
@@ -184,18 +241,31 @@ class Queue:
         fits = np.zeros(len(parked), dtype=np.uint8)
         placing.could_fit(snapshot.columns, where, counts, columns, values, fits)
         for w in np.flatnonzero(fits).tolist():
-            self._wake(parked[w])
+            self.wake_group(parked[w])
+
+    @property
+    def waits_for_counters(self) -> bool:
+        """Whether a counter that moves could wake a group."""
+        return bool(self._counted)
+
+    def wake_counted(self, counters: CounterTable) -> None:
+        """Wake the parked groups that rules refused by counters which moved since."""
+        for group, (numbers, version) in list(self._counted.items()):
+            if counters.version_of(numbers) != version:
+                self.wake_group(group)
 
     def wake_masters(self, clusters: Collection[str]) -> None:
         """Wake the parked groups of masters whose cluster may now have more of them on one node."""
         for group in self.groups.values() if clusters else ():
             is_concerned = is_master(group.template) and group.template.cluster in clusters
             if is_concerned and group.parked and not group.held_by:
-                self._wake(group)
+                self.wake_group(group)
 
-    def _wake(self, group: WaitingGroup) -> None:
+    def wake_group(self, group: WaitingGroup) -> None:
+        """Have the pods of a group tried again."""
         group.parked = False
-        self._woken[group.signature] = None
+        self._counted.pop(group, None)
+        self._woken[group.key] = None
 
     @property
     def has_work(self) -> bool:
@@ -210,8 +280,8 @@ class Queue:
         """
         held: list[Candidate] = []
         fresh: list[Candidate] = []
-        for key, signature in self._fresh.items():
-            group = self.groups[signature]
+        for key in self._fresh:
+            group = self._group_of[key]
             candidate = (-group.template.priority, group.pods[key], key, group)
             (held if group.held_by else fresh).append(candidate)
         fresh.sort()
@@ -224,15 +294,15 @@ class Queue:
         tried again instead where nodes changed, so that it may matter now whether other pods leave. A group
         that is held because its profile changed is yielded even without a fresh pod.
         """
-        by_group: dict[bytes, list[str]] = {signature: [] for signature in self._newly_held}
+        by_group: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
         self._newly_held.clear()
         for _, _, key, group in turn:
             if group.parked or group.held_by:
-                by_group.setdefault(group.signature, []).append(key)
-        for signature, keys in by_group.items():
-            group = self.groups[signature]
+                by_group.setdefault(group.key, []).append(key)
+        for which, keys in by_group.items():
+            group = self.groups[which]
             if not group.held_by and self._is_outdated(group):
-                self._wake(group)
+                self.wake_group(group)
                 continue
             self.tried(keys)
             yield group, keys
@@ -256,11 +326,11 @@ class Queue:
         """
         items = [candidate for candidate in turn if not candidate[3].parked]
         woken: list[Candidate] = []
-        for signature in self._woken:
-            group = self.groups[signature]
+        for which in self._woken:
+            group = self.groups[which]
             woken.extend(
                 (-group.template.priority, arrival, key, group)
-                for key, arrival in islice(group.pods.items(), woken_pods_per_batch_max)
+                for key, arrival in group.first(woken_pods_per_batch_max)
                 if key not in self._fresh
             )
         if woken:

@@ -8,7 +8,7 @@ per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, KeysView, Mapping, Sequence
+from collections.abc import Hashable, Iterable, KeysView, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from domain.cycle.explanation import (
 )
 from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
-from domain.cycle.queue import Queue, WaitingGroup
+from domain.cycle.queue import GroupKey, Queue, WaitingGroup
 from domain.cycle.slots import GroupSlots
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
@@ -40,8 +40,8 @@ from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
 from domain.plugins.base import OccupancyFilter
 from domain.plugins.view import NodeView
-from domain.state.changes import Change, PodAdopted, PodReleased, PodResolved, PodWaits
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
+from domain.state.cluster import Assumed, ClusterState, Settle
 from domain.state.snapshot import Snapshot
 
 assert candidates_explained_max == kernel.TOP
@@ -115,24 +115,26 @@ class Scheduler:
         if isinstance(event, PodUpserted) and self._lets_more_in(event.pod.template):
             self._grown.add(event.pod.template.cluster)
         changes = self.state.apply(event)
+        self._follow(changes)
+        return changes
+
+    def _follow(self, changes: Iterable[Change]) -> None:
+        """Keep the queue in step with the state."""
         for change in changes:
             match change:
                 case PodWaits():
                     if change.previous is not None:
-                        self.queue.remove(change.previous)
+                        self.queue.remove(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case PodResolved():
-                    is_fresh = self.queue.is_fresh(change.pod.key)
-                    self.queue.remove(change.previous)
-                    self.queue.add(change.pod, change.arrival, fresh=is_fresh)
+                    self.queue.regroup(change.pod, change.arrival)
                     self.queue.report_held(change.pod)
-                case PodAdopted(waited=PodSpec() as waited):
-                    self.queue.remove(waited)
-                case PodReleased(node=""):
-                    self.queue.remove(change.pod)
+                case PodRegrouped(placed=False):
+                    self.queue.regroup(change.pod, change.arrival)
+                case PodAdopted(waited=PodSpec()) | PodReleased(node=""):
+                    self.queue.remove(change.pod.key)
                 case _:
                     pass
-        return changes
 
     def settles_first(self, event: Event | ProfileEvent) -> bool:
         """Say whether waiting pods must be tried before an event is folded.
@@ -171,12 +173,18 @@ class Scheduler:
     @property
     def waiting(self) -> KeysView[bytes]:
         """The signatures of the groups that wait."""
-        return self.queue.groups.keys()
+        return self.queue.signatures.keys()
 
     @property
     def has_work(self) -> bool:
         """Whether a cycle would try any pod."""
-        return bool(self.queue.has_work or self.state.improved_rows or self._grown or self.queue.has_measured)
+        return bool(
+            self.queue.has_work
+            or self.state.improved_rows
+            or self._grown
+            or self.queue.has_measured
+            or (self.queue.waits_for_counters and self._slots.counters.is_behind)
+        )
 
     def cycle(self, now_ms: int = 0) -> CycleResult:
         """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
@@ -185,10 +193,13 @@ class Scheduler:
         """
         self._now_ms = now_ms
         result = CycleResult([], [])
+        if not self.state.index.is_settled:
+            self._follow(self.state.apply(Settle()))
         self.sync()
         self.queue.wake(self._snapshot, self.state.improved_rows)
         self.state.improved_rows.clear()
         self.queue.wake_measured(self._snapshot)
+        self.queue.wake_counted(self._slots.counters)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
         turn = self.queue.in_turn(fresh_work_max)
@@ -219,7 +230,7 @@ class Scheduler:
         tried, programs, end = self._compile(candidates, start, result)
         if not self._snapshot.reserve(len(tried)):
             self._slots.void()
-        sequence = np.array([programs[group.signature].slot for _, group in tried], dtype=np.int32)
+        sequence = np.array([programs[group.key].slot for _, group in tried], dtype=np.int32)
         variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
         counted = max((len(program.plan.count_scores) for program in programs.values()), default=0)
         slots = len(self._slots.groups.salt)
@@ -248,9 +259,9 @@ class Scheduler:
 
     def _compile(
         self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult
-    ) -> tuple[list[tuple[str, WaitingGroup]], dict[bytes, Program], int]:
+    ) -> tuple[list[tuple[str, WaitingGroup]], dict[GroupKey, Program], int]:
         """Return the candidates to try, the programs of their groups, and where to go on."""
-        programs: dict[bytes, Program] = {}
+        programs: dict[GroupKey, Program] = {}
         tried: list[tuple[str, WaitingGroup]] = []
         end = start
         self._slots.start_call()
@@ -262,14 +273,14 @@ class Scheduler:
                 continue
             if len(tried) == self._snapshot.changes_max:
                 break
-            if group.signature not in programs:
+            if group.key not in programs:
                 assert group.plan is not None
                 program = self._slots.program(
-                    group.signature, group.signature, group.template, group.plan, group.pod_class
+                    group.key, group.signature, group.template, group.plan, group.pod_class
                 )
                 if program is None:
                     break
-                programs[group.signature] = program
+                programs[group.key] = program
             tried.append((key, group))
             end += 1
         return tried, programs, end
@@ -277,7 +288,7 @@ class Scheduler:
     def _take_over(
         self,
         candidates: Sequence[tuple[str, WaitingGroup]],
-        programs: Mapping[bytes, Program],
+        programs: Mapping[GroupKey, Program],
         placed: kernel.Placed,
         result: CycleResult,
     ) -> None:
@@ -286,15 +297,15 @@ class Scheduler:
         table, pods = self.state.table, self.state.pods
         looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
         output = KernelOutput(placed, programs.values(), self.state, self._slots.counters)
-        attempts = [explain(p, output, self._view, signature=s, **looked) for s, p in programs.items()]
-        attempt_of = {signature: base + i for i, signature in enumerate(programs)}
+        attempts = [explain(p, output, self._view, signature=key[0], **looked) for key, p in programs.items()]
+        attempt_of = {key: base + i for i, key in enumerate(programs)}
         result.attempts.extend(attempts)
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
         keys: list[str] = []
         versions: dict[str, int] = {}
         scores = (placed.score / kernel.TOTAL_ONE).tolist()
         for (key, group), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
-            attempt = attempt_of[group.signature]
+            attempt = attempt_of[group.key]
             if attempt in measured:
                 store_versions(measured.pop(attempt), versions, self.state.nodes)
             result.attempts[attempt].pods_count += 1
@@ -312,10 +323,33 @@ class Scheduler:
         self.state.apply(Assumed(keys, rows))
         self._snapshot.caught_up()
         for key in keys:
-            self.queue.remove(pods[key].spec)
-        for signature, program in programs.items():
-            if signature in self.queue.groups and placed.exhausted[placed.attempt_of[program.slot]]:
-                self.queue.park(signature, result.attempts[attempt_of[signature]])
+            self.queue.remove(key)
+        self._park(programs, placed, attempts)
+
+    def _park(
+        self, programs: Mapping[GroupKey, Program], placed: kernel.Placed, attempts: Sequence[Attempt]
+    ) -> None:
+        """Park the groups whose last pod found no node. Others with pods left are tried again."""
+        for (key, program), attempt in zip(programs.items(), attempts, strict=True):
+            group, a = self.queue.groups.get(key), placed.attempt_of[program.slot]
+            if group is not None and placed.exhausted[a]:
+                self.queue.park(group, attempt, self._reads(program, int(placed.version[a]), attempt))
+            elif group is not None and attempt.reasons_at_failure:
+                self.queue.wake_group(group)
+        self.queue.wake_counted(self._slots.counters)
+
+    def _reads(self, program: Program, version: int, attempt: Attempt) -> tuple[Sequence[int], int] | None:
+        """Return the counters whose rules refused nodes, and the sum of their versions then; None: no rule.
+
+        ``version`` is the part of those that a placement can cure. The others are as they were: placing
+        only adds to them.
+        """
+        if attempt.rules is msgspec.UNSET:
+            return None
+        kinds = [rule.kind for _, rule in program.counted.rules]
+        numbers = program.counters[: len(kinds)]
+        at_most = [n for n, kind in zip(numbers, kinds, strict=True) if kind == kernel.AT_MOST]
+        return numbers, version + self._slots.counters.version_of(at_most)
 
     def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
         """Let fresh pods of a parked or held group wait without an attempt of their own."""
@@ -327,7 +361,7 @@ class Scheduler:
                 at_ms=self._now_ms,
                 nodes_count=self.state.table.count,
             )
-            self.queue.park(group.signature, held)
+            self.queue.park(group, held)
         assert group.attempt is not None
         result.attempts.append(group.attempt.again(len(keys), self._snapshot.generation))
         for key in keys:

@@ -67,7 +67,7 @@ def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) ->
     least, one pod after another, each by priority and age: none can take it all, whatever it asks for. At
     least one candidate is returned, and each has its turn in the end.
     """
-    groups = {candidate[3] for candidate in candidates}
+    groups = {candidate[3].signature: candidate[3] for candidate in candidates}.values()
     works = _Works(table)
     most = max(map(works.of_pod, groups), default=0) * len(candidates)
     for group in groups:
@@ -83,7 +83,7 @@ class _Works:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._of_pod: dict[ProfilePlan, int] = {}
-        self._of_group: dict[WaitingGroup, int] = {}
+        self._of_group: dict[bytes, int] = {}  # by signature: classes of pods cost nothing by themselves
 
     def of_pod(self, group: WaitingGroup) -> int:
         assert group.plan is not None
@@ -94,22 +94,22 @@ class _Works:
 
     def of_group(self, group: WaitingGroup) -> int:
         assert group.plan is not None
-        work = self._of_group.get(group)
+        work = self._of_group.get(group.signature)
         if work is None:
-            work = self._of_group[group] = group_work(group.template, group.plan, self._table)
+            work = self._of_group[group.signature] = group_work(group.template, group.plan, self._table)
         return work
 
 
 def _shared(candidates: Sequence[Candidate], works: _Works, work_max: int) -> Iterator[Candidate]:
     used: dict[str, int] = {}  # by namespace; each pays for the groups of its pods, shared or not
-    paid: set[tuple[str, WaitingGroup]] = set()
+    paid: set[tuple[str, bytes]] = set()
     spent = 0
 
     def pay(namespace: str, group: WaitingGroup) -> int:
         work = works.of_pod(group)
-        if (namespace, group) not in paid:
+        if (namespace, group.signature) not in paid:
             work += works.of_group(group)
-            paid.add((namespace, group))
+            paid.add((namespace, group.signature))
         used[namespace] = used.get(namespace, 0) + work
         return work
 

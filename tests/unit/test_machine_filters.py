@@ -423,7 +423,7 @@ def test_a_measurement_refuses_and_the_next_one_wakes() -> None:
     scheduler = worker(PluginUse(name="ResourceThreshold", args=threshold))
     told = tell(scheduler, NodeUpserted(node("a")), used("a", 1, cpu=90.0), *joins(pod("p"), pod("q")))
     assert told == {"p": {"over-threshold-measured:cpu": 1}, "q": {"over-threshold-measured:cpu": 1}}
-    attempt = scheduler.queue.groups[pod("p").signature].attempt
+    attempt = scheduler.queue.groups[pod("p").signature, 0].attempt
     assert attempt is not None
     assert attempt.unresolvable
     assert tell(scheduler, used("a", 2, cpu=81.0)) == {}
