@@ -12,6 +12,7 @@ _OF_NO_PLUGIN = {
     "scheduling-gated": "were not tried: the pod still has the gate",
     "unknown-profile": "were not tried: there is no profile",
     "unknown-priority-class": "were not tried: there is no priority class",
+    "too-many-rules": "were not tried: the pod asks too much of other pods",
     "no-nodes": "nodes exist",
     "overcommitted": "are overcommitted in",
     "node-unknown": "are not known",

@@ -18,7 +18,7 @@ from domain.state.cluster import ClusterState
 assert rules_per_pod_max == kernel.RULES_MAX
 assert values_per_pod_max == kernel.VALUES_MAX
 
-_TOO_MANY = Reason(f"unsupported:more-than-{rules_per_pod_max}-rules-over-pods", unresolvable=True)
+_TOO_MANY = Reason("too-many-rules", unresolvable=True)
 
 
 class PodsKnown:
