@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from domain.manifests.config_objects import READERS
 from domain.manifests.node import WireNode
 from domain.manifests.pod import WirePod
-from domain.manifests.priority_class import WirePriorityClass
 from domain.manifests.usage import WireNodeUsage
 from domain.model.decisions import Outcome
 from services.adapters.batches import DeadLetterRecord
@@ -69,8 +70,8 @@ class _ProfileEvent(Envelope):
     object: SchedulingProfile | None = None
 
 
-class _PriorityClassEvent(Envelope):
-    object: WirePriorityClass | None = None
+def _config_event(wire: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(f"_{wire.__name__}Event", [("object", wire | None, None)], bases=(Envelope,))
 
 
 _EVENTS: Mapping[str, tuple[str, type]] = {
@@ -78,7 +79,10 @@ _EVENTS: Mapping[str, tuple[str, type]] = {
     "pod-event": ("Pod", _PodEvent),
     "node-usage-event": ("NodeUsage", _UsageEvent),
     "scheduling-profile-event": ("SchedulingProfile", _ProfileEvent),
-    "priority-class-event": ("PriorityClass", _PriorityClassEvent),
+    **{
+        f"{re.sub('(?<=.)(?=[A-Z])', '-', kind).lower()}-event": (kind, _config_event(reader.wire))
+        for kind, reader in READERS.items()
+    },
 }
 
 

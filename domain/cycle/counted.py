@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from domain.kernels import arrays as kernel
 from domain.model.limits import rules_per_pod_max, values_per_pod_max
-from domain.model.pods import Controller
-from domain.model.selectors import LabelSelector
 from domain.plugins.base import Reason
 from domain.plugins.counting import CounterSpec, Incoming, Rule, Value
 from domain.plugins.registry import ProfilePlan
@@ -28,6 +26,8 @@ class PodsKnown:
         self._index = state.index
         self.terms_near = state.index.terms_near
         self.pods_with = state.index.pods_with
+        self.services = state.config.selectors.services
+        self.owner = state.config.selectors.owner
 
     @property
     def version(self) -> int:
@@ -38,14 +38,6 @@ class PodsKnown:
     def namespaces(self) -> NamespaceLabels:
         """Labels of Namespace objects."""
         return self._index.namespaces
-
-    def services(self, namespace: str) -> Iterable[LabelSelector]:
-        """Return no selector: no Service is known yet."""
-        return ()
-
-    def owner(self, namespace: str, controller: Controller) -> LabelSelector | None:
-        """Return None: no object that makes pods is known yet."""
-        return None
 
 
 class Counted(NamedTuple):

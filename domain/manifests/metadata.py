@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from domain.model.errors import FieldError
-from domain.model.pods import Controller
+from domain.model.pods import CONTROLLERS, Controller
 from domain.model.timestamps import Moment
 from domain.model.validation import (
     check_dns_label,
@@ -21,10 +21,6 @@ from domain.model.validation import (
 DEFAULT_NAMESPACE = "default"
 
 
-CONTROLLERS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
-"""The kinds by whose selector kube-scheduler spreads the pods that they control, with their apiVersion."""
-
-
 class WireOwner(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """An owner reference as it is written."""
 
@@ -35,7 +31,7 @@ class WireOwner(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     controller: bool | None = None
 
 
-class Identity(msgspec.Struct, gc=False, rename="camel"):
+class Identity(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """``metadata`` without the labels; everything may be missing until it is needed."""
 
     name: str | None = None
@@ -45,10 +41,15 @@ class Identity(msgspec.Struct, gc=False, rename="camel"):
     deletion_timestamp: Moment | None = None
 
 
-class ObjectMeta(Identity, gc=False):
-    """``metadata`` as it is written."""
+class Labelled(Identity, gc=False, omit_defaults=True):
+    """``metadata`` of which the labels matter too."""
 
     labels: dict[str, Any] | None = None
+
+
+class ObjectMeta(Labelled, gc=False):
+    """``metadata`` as it is written."""
+
     annotations: dict[str, Any] | None = None
 
 

@@ -1,27 +1,83 @@
-"""Configuration objects: what berth keeps of each, whatever its kind."""
+"""Configuration objects: what berth keeps of each, by its kind."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
 from domain.model.priorities import PriorityClass
+from domain.model.selectors import LabelSelector
 
 PRIORITY_CLASS = "PriorityClass"
+NAMESPACE = "Namespace"
+SERVICE = "Service"
+
+
+class Namespace(msgspec.Struct, frozen=True, kw_only=True):
+    """A v1 Namespace: its labels, at which namespace selectors look."""
+
+    labels: dict[str, str] = {}
+
+
+class Selecting(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that selects pods of its namespace: a Service, or what a controller makes pods of.
+
+    A Service without a selector has None, which matches nothing.
+    """
+
+    selector: LabelSelector | None
+
+
+class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy/v1 PodDisruptionBudget: which pods, and how many must stay or may go, as written.
+
+    A number is an ``int``, a share of the pods a text such as ``50%``. At most one of the two is given.
+    """
+
+    selector: LabelSelector | None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+Content = PriorityClass | Namespace | Selecting | DisruptionBudget
+
+CONTENTS: Mapping[str, type[Content]] = {
+    PRIORITY_CLASS: PriorityClass,
+    NAMESPACE: Namespace,
+    "PodDisruptionBudget": DisruptionBudget,
+    SERVICE: Selecting,
+    "ReplicationController": Selecting,
+    "ReplicaSet": Selecting,
+    "StatefulSet": Selecting,
+    "Deployment": Selecting,
+    "Job": Selecting,
+}
+"""Every kind of configuration object but profiles, and what is kept of it."""
+
+OF_CLUSTER = frozenset((PRIORITY_CLASS, NAMESPACE))
+"""Kinds that are in no namespace."""
 
 
 class ConfigObject(msgspec.Struct, frozen=True, kw_only=True):
     """The latest of one object; ``content`` is None from its deletion on.
 
-    ``resource_version`` is the newest seen, so that a late duplicate stays late.
+    ``resource_version`` is the newest seen, so that a late duplicate stays late. With neither of them there
+    is nothing to remember.
     """
 
     kind: str
     namespace: str
     name: str
-    content: PriorityClass | None
+    content: Content | None
     resource_version: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Kind, namespace ("" where the kind has none) and name."""
         return (self.kind, self.namespace, self.name)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether nothing of it is to be remembered."""
+        return self.content is None and self.resource_version is None

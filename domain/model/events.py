@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from domain.model.config import Content
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
-from domain.model.priorities import PriorityClass
 from domain.model.profiles import Profile
 from domain.model.usage import NodeUsage
 
@@ -57,7 +57,10 @@ class NodeUsed(msgspec.Struct, frozen=True, gc=False):
 class ConfigUpserted(msgspec.Struct, frozen=True, gc=False):
     """A configuration object other than a profile was added or modified."""
 
-    content: PriorityClass
+    kind: str
+    namespace: str
+    name: str
+    content: Content
     resource_version: int | None = None
 
 

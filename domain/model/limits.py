@@ -97,6 +97,8 @@ signatures_cached_max = 50_000  # what is derived from a signature and made agai
 woken_pods_per_batch_max = 2_000
 profiles_max = 1_000  # in force at the same time
 priority_classes_max = 1_000  # in force at the same time
+config_objects_max = 100_000  # of each other kind, in force at the same time
+config_gone_max = 10_000  # objects that are gone and remembered, so that a late duplicate stays late
 resource_names_max = 512  # of all nodes together: a column over all nodes each; a dozen are berth's own
 
 # Time.

@@ -141,6 +141,14 @@ def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str
     return template
 
 
+CONTROLLERS: Mapping[str, str] = {
+    "ReplicationController": "v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+}
+"""The kinds by whose selector kube-scheduler spreads the pods that they control, with their apiVersion."""
+
+
 class Controller(msgspec.Struct, frozen=True, gc=False):
     """The object that made a pod: the entry of ``ownerReferences`` with ``controller: true``."""
 

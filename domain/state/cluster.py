@@ -83,7 +83,7 @@ class ClusterState:
         self.pods: dict[str, PodEntry] = {}
         self.tombstones: dict[tuple[str, str], int] = {}  # key and uid of pods that are gone -> last version
         self.usage = UsageWindows(usage_window_seconds)
-        self.config = Config()
+        self.config = Config(self.index)
         self._keys_by_uid: dict[str, str] = {}
         self._next_ordinal = 1
         self._next_arrival = 1

@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
 
-from domain.model.config import PRIORITY_CLASS, ConfigObject
+from domain.model.config import PRIORITY_CLASS, ConfigObject, Content
 from domain.model.events import ConfigDeleted, ConfigEvent, ConfigUpserted, PodUpserted
-from domain.model.limits import priority_classes_max, signatures_cached_max
+from domain.model.limits import (
+    config_gone_max,
+    config_objects_max,
+    priority_classes_max,
+    signatures_cached_max,
+)
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.priorities import NEVER, SYSTEM_CLASSES, PriorityClass
 from domain.model.signature import signature
 from domain.state.changes import Change, ConfigChanged, PodResolved, Refused, Skipped
+from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
+from domain.state.selecting import Selectors
 from domain.state.versions import is_older, is_stale, newer_of, skip_reason
 
 
 class Config:
-    """Every configuration object that was seen, also those that are gone: a late duplicate stays late."""
+    """The configuration objects that were seen. Also those that are gone: a late duplicate stays late.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    known : dict
+        Kind, namespace and name -> the latest of the object.
+    priorities : Priorities
+        What the priority classes say.
+    selectors : Selectors
+        What the objects say that select pods.
+    """
+
+    def __init__(self, index: PodIndex) -> None:
         self.known: dict[tuple[str, str, str], ConfigObject] = {}
         self.priorities = Priorities()
+        self.selectors = Selectors(index)
+        self._counts: Counter[str] = Counter()  # of those in force, by kind
+        self._gone: dict[tuple[str, str, str], None] = {}  # the one that went first comes first
 
     def fold(self, event: ConfigEvent, pods: Mapping[str, PodEntry]) -> tuple[Change, ...]:
         """Take an event whose object was checked; pods that waited for it have what they were missing.
 
-        Cost: O(pods) where an object comes or changes, which is rare.
+        Cost: O(1), and O(pods) where a priority class comes or changes, which is rare.
         """
-        change = self._upsert(event) if isinstance(event, ConfigUpserted) else self._delete(event)
-        if not isinstance(change, ConfigChanged) or change.object.content is None:
-            return (change,)
+        changes = self._upsert(event) if isinstance(event, ConfigUpserted) else self._delete(event)
+        is_refused = not isinstance(changes[0], ConfigChanged)
+        if is_refused or event.kind != PRIORITY_CLASS or isinstance(event, ConfigDeleted):
+            return changes
         waiting = [each for each in pods.values() if not each.node and each.spec.template.missing]
-        named = change.object.name
-        return (change, *(self._resolve(e) for e in waiting if e.spec.template.priority_class == named))
+        return (
+            *changes,
+            *(self._resolve(e) for e in waiting if e.spec.template.priority_class == event.name),
+        )
 
     def settled(self, event: PodUpserted, pods: Mapping[str, PodEntry]) -> PodSpec:
         """Return the pod of an event, with the priority of its class where it says none itself."""
@@ -50,47 +74,65 @@ class Config:
         return PodResolved(entry.spec, entry.arrival, before)
 
     def restore(self, thing: ConfigObject) -> None:
-        """Put an object back as the ledger has it."""
-        self.known[thing.key] = thing
-        self.priorities.put(thing.name, thing.content)
+        """Put an object back as the ledger has it. What is gone comes in the order in which it went."""
+        self._put(thing)
 
-    def _upsert(self, event: ConfigUpserted) -> Change:
-        known = self.known.get((PRIORITY_CLASS, "", event.content.name))
+    def _upsert(self, event: ConfigUpserted) -> tuple[Change, ...]:
+        known = self.known.get((event.kind, event.namespace, event.name))
         if known is not None and is_stale(event.resource_version, known.resource_version):
-            return Skipped(skip_reason(event.resource_version, known.resource_version))
-        if known is None and len(self.known) >= priority_classes_max:
-            in_force = sum(each.content is not None for each in self.known.values())
-            if in_force >= priority_classes_max:
-                message = (
-                    f"{in_force} are in force; allowed are {priority_classes_max} (priority_classes_max)"
-                )
-                return Refused("object.metadata.name", message)
+            return (Skipped(skip_reason(event.resource_version, known.resource_version)),)
+        bound_name = "priority_classes_max" if event.kind == PRIORITY_CLASS else "config_objects_max"
+        bound = priority_classes_max if event.kind == PRIORITY_CLASS else config_objects_max
+        in_force = self._counts[event.kind]
+        if in_force >= bound and (known is None or known.content is None):
+            message = f"{in_force} of kind {event.kind} are in force; allowed are {bound} ({bound_name})"
+            return (Refused("object.metadata.name", message),)
         before = None if known is None else known.resource_version
         newest = newer_of(event.resource_version, before)
-        return self._change(event.content.name, event.content, newest)
+        return self._change(event, event.content, newest)
 
-    def _delete(self, event: ConfigDeleted) -> Change:
+    def _delete(self, event: ConfigDeleted) -> tuple[Change, ...]:
         known = self.known.get((event.kind, event.namespace, event.name))
         if known is None:
-            return Skipped()
+            return (Skipped(),)
         if is_older(event.resource_version, known.resource_version):
-            return Skipped("older")
+            return (Skipped("older"),)
         # Without a version it forgets the known one: nothing else lets a name go on after a wrong version.
-        return self._change(event.name, None, event.resource_version)
+        return self._change(event, None, event.resource_version)
 
-    def _change(self, name: str, content: PriorityClass | None, newest: int | None) -> Change:
-        known = self.known.get((PRIORITY_CLASS, "", name))
+    def _change(self, event: ConfigEvent, content: Content | None, newest: int | None) -> tuple[Change, ...]:
         thing = ConfigObject(
-            kind=PRIORITY_CLASS,
-            namespace="",
-            name=name,
+            kind=event.kind,
+            namespace=event.namespace,
+            name=event.name,
             content=content,
             resource_version=newest,
         )
-        if thing == known:
-            return Skipped()
-        self.restore(thing)
-        return ConfigChanged(thing)
+        if thing == self.known.get(thing.key):
+            return (Skipped(),)
+        self._put(thing)
+        if len(self._gone) <= config_gone_max:
+            return (ConfigChanged(thing),)
+        kind, namespace, name = next(iter(self._gone))
+        forgotten = ConfigObject(kind=kind, namespace=namespace, name=name, content=None)
+        self._put(forgotten)
+        return (ConfigChanged(thing), ConfigChanged(forgotten))
+
+    def _put(self, thing: ConfigObject) -> None:
+        before = self.known.pop(thing.key, None)
+        self._counts[thing.kind] += (thing.content is not None) - (
+            before is not None and before.content is not None
+        )
+        self._gone.pop(thing.key, None)
+        if not thing.is_forgotten:
+            self.known[thing.key] = thing
+            if thing.content is None:
+                self._gone[thing.key] = None
+        if thing.kind == PRIORITY_CLASS:
+            assert thing.content is None or isinstance(thing.content, PriorityClass)
+            self.priorities.put(thing.name, thing.content)
+        else:
+            self.selectors.put(thing)
 
 
 class Priorities:

@@ -243,9 +243,9 @@ def usable(
     warnings : list of str
         Collects what a KubeSchedulerConfiguration names and berth does not have; its profiles are yielded.
     workloads : bool
-        Whether what a controller turns into pods is of use.
+        Whether what a controller turns into pods is of use. Without, its selector is.
     """
-    from services.plan.kinds import Use, use_of
+    from services.plan.kinds import SELECTING, Use, use_of
 
     for document in found:
         thing = document.event["object"]
@@ -254,6 +254,9 @@ def usable(
             yield from _profiles(document, warnings)
         elif use is Use.EVENT or (use is Use.WORKLOAD and workloads) or not _has_kind(thing):
             yield document  # it has no kind: the reader will say what is wrong
+        elif use is Use.WORKLOAD and thing["kind"] in SELECTING:
+            skipped.add_selecting(thing)
+            yield document
         else:
             skipped.add(thing)
 

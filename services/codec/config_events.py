@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Generic, TypeVar
+
 import msgspec
 
-from domain.manifests.metadata import Identity, read_name, read_version
-from domain.manifests.priority_class import KIND as PRIORITY_CLASS_KIND
-from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
+from domain.manifests.config_objects import READERS
+from domain.manifests.metadata import Identity, read_name, read_namespace, read_version
 from domain.manifests.profile import KIND as PROFILE_KIND
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
@@ -18,21 +19,20 @@ from domain.model.events import (
     ProfileEvent,
     ProfileUpserted,
 )
-from domain.model.validation import check_subdomain, field_error, shown
+from domain.model.validation import check_dns_label, check_subdomain, field_error, shown
 from domain.plugins.registry import ProfilePlan
-from services.codec.envelope import KINDS, ConfigEvent, Refusal, check_envelope, check_key
+from services.codec.envelope import KINDS, NAMESPACED_KINDS, ConfigEvent, Refusal, check_envelope, check_key
 from services.ports.log import CONFIG_TOPIC, Record
 
 _META_PATH = "object.metadata"
 _SPEC_PATH = "object.spec"
-_USED = (PROFILE_KIND, PRIORITY_CLASS_KIND)
-"""Kinds of configuration that are used. Of the other kinds only the envelope is checked."""
+T = TypeVar("T")
 
 
-class _PriorityClassEvent(msgspec.Struct):
-    """An event about a PriorityClass, whose fields stand beside its metadata."""
+class _EventOf(msgspec.Struct, Generic[T]):
+    """An event about an object of one kind."""
 
-    object: WirePriorityClass
+    object: T
 
 
 class ConfigDecoder:
@@ -40,25 +40,51 @@ class ConfigDecoder:
 
     def __init__(self) -> None:
         self._event = msgspec.json.Decoder(ConfigEvent)
-        self._class_event = msgspec.json.Decoder(_PriorityClassEvent)
+        self._of_kind: dict[str, msgspec.json.Decoder[Any]] = {
+            kind: msgspec.json.Decoder(_EventOf[reader.wire])  # type: ignore[name-defined]
+            for kind, reader in READERS.items()
+        }
 
     def decode(self, record: Record, value: bytes) -> tuple[ConfigEvent, Event | ProfileEvent | None]:
         """Return the envelope and what it says; None if that changes nothing here."""
         event = self._event.decode(value)
         thing = check_envelope(event.type, event.object, CONFIG_TOPIC)
-        if event.type == "BOOKMARK" or thing.kind not in _USED:
+        if event.type == "BOOKMARK":
             return event, None
-        meta = thing.metadata or Identity()
+        kind, meta = thing.kind or "", thing.metadata or Identity()
         name = read_name(meta.name, _META_PATH, strict=True)
-        if record.key != name.encode():  # a producer that keys by name alone is understood as well
-            check_key(record.key, f"{thing.kind}/{name}")
+        namespace = read_namespace(meta.namespace, _META_PATH) if kind in NAMESPACED_KINDS else ""
+        key = f"{namespace}/{name}" if namespace else name
+        if record.key != key.encode():  # a producer that leaves out the kind is understood as well
+            check_key(record.key, f"{kind}/{key}")
         version = read_version(meta.resource_version, _META_PATH)
         if event.type == "DELETED":
-            return event, _config_deleted(thing.kind, name, version)
-        if thing.kind == PROFILE_KIND:
+            return event, _deleted(kind, namespace, name, version)
+        if kind == PROFILE_KIND:
             return event, _profile(thing.spec, name, version)
-        wire = self._class_event.decode(value).object
-        return event, ConfigUpserted(priority_class_from_wire(wire, "object"), version)
+        content = READERS[kind].read(self._of_kind[kind].decode(value).object, "object")
+        return event, ConfigUpserted(kind, namespace, name, content, version)
+
+
+def config_tombstone(key: str) -> Event | ProfileEvent:
+    """Return what the deletion of a key says."""
+    kind, _, rest = key.partition("/")
+    if kind not in KINDS or KINDS[kind][1] != CONFIG_TOPIC:
+        allowed = "kind/name, or kind/namespace/name"
+        raise Refusal("not-an-event", "key", f"{shown(key)} names no object; allowed is {allowed}")
+    namespace, name = "", rest
+    if kind in NAMESPACED_KINDS:
+        namespace, _, name = rest.partition("/")
+        check_dns_label(namespace, "key")
+    return _deleted(kind, namespace, check_subdomain(name, "key"), None)
+
+
+def _deleted(kind: str, namespace: str, name: str, version: int | None) -> Event | ProfileEvent:
+    return (
+        ProfileDeleted(name, version)
+        if kind == PROFILE_KIND
+        else ConfigDeleted(kind, namespace, name, version)
+    )
 
 
 def _profile(spec_raw: msgspec.Raw, name: str, version: int | None) -> ProfileUpserted:
@@ -75,17 +101,3 @@ def _profile(spec_raw: msgspec.Raw, name: str, version: int | None) -> ProfileUp
         message = "NodeResourcesFit is missing; a worker never places a pod where there is no room for it"
         raise FieldError(f"{_SPEC_PATH}.filters", message)
     return ProfileUpserted(profile, version)
-
-
-def _config_deleted(kind: str, name: str, version: int | None) -> Event | ProfileEvent:
-    return ProfileDeleted(name, version) if kind == PROFILE_KIND else ConfigDeleted(kind, "", name, version)
-
-
-def config_tombstone(key: str) -> Event | ProfileEvent | None:
-    """Return what the deletion of a key says, None of a kind that is not used."""
-    kind, _, name = key.partition("/")
-    if kind in _USED:
-        return _config_deleted(kind, check_subdomain(name, "key"), None)
-    if kind not in KINDS:
-        raise Refusal("not-an-event", "key", f"{shown(key)} names no object; allowed is kind/name")
-    return None

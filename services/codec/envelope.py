@@ -11,6 +11,7 @@ from domain.manifests.metadata import Identity, WireOwner
 from domain.manifests.node import WireNode
 from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
+from domain.model.config import CONTENTS, OF_CLUSTER
 from domain.model.timestamps import Moment
 from domain.model.validation import shown
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
@@ -20,13 +21,20 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "Node": ("v1", NODES_TOPIC),
     "Pod": ("v1", PODS_TOPIC),
     "NodeUsage": ("berth/v1", USAGE_TOPIC),
-    "PodDisruptionBudget": ("policy/v1", CONFIG_TOPIC),
-    "PriorityClass": ("scheduling.k8s.io/v1", CONFIG_TOPIC),
     "SchedulingProfile": ("berth/v1", CONFIG_TOPIC),
+    "PriorityClass": ("scheduling.k8s.io/v1", CONFIG_TOPIC),
+    "Namespace": ("v1", CONFIG_TOPIC),
+    "PodDisruptionBudget": ("policy/v1", CONFIG_TOPIC),
+    "Service": ("v1", CONFIG_TOPIC),
+    "ReplicationController": ("v1", CONFIG_TOPIC),
+    "ReplicaSet": ("apps/v1", CONFIG_TOPIC),
+    "StatefulSet": ("apps/v1", CONFIG_TOPIC),
+    "Deployment": ("apps/v1", CONFIG_TOPIC),
+    "Job": ("batch/v1", CONFIG_TOPIC),
 }
 """Every kind that berth knows: its apiVersion and the topic of its events."""
 
-NAMESPACED_KINDS = ("Pod", "PodDisruptionBudget")
+NAMESPACED_KINDS = ("Pod", *(kind for kind in CONTENTS if kind not in OF_CLUSTER))
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):

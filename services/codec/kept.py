@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from domain.manifests.metadata import Identity, WireOwner
+from domain.manifests.config_objects import READERS
+from domain.manifests.metadata import Identity, Labelled, WireOwner
 from domain.manifests.node import USAGE_WINDOW_KEY, WireNodeSpec, WireNodeStatus
 from domain.manifests.pod import WirePodSpec
-from domain.manifests.priority_class import WirePriorityClass
 from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
 from domain.model.limits import event_bytes_max
@@ -30,11 +30,7 @@ class _Bare(msgspec.Struct, rename="camel", omit_defaults=True):
     metadata: Identity | None = None
 
 
-class _Labelled(Identity, omit_defaults=True):
-    labels: dict[str, Any] | None = None
-
-
-class _PodMeta(_Labelled, omit_defaults=True):
+class _PodMeta(Labelled, omit_defaults=True):
     owner_references: list[WireOwner] | None = None
 
 
@@ -42,7 +38,7 @@ class _NodeAnnotations(msgspec.Struct, omit_defaults=True):
     usage_window: Any = msgspec.field(default=None, name=USAGE_WINDOW_KEY)
 
 
-class _NodeMeta(_Labelled, omit_defaults=True):
+class _NodeMeta(Labelled, omit_defaults=True):
     annotations: _NodeAnnotations | None = None
 
 
@@ -66,9 +62,8 @@ KEPT: Mapping[str, type[msgspec.Struct]] = {
     "Pod": _Pod,
     "Node": _Node,
     "NodeUsage": WireNodeUsage,
-    "PriorityClass": WirePriorityClass,
-    "PodDisruptionBudget": _Specified,
     "SchedulingProfile": _Specified,
+    **{kind: reader.wire for kind, reader in READERS.items()},
 }
 """Per kind, what is kept of an object."""
 

@@ -21,6 +21,9 @@ WORKLOADS: Mapping[str, str] = {
 }
 """Kinds that a controller turns into pods, with their API groups."""
 
+SELECTING = tuple(kind for kind in WORKLOADS if kind in KINDS)
+"""Those of them whose selectors the log takes."""
+
 CONFIGURATION = "KubeSchedulerConfiguration"
 _CONFIGURATION_GROUP = "kubescheduler.config.k8s.io"
 _KNOWN = (*KINDS, *WORKLOADS, CONFIGURATION)
@@ -42,19 +45,20 @@ def use_of(manifest: Any) -> Use:
         return Use.NONE
     api_version = manifest.get("apiVersion")
     group = _group(api_version) if isinstance(api_version, str) and api_version else None
-    if kind in KINDS and group in (None, _group(KINDS[kind][0])):
-        return Use.EVENT
     if kind in WORKLOADS and group in (None, WORKLOADS[kind]):
         return Use.WORKLOAD
+    if kind in KINDS and group in (None, _group(KINDS[kind][0])):
+        return Use.EVENT
     if kind == CONFIGURATION and group in (None, _CONFIGURATION_GROUP):
         return Use.CONFIGURATION
     return Use.NONE
 
 
 class Skipped:
-    """Counts the objects that a command passes over, by kind."""
+    """Counts by kind what a command passes over, and that of which it sends the selector only."""
 
     def __init__(self) -> None:
+        self._selecting: Counter[str] = Counter()
         self._counts: dict[Use, Counter[str]] = {Use.NONE: Counter(), Use.WORKLOAD: Counter()}
 
     def __bool__(self) -> bool:
@@ -69,9 +73,18 @@ class Skipped:
             kind = f"{kind}.{_group(manifest['apiVersion'])}"
         self._counts[use][kind] += 1
 
+    def add_selecting(self, manifest: Mapping[str, Any]) -> None:
+        """Count a workload whose selector is sent."""
+        self._selecting[str(manifest.get("kind"))] += 1
+
     def lines(self) -> list[str]:
         """Return what was passed over and why, a line per reason."""
         found = []
+        if self._selecting:
+            found.append(
+                f"{counted(self._selecting.items())}: only the selector is sent; a controller turns such an "
+                "object into pods, and `berth plan` shows where they would go"
+            )
         if workloads := self._counts[Use.WORKLOAD]:
             found.append(
                 f"skipped {counted(workloads.items())}: a controller turns such an object into pods; "

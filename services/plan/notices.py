@@ -9,13 +9,20 @@ import msgspec
 from domain.cycle.explanation import warnings_of
 from domain.manifests.codes import UNSUPPORTED, ignored_in_words
 from domain.model.decisions import Attempt
-from domain.model.events import Event, NodeUpserted, PodUpserted, ProfileEvent, ProfileUpserted
+from domain.model.events import (
+    ConfigUpserted,
+    Event,
+    NodeUpserted,
+    PodUpserted,
+    ProfileEvent,
+    ProfileUpserted,
+)
 from domain.model.nodes import NodeSpec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
 
 UNUSED_KINDS = ("PodDisruptionBudget",)
-"""Kinds that the log accepts and no worker uses yet."""
+"""Kinds that are kept, and that no worker uses yet."""
 
 _SOFT = "PreferNoSchedule"
 _SOFT_SCORE = "TaintToleration"
@@ -42,7 +49,7 @@ class Notices:
                 self.take_node(node, self._plans.values())
             case ProfileUpserted(profile=profile):
                 self._plans[profile.name] = ProfilePlan(profile)
-            case None if kind in UNUSED_KINDS:
+            case ConfigUpserted() if kind in UNUSED_KINDS:
                 self.add(kind, "", ["unused"])
             case _:
                 pass

@@ -18,6 +18,7 @@ from domain.cycle.schedule import Failure, Placement, Scheduler
 from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import (
+    ConfigUpserted,
     Event,
     NodeDeleted,
     NodeUpserted,
@@ -112,12 +113,14 @@ class Plan:
             raise given.error(error.path, error.message) from None
         match event:
             case None:
-                self._notices.take(given.manifest["kind"], None)
+                pass
             case PodUpserted() | PodDeleted():
                 self._pods.append(_Given(event, given))
             case NodeUsed():
                 self._usage.append(_Given(event, given))
             case _:
+                if isinstance(event, ConfigUpserted):
+                    self._notices.take(event.kind, event)
                 self._objects.append(_Given(event, given))
 
     def measure(self, usage: Mapping[str, Mapping[str, Measured]]) -> None:

@@ -17,9 +17,6 @@ from services.plan.objects import Given
 from services.plan.plan import Plan, Planned
 from services.plan.spelling import ignored, meant, unknown_fields
 
-KINDS_IGNORED = ("Namespace", "ReplicaSet", "ReplicationController", "Service", "StatefulSet")
-"""Kinds that a scenario may hold without effect: all its pods are written out."""
-
 SCENARIO_KEYS = ("objects", "schedule", "profile", "usage")
 SCENARIO_NOTES = frozenset(
     (
@@ -115,13 +112,10 @@ def _add_objects(plan: Plan, objects: list[Any]) -> None:
     first: dict[tuple[str, str, str], int] = {}
     for i, manifest in enumerate(objects):
         kind = manifest.get("kind") if isinstance(manifest, Mapping) else None
-        if kind in KINDS_IGNORED:
-            continue
         if kind not in KINDS:
             raise FieldError(
                 f"objects[{i}].kind",
-                f"{shown(kind)} is not planned with; allowed are {', '.join(KINDS)} "
-                f"(and, without effect, {', '.join(KINDS_IGNORED)})",
+                f"{shown(kind)} is not planned with; allowed are {', '.join(KINDS)}",
             )
         plan.add(Given("ADDED", manifest, f"objects[{i}]"))
         if kind not in ("Node", "Pod", PROFILE_KIND):

@@ -47,16 +47,16 @@ def meant(key: str, known: tuple[str, ...]) -> str | None:
 def _shapes() -> dict[str, Any]:
     from msgspec import inspect
 
+    from domain.manifests.config_objects import READERS
     from domain.manifests.node import WireNode
     from domain.manifests.pod import WirePod
-    from domain.manifests.priority_class import WirePriorityClass
     from domain.manifests.usage import WireNodeUsage
 
     return {
         "Node": inspect.type_info(WireNode),
         "NodeUsage": inspect.type_info(WireNodeUsage),
         "Pod": inspect.type_info(WirePod),
-        "PriorityClass": inspect.type_info(WirePriorityClass),
+        "PriorityClass": inspect.type_info(READERS["PriorityClass"].wire),
     }
 
 

@@ -21,13 +21,15 @@ from domain.model.profiles import PluginUse, Profile
 from domain.model.validation import shown
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
-from services.plan.kinds import Use, use_of
+from services.codec.envelope import KINDS
+from services.plan.kinds import SELECTING, Use, use_of
 from services.plan.objects import Given
 
 Json = dict[str, Any]
 
 REPLICAS_MAX = 1_000_000
 
+_REPLICA_SET = ("apps/v1", "ReplicaSet")
 _NODE = "node.kubernetes.io/"
 _TOLERATED_BY_DAEMONS: tuple[tuple[str, str], ...] = (
     (f"{_NODE}not-ready", "NoExecute"),
@@ -89,6 +91,7 @@ def expand(objects: Sequence[Given], replicas: int | None = None) -> list[Given]
             except FieldError as error:
                 raise each.error(error.path, error.message) from None
             path = _template_path(each.manifest)
+            expanded += _selecting(each)
             expanded += [each._replace(type="ADDED", manifest=pod, path=path) for pod in pods]
     return expanded
 
@@ -224,9 +227,12 @@ class _Maker:
         return {**self._spec, "volumes": others + claims} if claims else self._spec
 
     def _written(self, name: str, labels: Json, spec: Json) -> Json:
+        api_version, kind = self._manifest.get("apiVersion"), self._kind
+        if kind == "Deployment":
+            api_version, kind = _REPLICA_SET
         owner = {
-            "apiVersion": self._manifest.get("apiVersion"),
-            "kind": self._kind,
+            "apiVersion": api_version,
+            "kind": kind,
             "name": self.name,
             "uid": _get(self._manifest, "metadata", "uid") or self.name,
             "controller": True,
@@ -239,6 +245,19 @@ class _Maker:
             "ownerReferences": [owner],
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _selecting(given: Given) -> list[Given]:
+    """Return what selects the pods of a workload; of a Deployment, the ReplicaSet that it would make."""
+    manifest = given.manifest
+    kind, spec = manifest["kind"], _get(manifest, "spec") or {}
+    if kind not in SELECTING or not (kind == "ReplicationController" or spec.get("selector")):
+        return []
+    selecting = {**manifest, "spec": {name: spec.get(name) for name in ("selector", "template")}}
+    if kind == "Deployment":
+        selecting["apiVersion"], selecting["kind"] = _REPLICA_SET
+    selecting.setdefault("apiVersion", KINDS[kind][0])
+    return [given._replace(type="ADDED", manifest=selecting)]
 
 
 def _wanted(given: Given) -> int:

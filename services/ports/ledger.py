@@ -208,7 +208,10 @@ class ProfileRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest state of a configuration object; ``object`` None means that it was deleted."""
+    """The latest state of a configuration object; ``object`` None means that it was deleted.
+
+    Without a version too, nothing is to be remembered of it, and its row goes.
+    """
 
     kind: str
     namespace: str
@@ -217,6 +220,11 @@ class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: int | None
     at_ms: int
     sent_by: str | None = None
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether nothing is to be remembered."""
+        return self.object is None and self.resource_version is None
 
 
 class UsageRow(NamedTuple):

@@ -9,11 +9,10 @@ import msgspec
 from domain.cycle.queue import Queue
 from domain.cycle.schedule import CycleResult, Failure
 from domain.manifests.profile import profile_to_spec
-from domain.model.config import ConfigObject
+from domain.model.config import CONTENTS, ConfigObject
 from domain.model.decisions import Attempt, Decision
 from domain.model.limits import dead_letter_key_bytes_max
 from domain.model.pods import PodSpec
-from domain.model.priorities import PriorityClass
 from domain.model.profiles import ProfileRevision
 from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
@@ -154,7 +153,7 @@ def config_object(row: ConfigRow) -> ConfigObject:
         kind=row.kind,
         namespace=row.namespace,
         name=row.name,
-        content=None if row.object is None else msgspec.convert(row.object, PriorityClass),
+        content=None if row.object is None else msgspec.convert(row.object, CONTENTS[row.kind]),
         resource_version=row.resource_version,
     )
 

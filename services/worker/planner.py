@@ -78,8 +78,8 @@ class Planner:
     def _restore(self, ledger: LedgerState) -> None:
         for row in ledger.profiles:
             self._restore_profile(row)
-        for thing in map(config_object, ledger.config):
-            self.scheduler.state.config.restore(thing)
+        for thing in sorted(ledger.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
+            self.scheduler.state.config.restore(config_object(thing))
         for node in sorted(ledger.nodes, key=lambda row: row.id):
             if node.spec is not None:
                 self.scheduler.state.restore_node(

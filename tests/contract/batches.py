@@ -250,7 +250,10 @@ def everything(lease: Lease) -> CommitBatch:
         dead_letters=[dead_letter(lease, 1)],
         usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, marks={})],
         profiles=[profile("batch", 1, resource_version=7, sent_by="key:ops"), profile("gone", 4, spec=None)],
-        config=[config("gone", object=None), config("high", resource_version=2**62, sent_by="local:me")],
+        config=[
+            config("gone", object=None, resource_version=3),
+            config("high", resource_version=2**62, sent_by="local:me"),
+        ],
         seq_next={lease.shard: 4},
         dead_seq_next={lease.shard: 2},
         log_time_ms=AT_MS,

@@ -253,12 +253,13 @@ async def test_of_a_configuration_object_the_latest_is_kept(backend: Backend, le
     elsewhere = config("a", namespace="ns", kind="PodDisruptionBudget", object={})
     batches = [
         [config("b", resource_version=5), config("a"), elsewhere],
-        [config("b", object=None, resource_version=6, at_ms=AT_MS + 1)],
+        [config("b", object=None, resource_version=6, at_ms=AT_MS + 1), config("c"), config("d")],
+        [config("c", object=None), config("d", object=None), config("e", object=None)],
         [config("a", object={"value": 1}), config("a", object={"value": 2}, resource_version=9)],
     ]
     for at, rows in enumerate(batches):
         assert await ledger.commit(bind(lease, [at + 1], at, config=rows)) is COMMITTED
-    assert (await ledger.load([lease])).config == [elsewhere, batches[2][1], batches[1][0]]
+    assert (await ledger.load([lease])).config == [elsewhere, batches[3][1], batches[1][0]]
     assert len((await backend.dump())["config_objects"]) == 3
 
 

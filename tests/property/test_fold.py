@@ -70,7 +70,7 @@ def key_of(event: Event) -> tuple[str, str]:
         case PodDeleted():
             return ("pod", f"{event.namespace}/{event.name}")
         case ConfigUpserted():
-            return ("config", event.content.name)
+            return ("config", event.name)
         case ConfigDeleted():
             return ("config", event.name)
 

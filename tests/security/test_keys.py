@@ -21,9 +21,11 @@ from services.api.failures import ApiError
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
 from services.cli.main import app
+from services.codec.envelope import KINDS
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from services.ports.store import Grant
 from tests.builders import (
+    Json,
     event,
     node_manifest,
     pod_manifest,
@@ -35,13 +37,24 @@ from tests.property.site import Site
 from tests.security.keyed import House, keyed_house
 
 ROOT = Path(__file__).parents[2]
-SENT = {
+BY_MAP = ("Service", "ReplicationController")
+SENT: dict[str, Json] = {
     "Pod": pod_manifest("p", "team-a"),
     "PodDisruptionBudget": {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "b", "namespace": "team-a"},
     },
+    **{
+        kind: {
+            "apiVersion": KINDS[kind][0],
+            "kind": kind,
+            "metadata": {"name": "w", "namespace": "team-a"},
+            "spec": {"selector": {"app": "w"} if kind in BY_MAP else {"matchLabels": {"app": "w"}}},
+        }
+        for kind in (*BY_MAP, "Deployment", "Job", "ReplicaSet", "StatefulSet")
+    },
+    "Namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}},
     "Node": node_manifest("n1"),
     "NodeUsage": usage_manifest("n1", percent={"cpu": 10}),
     "PriorityClass": priority_class_manifest("high"),
@@ -49,8 +62,8 @@ SENT = {
 }
 """One valid object of each kind."""
 
-OF_TEAMS = {"Pod", "PodDisruptionBudget"}
-OF_CLUSTER = {"Node", "NodeUsage", "PriorityClass", "SchedulingProfile"}
+OF_CLUSTER = {"Namespace", "Node", "NodeUsage", "PriorityClass", "SchedulingProfile"}
+OF_TEAMS = SENT.keys() - OF_CLUSTER
 
 
 @pytest_asyncio.fixture
@@ -230,7 +243,7 @@ async def test_priorities_of_the_system_need_a_grant(
         (Grant("a", ["admin"], ["team-a"]), "roles"),
         (Grant("a", ["admin"], None, ["Pod"]), "roles"),
         (Grant("a", ["producer", "operator"], ["team-a"]), "roles"),
-        (Grant("a", ["producer"], None, ["Deployment"]), "kinds"),
+        (Grant("a", ["producer"], None, ["Secret"]), "kinds"),
         (Grant("a", ["auditor"], None, ["Pod"]), "kinds"),
         (Grant("a", ["producer"], ["team-a"], ["Pod", "Node"]), "kinds"),
         (Grant("a", ["producer"], None, ["Pod/binding"]), "kinds"),

@@ -11,7 +11,15 @@ import pytest
 from domain.manifests.objects import node_from_manifest, pod_event_from_manifest
 from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
-from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.events import (
+    ConfigDeleted,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+    ProfileDeleted,
+)
 from domain.model.limits import event_bytes_max, usage_ahead_seconds_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import signature
@@ -84,7 +92,18 @@ def test_deleted_events_need_no_more_than_a_name() -> None:
 def test_tombstones_delete_what_their_key_names() -> None:
     assert decode(PODS_TOPIC, None, b"shop/p").event == PodDeleted("shop", "p")
     assert decode(NODES_TOPIC, None, b"n-1").event == NodeDeleted("n-1")
-    assert decode(CONFIG_TOPIC, None, b"PodDisruptionBudget/x/y") == Decoded(None, None)
+    for kind, namespace, name in (
+        ("PodDisruptionBudget", "x", "y"),
+        ("Service", "x", "y"),
+        ("Namespace", "", "x"),
+    ):
+        key = f"{kind}/{namespace}/{name}" if namespace else f"{kind}/{name}"
+        assert decode(CONFIG_TOPIC, None, key.encode()).event == ConfigDeleted(kind, namespace, name)
+    assert decode(CONFIG_TOPIC, None, b"SchedulingProfile/x").event == ProfileDeleted("x")
+    for wrong in (b"Secret/x", b"Pod/x/y", b"Service/x", b"Namespace/A", b"x"):
+        rejected = decode(CONFIG_TOPIC, None, wrong).rejected
+        assert rejected is not None
+        assert rejected.path == "key", wrong
 
 
 @pytest.mark.parametrize(
@@ -92,7 +111,7 @@ def test_tombstones_delete_what_their_key_names() -> None:
     [
         (PODS_TOPIC, "BOOKMARK", "Pod", "v1"),
         (NODES_TOPIC, "BOOKMARK", "Node", "v1"),
-        (CONFIG_TOPIC, "ADDED", "PodDisruptionBudget", "policy/v1"),
+        (CONFIG_TOPIC, "BOOKMARK", "PodDisruptionBudget", "policy/v1"),
         (CONFIG_TOPIC, "BOOKMARK", "PriorityClass", "scheduling.k8s.io/v1"),
         (CONFIG_TOPIC, "BOOKMARK", "SchedulingProfile", "berth/v1"),
         (USAGE_TOPIC, "BOOKMARK", "NodeUsage", "berth/v1"),
@@ -144,7 +163,7 @@ REFUSED: dict[str, tuple[str, bytes | None, bytes | None, str, str]] = {
     "type": (PODS_TOPIC, event_bytes("ERROR", POD), None, "unknown-type", "type"),
     "type number": (PODS_TOPIC, b'{"type":1,"object":{}}', None, "invalid-field", "type"),
     "object text": (PODS_TOPIC, b'{"type":"ADDED","object":"x"}', None, "invalid-field", "object"),
-    "kind": (PODS_TOPIC, event_bytes("ADDED", {**POD, "kind": "Job"}), None, "unknown-kind", "object.kind"),
+    "kind": (PODS_TOPIC, event_bytes("ADDED", {**POD, "kind": "Task"}), None, "unknown-kind", "object.kind"),
     "kind with another shape": (
         PODS_TOPIC,
         event_bytes("ADDED", {"kind": "Status", "apiVersion": "v1", "status": "Failure"}),
@@ -466,7 +485,7 @@ def test_topic_and_key_follow_from_the_object(
     ("thing", "path"),
     [
         ({}, "items[2].kind"),
-        ({"kind": "Deployment"}, "items[2].kind"),
+        ({"kind": "Secret"}, "items[2].kind"),
         ({"kind": "Pod", "apiVersion": "v9"}, "items[2].apiVersion"),
         ({"kind": "Pod"}, "items[2].metadata.name"),
         ({"kind": "Pod", "metadata": {"name": "A"}}, "items[2].metadata.name"),

@@ -41,7 +41,8 @@ def workload(kind: str, name: str = "w", **spec: Any) -> Json:
 
 def made(*manifests: Json, replicas: int | None = None) -> list[Json]:
     expanded = expand([Given("ADDED", manifest) for manifest in manifests], replicas)
-    return [each.manifest for each in expanded if each.manifest not in manifests]
+    pods = [each.manifest for each in expanded if each.manifest["kind"] == "Pod"]
+    return [pod for pod in pods if pod not in manifests]
 
 
 def names(*manifests: Json, replicas: int | None = None) -> list[str]:
@@ -54,12 +55,12 @@ def names(*manifests: Json, replicas: int | None = None) -> list[str]:
         (
             "helm-web.yaml",
             {f"default/release-shop-{i}": "bound" for i in range(3)},
-            "skipped 1 ConfigMap, 1 HorizontalPodAutoscaler, 1 Ingress, 1 Service, 1 ServiceAccount",
+            "skipped 1 ConfigMap, 1 HorizontalPodAutoscaler, 1 Ingress, 1 ServiceAccount",
         ),
         (
             "statefulset.yaml",
             {f"data/db-{i}": "unresolvable" for i in (1, 2, 3)},
-            "skipped 1 Service: nothing to place",
+            "",
         ),
         (
             "cronjob.yaml",
@@ -76,12 +77,12 @@ def names(*manifests: Json, replicas: int | None = None) -> list[str]:
             "skipped 1 ClusterRole: nothing to place",
         ),
         ("kubectl-pods.yaml", {"default/waiting-1": "bound", "default/waiting-2": "unresolvable"}, ""),
-        ("kubectl-all.json", {"default/front-0": "bound"}, "skipped 1 Service: nothing to place"),
+        ("kubectl-all.json", {"default/front-0": "bound"}, ""),
         ("watch-events.json", {"default/new": "bound"}, ""),
         (
             "kustomize.yaml",
             {"queue/mail-0": "bound", "queue/mail-1": "bound", "queue/old-0": "bound"},
-            "skipped 1 CustomResourceDefinition, 1 Namespace, 1 Node.longhorn.io, 1 Queue: nothing to place",
+            "skipped 1 CustomResourceDefinition, 1 Node.longhorn.io, 1 Queue: nothing to place",
         ),
     ],
 )
@@ -98,7 +99,7 @@ def test_all_of_them_together_are_one_cluster() -> None:
     done = berth_plan(*files)
     assert done.exit_code == 0, done.output
     assert len(json.loads(done.stdout)) == 20
-    assert "3 Services" in done.stderr
+    assert "1 ClusterRole, 1 ConfigMap" in done.stderr
 
 
 def test_a_daemons_pod_goes_to_its_node_only() -> None:
@@ -112,9 +113,17 @@ def test_a_daemons_pod_goes_to_its_node_only() -> None:
         ("kubectl-nodes.json", ["Node"] * 5, ""),
         ("kubectl-pods.yaml", ["Pod"] * 4, ""),
         ("kube-scheduler.yaml", ["SchedulingProfile"] * 3, "warning: "),
-        ("statefulset.yaml", ["PodDisruptionBudget"], "skipped 1 StatefulSet: a controller"),
+        (
+            "statefulset.yaml",
+            ["Service", "PodDisruptionBudget", "StatefulSet"],
+            "1 StatefulSet: only the selector is sent; a controller",
+        ),
         ("watch-events.json", ["Pod"] * 5, ""),
-        ("kustomize.yaml", ["PriorityClass"], "skipped 1 Deployment, 1 ReplicationController: a controller"),
+        (
+            "kustomize.yaml",
+            ["Namespace", "PriorityClass", "Deployment", "ReplicationController"],
+            "1 Deployment, 1 ReplicationController: only the selector is sent",
+        ),
     ],
 )
 def test_apply_takes_what_is_of_use_and_names_the_rest(
@@ -126,9 +135,9 @@ def test_apply_takes_what_is_of_use_and_names_the_rest(
 
 
 def test_apply_fails_where_nothing_is_of_use() -> None:
-    said = "skipped 1 Deployment: a controller turns such an object into pods(.|\n)*nothing was sent"
+    said = "skipped 1 DaemonSet: a controller turns such an object into pods(.|\n)*nothing was sent"
     with pytest.raises(CommandError, match=said):
-        list(apply._chunks([str(MANIFESTS / "helm-web.yaml")], "ADDED"))
+        list(apply._chunks([str(MANIFESTS / "daemonset.yaml")], "ADDED"))
 
 
 def test_the_profiles_of_kube_scheduler_become_profiles() -> None:

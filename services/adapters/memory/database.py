@@ -243,7 +243,10 @@ class MemoryDatabase:
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
             self.profiles[profile.name, profile.revision] = newer
         for thing in batch.config:
-            self.config_objects[thing.kind, thing.namespace, thing.name] = thing
+            key = (thing.kind, thing.namespace, thing.name)
+            self.config_objects.pop(key, None)
+            if not thing.is_forgotten:
+                self.config_objects[key] = thing
         for usage in batch.usage:
             self.usage.pop(usage.record.node, None)
             if usage.record.series:

@@ -16,6 +16,7 @@ from services.adapters.postgres.loading import load
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
+    ConfigRow,
     Lease,
     LedgerState,
     NodeWrite,
@@ -251,11 +252,18 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     if batch.profiles:
         await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, batch.profiles)))
     if batch.config:
-        latest_config = {row[:3]: row for row in map(rows.config_columns, batch.config)}
-        await connection.execute(sql.UPSERT_CONFIG, *_columns(latest_config.values()))
+        await _write_config(connection, batch.config)
     await _write_usage(connection, batch.usage)
     letters = [rows.dead_letter_columns(letter) for letter in batch.dead_letters]
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
+
+
+async def _write_config(connection: Connection, config: Sequence[ConfigRow]) -> None:
+    latest = {(row.kind, row.namespace, row.name): row for row in config}
+    if kept := [rows.config_columns(row) for row in latest.values() if not row.is_forgotten]:
+        await connection.execute(sql.UPSERT_CONFIG, *_columns(kept))
+    if forgotten := [key for key, row in latest.items() if row.is_forgotten]:
+        await connection.execute(sql.DELETE_CONFIG, *_columns(forgotten))
 
 
 async def _write_usage(connection: Connection, usage: Sequence[UsageRow]) -> None:

@@ -51,7 +51,7 @@ GRANTS: Mapping[str, Grants] = {
     "shard_offsets": Grants(_CHANGE),
     "dead_letters": Grants(_ADD, _READ),
     "profiles": Grants(_CHANGE),
-    "config_objects": Grants(_CHANGE),
+    "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
     "ingested_events": Grants(api=_ALL),

@@ -191,6 +191,11 @@ ON CONFLICT (kind, namespace, name) DO UPDATE SET
     sent_by = excluded.sent_by
 """
 
+DELETE_CONFIG = """
+DELETE FROM config_objects c USING unnest($1::text[], $2::text[], $3::text[]) AS w (kind, namespace, name)
+WHERE (c.kind, c.namespace, c.name) = (w.kind, w.namespace, w.name)
+"""
+
 UPSERT_USAGE = """
 INSERT INTO node_usage (node, at_ms, series, marks, sent_by)
 SELECT w.node, w.at_ms, w.series::json, w.marks::json, w.sent_by

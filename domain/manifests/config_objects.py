@@ -1,0 +1,176 @@
+"""Read configuration objects: namespaces, priority classes, budgets, and what selects pods.
+
+Of a Service, a Deployment and their like only the selector matters. Source of what is allowed: the
+validation and the defaults of the Kubernetes 1.36 API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
+from domain.manifests.metadata import Identity, Labelled, read_labels
+from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
+from domain.model.config import Content, DisruptionBudget, Namespace, Selecting
+from domain.model.errors import FieldError
+from domain.model.selectors import LabelRequirement, LabelSelector
+from domain.model.validation import check_dns_label, check_labels, shown
+
+_SHARE = re.compile("(100|[0-9]{1,2})%")
+_PODS_MAX = 2**31 - 1
+
+
+class _Wire(msgspec.Struct, rename="camel", omit_defaults=True):
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: Identity | None = None
+
+
+class WireNamespace(_Wire, omit_defaults=True):
+    """A Namespace as it is written."""
+
+    metadata: Labelled | None = None
+
+
+class WireLabelMap(msgspec.Struct, omit_defaults=True):
+    """``spec`` of a Service as it is written."""
+
+    selector: dict[str, Any] | None = None
+
+
+class WireService(_Wire, omit_defaults=True):
+    """A Service as it is written."""
+
+    spec: WireLabelMap | None = None
+
+
+class WireTemplate(msgspec.Struct, omit_defaults=True):
+    """A pod template as it is written: its labels."""
+
+    metadata: Labelled | None = None
+
+
+class WireReplicationControllerSpec(WireLabelMap, omit_defaults=True):
+    """``spec`` of a ReplicationController as it is written."""
+
+    template: WireTemplate | None = None
+
+
+class WireReplicationController(_Wire, omit_defaults=True):
+    """A ReplicationController as it is written."""
+
+    spec: WireReplicationControllerSpec | None = None
+
+
+class WireSelectorSpec(msgspec.Struct, omit_defaults=True):
+    """``spec`` of what makes pods, as it is written."""
+
+    selector: WireLabelSelector | None = None
+
+
+class WireWorkload(_Wire, omit_defaults=True):
+    """A ReplicaSet, StatefulSet, Deployment or Job as it is written."""
+
+    spec: WireSelectorSpec | None = None
+
+
+class WireBudgetSpec(WireSelectorSpec, rename="camel", omit_defaults=True):
+    """``spec`` of a PodDisruptionBudget as it is written."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class WireBudget(_Wire, omit_defaults=True):
+    """A PodDisruptionBudget as it is written."""
+
+    spec: WireBudgetSpec | None = None
+
+
+class Reader(NamedTuple):
+    """How a kind is written, and how it is read; ``read`` takes what is written, and the object's path."""
+
+    wire: type[msgspec.Struct]
+    read: Callable[[Any, str], Content]
+
+
+def _namespace(wire: WireNamespace, path: str) -> Namespace:
+    meta = wire.metadata or Labelled()
+    check_dns_label(meta.name or "", f"{path}.metadata.name")
+    return Namespace(labels=read_labels(meta.labels, f"{path}.metadata"))
+
+
+def _of_map(selector: Mapping[str, Any] | None, path: str) -> LabelSelector | None:
+    """Return the selector that a map of labels means, None where there is none."""
+    if selector is None:
+        return None
+    labels = check_labels(selector, path)
+    return selector_of(*(LabelRequirement(key, "In", (value,)) for key, value in labels.items()))
+
+
+def _service(wire: WireService, path: str) -> Selecting:
+    return Selecting(selector=_of_map((wire.spec or WireLabelMap()).selector, f"{path}.spec.selector"))
+
+
+def _replication_controller(wire: WireReplicationController, path: str) -> Selecting:
+    spec = wire.spec or WireReplicationControllerSpec()
+    at = f"{path}.spec.selector"
+    selector = spec.selector
+    if not selector and spec.template is not None and spec.template.metadata is not None:
+        selector, at = spec.template.metadata.labels, f"{path}.spec.template.metadata.labels"
+    if not selector:
+        raise FieldError(f"{path}.spec.selector", "is missing, and so are the labels of the pod template")
+    return Selecting(selector=_of_map(selector, at))
+
+
+def _workload(wire: WireWorkload, path: str) -> Selecting:
+    found = _selected(wire, path)
+    if found.selector is None:
+        raise FieldError(f"{path}.spec.selector", "is missing; it says which pods are meant")
+    if not found.selector.requirements:
+        raise FieldError(f"{path}.spec.selector", "is empty; allowed is at least one label or expression")
+    return found
+
+
+def _selected(wire: WireWorkload, path: str) -> Selecting:
+    """Return the selector; a Job as people write it has none, since its API server makes one."""
+    spec = wire.spec or WireSelectorSpec()
+    return Selecting(selector=read_label_selector(spec.selector, f"{path}.spec.selector"))
+
+
+def _budget(wire: WireBudget, path: str) -> DisruptionBudget:
+    spec, path = wire.spec or WireBudgetSpec(), f"{path}.spec"
+    if spec.min_available is not None and spec.max_unavailable is not None:
+        raise FieldError(f"{path}.maxUnavailable", "must be absent where minAvailable is given")
+    return DisruptionBudget(
+        selector=read_label_selector(spec.selector, f"{path}.selector"),
+        min_available=_pods(spec.min_available, f"{path}.minAvailable"),
+        max_unavailable=_pods(spec.max_unavailable, f"{path}.maxUnavailable"),
+    )
+
+
+def _pods(value: int | str | None, path: str) -> int | str | None:
+    fits = isinstance(value, int) and 0 <= value <= _PODS_MAX
+    if value is None or fits or (isinstance(value, str) and _SHARE.fullmatch(value)):
+        return value
+    raise FieldError(
+        path, f"{shown(value)} is no number of pods; allowed is an integer from 0, or 0% to 100%"
+    )
+
+
+READERS: Mapping[str, Reader] = {
+    "PriorityClass": Reader(WirePriorityClass, priority_class_from_wire),
+    "Namespace": Reader(WireNamespace, _namespace),
+    "PodDisruptionBudget": Reader(WireBudget, _budget),
+    "Service": Reader(WireService, _service),
+    "ReplicationController": Reader(WireReplicationController, _replication_controller),
+    "ReplicaSet": Reader(WireWorkload, _workload),
+    "StatefulSet": Reader(WireWorkload, _workload),
+    "Deployment": Reader(WireWorkload, _workload),
+    "Job": Reader(WireWorkload, _selected),
+}
+"""Every kind of configuration object but profiles."""

@@ -1,0 +1,55 @@
+"""What Namespaces, Services and the owners of pods say: by which labels pods are selected from outside."""
+
+from __future__ import annotations
+
+from domain.model.config import NAMESPACE, SERVICE, ConfigObject, Namespace, Selecting
+from domain.model.pods import CONTROLLERS, Controller
+from domain.model.selectors import LabelSelector
+from domain.state.pod_index import PodIndex
+
+
+class Selectors:
+    """The selectors that topology spread makes its default constraints of, and the labels of namespaces.
+
+    The index of pods keeps the labels, and is told by which keys to tell pods apart.
+    """
+
+    def __init__(self, index: PodIndex) -> None:
+        self._index = index
+        self._selectors: dict[tuple[str, str], dict[str, LabelSelector]] = {}  # by kind and namespace
+
+    def services(self, namespace: str) -> list[LabelSelector]:
+        """Return the selectors of the Services of a namespace, by name; a Service without one is left out."""
+        return [selector for _, selector in sorted(self._selectors.get((SERVICE, namespace), {}).items())]
+
+    def owner(self, namespace: str, controller: Controller) -> LabelSelector | None:
+        """Return the selector of the object that made a pod, None where it is not known."""
+        return self._selectors.get((controller.kind, namespace), {}).get(controller.name)
+
+    def put(self, thing: ConfigObject) -> None:
+        """Let an object be in force, or no longer. Cost: O(1)."""
+        if thing.kind == NAMESPACE:
+            self._put_namespace(thing)
+        elif thing.kind == SERVICE or thing.kind in CONTROLLERS:
+            self._put_selector(thing)
+
+    def _put_namespace(self, thing: ConfigObject) -> None:
+        content = thing.content
+        assert content is None or isinstance(content, Namespace)
+        labels = None if content is None else content.labels
+        if self._index.namespaces.get(thing.name) != labels:
+            self._index.name(thing.name, labels)
+
+    def _put_selector(self, thing: ConfigObject) -> None:
+        content, place = thing.content, (thing.kind, thing.namespace)
+        assert content is None or isinstance(content, Selecting)
+        selector = None if content is None else content.selector
+        known = self._selectors.setdefault(place, {})
+        before = known.pop(thing.name, None)
+        if selector is not None:
+            known[thing.name] = selector
+            self._index.watch_selector(thing.namespace, selector)
+        if not known:
+            del self._selectors[place]
+        if before != selector:
+            self._index.version += 1
