@@ -24,6 +24,7 @@ def node(
     taints: tuple[Taint, ...] = (),
     unschedulable: bool = False,
     extended: Mapping[str, int] | None = None,
+    declared_features: tuple[str, ...] = (),
 ) -> NodeSpec:
     """Return a node; ``extended`` names further resources."""
     return NodeSpec(
@@ -34,6 +35,7 @@ def node(
         taints=taints,
         unschedulable=unschedulable,
         allocatable={"cpu": cpu, "memory": memory, "pods": pods, **(extended or {})},
+        declared_features=declared_features,
     )
 
 

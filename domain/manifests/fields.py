@@ -85,6 +85,7 @@ POD_SPEC = Shape(
         _honoured("tolerations"),
         _honoured("topologySpreadConstraints", "in part, see below"),
         _honoured("hostNetwork", "each container's port is then a port of the node"),
+        _honoured("hostUsers", "with `hostNetwork`: the node must declare that it can"),
         _honoured("priority", "in the queue; nobody is evicted yet"),
         _honoured("priorityClassName", "where `priority` is missing, as the class says when the pod comes"),
         _honoured("preemptionPolicy", "kept; nobody is evicted yet"),
@@ -101,7 +102,7 @@ POD_SPEC = Shape(
         ),
         *_no_matter(
             "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks "
-            "ephemeralContainers hostAliases hostIPC hostPID hostUsers hostname hostnameOverride "
+            "ephemeralContainers hostAliases hostIPC hostPID hostname hostnameOverride "
             "imagePullSecrets os readinessGates restartPolicy securityContext serviceAccount "
             "serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
             "terminationGracePeriodSeconds"
@@ -118,9 +119,10 @@ CONTAINER = Shape(
         _honoured("resources"),
         _honoured("ports", "`hostPort`"),
         _honoured("restartPolicy", "`Always` makes an init container a sidecar"),
+        _honoured("restartPolicyRules", "`RestartAllContainers`: the node must declare that it can"),
         *_no_matter(
             "args command env envFrom imagePullPolicy lifecycle livenessProbe readinessProbe "
-            "resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce "
+            "resizePolicy securityContext startupProbe stdin stdinOnce "
             "terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
         ),
     ),
@@ -160,9 +162,10 @@ VOLUME = Shape(
                 "vsphereVolume",
             )
         ),
+        _honoured("image", "by profiles with the score ImageLocality"),
         *_no_matter(
             "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo glusterfs "
-            "hostPath image name nfs photonPersistentDisk projected quobyte scaleIO secret storageos"
+            "hostPath name nfs photonPersistentDisk projected quobyte scaleIO secret storageos"
         ),
     ),
 )
@@ -307,8 +310,9 @@ NODE_STATUS = Shape(
         _honoured("capacity"),
         _honoured("images", "by profiles with the score ImageLocality"),
         _honoured("conditions", "`Ready` is shown; taints decide about placing, as in kube-scheduler"),
+        _honoured("declaredFeatures", "by profiles with the filter NodeDeclaredFeatures"),
         *_no_matter(
-            "addresses config daemonEndpoints declaredFeatures features nodeInfo phase "
+            "addresses config daemonEndpoints features nodeInfo phase "
             "runtimeHandlers volumesAttached volumesInUse"
         ),
     ),

@@ -9,7 +9,12 @@ import msgspec
 
 from domain.manifests.metadata import ObjectMeta, read_labels, read_name, read_uid, read_version
 from domain.model.errors import FieldError
-from domain.model.limits import taints_per_node_max, usage_window_seconds_max, usage_window_seconds_min
+from domain.model.limits import (
+    declared_features_per_node_max,
+    taints_per_node_max,
+    usage_window_seconds_max,
+    usage_window_seconds_min,
+)
 from domain.model.nodes import TAINT_EFFECTS, NodeImage, NodeSpec, Taint
 from domain.model.resources import CPU, MEMORY, PODS, check_pods, read_amounts, to_canonical
 from domain.model.validation import (
@@ -63,13 +68,14 @@ class WireCondition(msgspec.Struct, gc=False, omit_defaults=True):
     status: str | None = None
 
 
-class WireNodeStatus(msgspec.Struct, omit_defaults=True):
+class WireNodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """``status`` of a Node as it is written."""
 
     capacity: dict[str, Any] | None = None
     allocatable: dict[str, Any] | None = None
     images: list[WireImage] | None = None
     conditions: list[WireCondition] | None = None
+    declared_features: list[str] | None = None
 
 
 class WireNode(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -109,6 +115,7 @@ def node_from_wire(node: WireNode, path: str, *, strict: bool) -> NodeSpec:
         usage_window_seconds=_usage_window(meta, meta_path),
         images=_images(status.images or [], f"{path}.status.images"),
         ready=_ready(status.conditions or [], f"{path}.status.conditions"),
+        declared_features=_features(status.declared_features or [], f"{path}.status.declaredFeatures"),
     )
 
 
@@ -119,6 +126,11 @@ def _ready(conditions: list[WireCondition], path: str) -> bool | None:
             status = check_choice(condition.status, CONDITION_STATUSES, f"{path}[{index}].status")
             return status == "True"
     return None
+
+
+def _features(features: list[str], path: str) -> tuple[str, ...]:
+    check_count(len(features), declared_features_per_node_max, "declared_features_per_node_max", path)
+    return tuple(sorted({check_printable(name, f"{path}[{i}]") for i, name in enumerate(features)}))
 
 
 def _usage_window(meta: ObjectMeta, path: str) -> int:

@@ -56,6 +56,7 @@ from domain.model.validation import (
 
 _INT32 = 2**31
 _IMAGE_LENGTH_MAX = 1024
+_RESTART_ALL = "RestartAllContainers"
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _ports_of = attrgetter("ports")
 
@@ -77,6 +78,12 @@ class WirePort(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     protocol: str | None = None
 
 
+class WireRestartRule(msgspec.Struct, gc=False, omit_defaults=True):
+    """What a container's exit does, as it is written."""
+
+    action: str | None = None
+
+
 class WireContainer(msgspec.Struct, rename="camel", omit_defaults=True):
     """A container as it is written."""
 
@@ -85,6 +92,7 @@ class WireContainer(msgspec.Struct, rename="camel", omit_defaults=True):
     resources: WireResources | None = None
     ports: list[WirePort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[WireRestartRule] | None = None
 
 
 class WireGate(msgspec.Struct, gc=False, omit_defaults=True):
@@ -106,6 +114,7 @@ class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     tolerations: list[WireToleration] | None = None
     topology_spread_constraints: list[WireSpread] | None = None
     host_network: bool | None = None
+    host_users: bool | None = None
     priority: int | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
@@ -186,6 +195,8 @@ def template_from_wire(
         gates=_gates(spec.scheduling_gates, f"{path}.schedulingGates") if spec.scheduling_gates else (),
         unsupported=tuple(_unsupported(spec)) if asks_more else (),
         ignored=tuple(_ignored(spec)) if asks_more else (),
+        volume_images=_volume_images(spec.volumes, f"{path}.volumes") if spec.volumes else (),
+        features=tuple(_features(spec)),
     )
 
 
@@ -372,6 +383,26 @@ def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
                 below = f"{path}.{field}[{index}].image"
                 images.append(check_printable(container.image, below, _IMAGE_LENGTH_MAX))
     return tuple(sorted(images))
+
+
+def _volume_images(volumes: list[WireVolume], path: str) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            check_printable(volume.image.reference, f"{path}[{i}].image.reference", _IMAGE_LENGTH_MAX)
+            for i, volume in enumerate(volumes)
+            if volume.image is not None and volume.image.reference
+        )
+    )
+
+
+def _features(spec: WirePodSpec) -> Iterator[str]:
+    """Yield the features that a node must declare for the pod, sorted (Kubernetes 1.36)."""
+    for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+        if any(rule.action == _RESTART_ALL for rule in container.restart_policy_rules or ()):
+            yield "RestartAllContainersOnContainerExits"
+            break
+    if spec.host_network and spec.host_users is False:
+        yield "UserNamespacesHostNetworkSupport"
 
 
 def _gates(gates: list[WireGate], path: str) -> tuple[str, ...]:

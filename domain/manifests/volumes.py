@@ -11,9 +11,16 @@ class WirePresent(msgspec.Struct):
     """An object of which only matters that it is there."""
 
 
+class WireImageSource(msgspec.Struct, gc=False, omit_defaults=True):
+    """An image that is mounted as a volume."""
+
+    reference: str | None = None
+
+
 class WireVolume(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """A volume as it is written: the sources that kube-scheduler looks at."""
 
+    image: WireImageSource | None = None
     persistent_volume_claim: WirePresent | None = None
     ephemeral: WirePresent | None = None
     aws_elastic_block_store: WirePresent | None = None

@@ -30,6 +30,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     thousandths of a core, everything else in its own unit (bytes, pods, devices). ``usage_window_seconds`` is
     over how long its measured usage is looked at, 0: as configured for all nodes. ``ready`` is what its Ready
     condition says, None where it says nothing; taints decide about placing, not the condition.
+    ``declared_features`` names what the node says that it can do, sorted.
     """
 
     name: str
@@ -43,3 +44,4 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[NodeImage, ...] = ()
     usage_window_seconds: int = 0
     ready: bool | None = None
+    declared_features: tuple[str, ...] = ()

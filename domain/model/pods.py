@@ -92,8 +92,10 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ``unsupported`` names what the pod demands and berth does not honour: such a pod waits. ``ignored`` names
     what it only prefers, or what berth takes no notice of; ``ProfilePlan.ignores`` adds what the profile
     leaves out. ``priority_class`` is the class by which the pod has its priority, "" where it has it by a
-    number or by the default class. ``missing`` names what the pod waits for because it is not there. Fields
-    from ``ignored`` on came later: see ``signature.template_to_json``.
+    number or by the default class. ``missing`` names what the pod waits for because it is not there.
+    ``images`` are those of the containers, ``volume_images`` those that are mounted as volumes. ``features``
+    names what a node must declare that it can do. Fields from ``ignored`` on came later: see
+    ``signature.template_to_json``.
     """
 
     requests: dict[str, int] = {}
@@ -121,6 +123,8 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     spread: tuple[SpreadConstraint, ...] = ()
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
+    volume_images: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
 
 def is_master(template: PodTemplate) -> bool:

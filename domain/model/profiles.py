@@ -48,6 +48,7 @@ _FILTERS = tuple(
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "NodeDeclaredFeatures",
     )
 )
 

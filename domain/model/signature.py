@@ -12,6 +12,8 @@ SIGNATURE_BYTES = 16
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _LATER_DEFAULTS = (
+    b',"features":[]',
+    b',"volume_images":[]',
     b',"pod_anti_affinity":null',
     b',"pod_affinity":null',
     b',"spread":[]',

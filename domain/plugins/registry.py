@@ -27,6 +27,7 @@ from domain.plugins.counting import CountFilter, CountScore
 from domain.plugins.filters.master_share import MasterShare
 from domain.plugins.filters.max_memory_sum import MaxMemorySum
 from domain.plugins.filters.node_affinity import NodeAffinity
+from domain.plugins.filters.node_declared_features import NodeDeclaredFeatures
 from domain.plugins.filters.node_name import NodeName
 from domain.plugins.filters.node_ports import NodePorts
 from domain.plugins.filters.node_resources_fit import NodeResourcesFit
@@ -56,6 +57,7 @@ FILTERS = registered(
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    NodeDeclaredFeatures,
     ResourceThreshold,
     MaxMemorySum,
     MasterShare,

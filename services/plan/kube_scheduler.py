@@ -32,6 +32,7 @@ _DEFAULTS: tuple[tuple[str, int], ...] = (
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
     ("DefaultBinder", 0),
+    ("NodeDeclaredFeatures", 0),
 )
 """What kube-scheduler enables at ``multiPoint`` by itself, in its order, with the weights of the scores."""
 

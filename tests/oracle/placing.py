@@ -294,6 +294,9 @@ class Oracle:
             case "PodTopologySpread" | "InterPodAffinity":
                 if node.name in self._between[position]:
                     return Refusal(*self._between[position][node.name], (OCCUPIED, position, False))
+            case "NodeDeclaredFeatures":
+                if not all(each in node.declared_features for each in template.features):
+                    return Refusal("node-declared-features", True, static)
             case "MasterShare":
                 return self._master_share(use.args.get("share", 50), position, template, seen)
             case "MaxMemorySum":

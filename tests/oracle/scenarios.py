@@ -213,6 +213,7 @@ class World:
             taints=tuple(random.sample(TAINTS, random.choice((0, 0, 0, 1, 2)))) if rich else (),
             unschedulable=rich and random.random() < 0.1,
             extended={key: random.choice((0, 1, 2, 5)) for key in RESOURCES if random.random() < 0.7},
+            declared_features=("f", "g")[: random.randint(1, 2)] if rich else (),
         )
         if not self.scenario.any_profiles:
             return made
@@ -235,6 +236,7 @@ class World:
                 "tolerations": tuple(random.sample(TOLERATIONS, random.choice((0, 0, 1, 2)))),
                 "host_ports": tuple(random.sample(PORTS, random.choice((0, 0, 1, 2)))),
                 "node_name": "n1" if random.random() < 0.05 else "",
+                "features": ("f", "g") if random.random() < 0.1 else (),
                 "gates": ("wait",) if random.random() < 0.05 else (),
                 "unsupported": ("pod-affinity",) if random.random() < 0.05 else (),
             }

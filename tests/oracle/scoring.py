@@ -161,11 +161,12 @@ def allocatable(
 def image_locality(
     args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
 ) -> Rated:
-    if not template.images:
+    images = [*template.images, *template.volume_images]
+    if not images:
         return {}
-    wanted = [image if ":" in image.rpartition("/")[2] else f"{image}:latest" for image in template.images]
+    wanted = [image if ":" in image.rpartition("/")[2] else f"{image}:latest" for image in images]
     sizes = {n.spec.name: {x: i.size_bytes for i in n.spec.images for x in i.names} for n in every}
-    rated, high = {}, 1000 * MIB * len(wanted)
+    rated, high = {}, 1000 * MIB * max(1, len(template.images))
     for node in feasible:
         own = sizes[node.spec.name]
         spread = {image: sum(image in other for other in sizes.values()) / len(every) for image in wanted}

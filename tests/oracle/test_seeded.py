@@ -23,6 +23,6 @@ def test_the_cases_meet_every_plugin_and_most_pods_find_a_node() -> None:
         compared += case.run()
         met |= {use.name for p in case.world.profiles.values() for use in (*p.filters, *p.scores)}
     assert met == {*FILTERS, *SCORES}
-    assert compared["placed"] > compared["evaluated"] / 3
+    assert compared["placed"] > compared["evaluated"] / 4
     assert compared["explained"] > 50
     assert compared["looked"] > 100

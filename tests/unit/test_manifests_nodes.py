@@ -35,6 +35,7 @@ FULL = {
         "allocatable": {"cpu": "7500m", "memory": "15.5Gi", "pods": 100, "nvidia.com/gpu": 2.0},
         "images": [{"names": ["pause:3.9", "pause@sha256:1"], "sizeBytes": 300}],
         "conditions": [{"type": "Ready"}],
+        "declaredFeatures": ["b", "a", "b"],
     },
 }
 
@@ -59,6 +60,7 @@ def test_a_node_is_read_whole() -> None:
         allocatable={"cpu": 7500, "memory": 31 << 29, "pods": 100, "nvidia.com/gpu": 2},
         capacity={"cpu": 8000, "memory": 16 << 30, "pods": 110, "nvidia.com/gpu": 2},
         images=(NodeImage(("pause:3.9", "pause@sha256:1"), 300),),
+        declared_features=("a", "b"),
     )
 
 
@@ -127,6 +129,11 @@ WRONG: dict[str, tuple[Any, str, str]] = {
         with_value("spec", "taints", value=[{"key": "a", "effect": "NoSchedule"}] * 129),
         "spec.taints",
         "taints_per_node_max",
+    ),
+    "too many features": (
+        with_value("status", "declaredFeatures", value=["f"] * 257),
+        "status.declaredFeatures",
+        "declared_features_per_node_max",
     ),
     "unschedulable text": (
         with_value("spec", "unschedulable", value="yes"),

@@ -383,6 +383,25 @@ def test_planning_takes_names_and_empty_pods_as_they_are() -> None:
     assert (pod.name, pod.node_name, pod.template) == ("P_1", "N1", PodTemplate())
 
 
+def test_images_of_volumes_are_read_beside_those_of_containers() -> None:
+    volumes = [{"name": "a", "image": {"reference": "model:2"}}, {"name": "b", "emptyDir": {}}]
+    template = pod_from_manifest(pod_manifest("p", spec={"volumes": volumes})).template
+    assert (template.images, template.volume_images) == (("pause",), ("model:2",))
+
+
+def test_a_pod_needs_the_features_that_its_spec_makes_use_of() -> None:
+    def needed(container: dict[str, Any], **spec: Any) -> tuple[str, ...]:
+        containers = [{"name": "c", **container}]
+        return pod_from_manifest(pod_manifest("p", spec={"containers": containers, **spec})).template.features
+
+    rules = [{"action": "Restart"}, {"action": "RestartAllContainers"}]
+    assert needed({"restartPolicyRules": rules[:1]}) == ()
+    assert needed({"restartPolicyRules": rules}) == ("RestartAllContainersOnContainerExits",)
+    assert needed({}, initContainers=[{"restartPolicyRules": rules}]) == needed({"restartPolicyRules": rules})
+    assert needed({}, hostNetwork=True, hostUsers=False) == ("UserNamespacesHostNetworkSupport",)
+    assert needed({}, hostNetwork=True) == needed({}, hostUsers=False) == ()
+
+
 def test_signature_is_equal_exactly_when_templates_are() -> None:
     one, other = (pod_from_manifest(pod_manifest("p", cpu=1, memory=memory)) for memory in ("1Gi", "1025Mi"))
     same = pod_from_manifest(

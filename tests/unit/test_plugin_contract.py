@@ -97,6 +97,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "unsupported": ((), ("pod-affinity",)),
     "ignored": ((), ("disks",)),
     "priority_class": ("", "high"),
+    "volume_images": ((), ("db:2",)),
+    "features": ((), ("f",)),
     "missing": ((), ("unknown-priority-class:high",)),
     "spread": ((), (_BY_ZONE,), (msgspec.structs.replace(_BY_ZONE, hard=False, honours_taints=True),)),
     "pod_affinity": (None, PodAffinity(required=(_NEAR,)), PodAffinity(preferred=(_LIKED,))),
@@ -143,7 +145,9 @@ def world() -> NodeView:
         node("d", labels={"disk": "ssd", "rank": "1"}, pods=9, extended={"x.io/gpu": 2}),
     )
     for i, each in enumerate(nodes):
-        state.apply(NodeUpserted(msgspec.structs.replace(each, images=sized[: i % 3])))
+        declared_features = ("f",)[: i % 2]
+        spec = msgspec.structs.replace(each, images=sized[: i % 3], declared_features=declared_features)
+        state.apply(NodeUpserted(spec))
     on_a = template(500, GIB, 80, cluster="x", role="master", limits={"cpu": 900, "memory": 2 * GIB})
     for name, shape, on in (("p", on_a, "a"), ("q", template(300, cluster="x", role="replica"), "b")):
         state.apply(PodUpserted(pod(name, shape, on=on)))

@@ -219,6 +219,13 @@ def test_a_profile_that_makes_no_sense_names_the_field_and_what_is_allowed(
         ("NodeName", node("n"), template(1, node_name="m"), "node-name", True),
         ("TaintToleration", node("n", taints=(Taint("k"),)), template(1), "untolerated-taint", True),
         ("NodeAffinity", node("n"), template(1, node_selector={"a": "b"}), "node-affinity", True),
+        (
+            "NodeDeclaredFeatures",
+            node("n", declared_features=("a",)),
+            template(1, features=("a", "b")),
+            "node-declared-features",
+            True,
+        ),
         ("NodeResourcesFit", node("n", cpu=1), template(2), "insufficient:cpu", True),
         ("NodeResourcesFit", node("n", pods=0), template(1), "too-many-pods", False),
         ("NodeResourcesFit", node("n"), template(requests={"x.io/a": 1}), "insufficient:x.io/a", True),
@@ -262,6 +269,12 @@ def test_only_the_first_filter_that_refuses_is_counted() -> None:
         "insufficient:cpu": 1,
         "too-many-pods,insufficient:cpu": 1,
     }
+
+
+def test_a_node_that_declares_all_features_takes_the_pod() -> None:
+    able = node("n", declared_features=("a", "b", "c"))
+    asking = pod("p", template(1, features=("a", "b")))
+    assert attempt(only("NodeDeclaredFeatures"), [able], asking).bound_count
 
 
 def test_a_cordoned_node_takes_a_pod_that_tolerates_the_cordon() -> None:

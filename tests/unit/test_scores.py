@@ -182,6 +182,9 @@ def test_images_count_by_size_and_spread() -> None:
     }
     assert found == pytest.approx(expected)
     assert set(rated(PluginUse(name="ImageLocality"), nodes, template()).values()) == {0.0}
+    mounted = template(images=("db:2",), volume_images=("web",))  # a volume counts, but as no container
+    found = rated(PluginUse(name="ImageLocality"), nodes, mounted)
+    assert found == pytest.approx({name: score * span / (1000 - 23) for name, score in expected.items()})
 
 
 def test_variance_is_that_of_a_full_recount() -> None:
