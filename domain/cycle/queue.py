@@ -111,6 +111,7 @@ class Queue:
         self._fresh: dict[str, None] = {}
         self._woken: dict[GroupKey, None] = {}
         self._counted: dict[WaitingGroup, tuple[Sequence[int], int]] = {}  # see ``park``
+        self._selects = 0  # version of what selects pods from outside, when groups were last woken
         self._measured_generation = 0  # the table's, when measurements were last looked at
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
 
@@ -243,15 +244,19 @@ class Queue:
         for w in np.flatnonzero(fits).tolist():
             self.wake_group(parked[w])
 
-    @property
-    def waits_for_counters(self) -> bool:
-        """Whether a counter that moves could wake a group."""
-        return bool(self._counted)
+    def waits_for_rules(self, counters: CounterTable) -> bool:
+        """Whether something happened by which a group may wake that rules refused."""
+        index = self._state.index
+        is_other = index.version - index.terms_version != self._selects
+        return bool(self._counted) and (is_other or counters.is_behind)
 
     def wake_counted(self, counters: CounterTable) -> None:
-        """Wake the parked groups that rules refused by counters which moved since."""
+        """Wake the groups that rules refused by counters which moved since; all where rules may differ."""
+        index = self._state.index
+        selects = index.version - index.terms_version
+        is_other, self._selects = selects != self._selects, selects
         for group, (numbers, version) in list(self._counted.items()):
-            if counters.version_of(numbers) != version:
+            if is_other or counters.version_of(numbers) != version:
                 self.wake_group(group)
 
     def wake_masters(self, clusters: Collection[str]) -> None:

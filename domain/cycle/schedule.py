@@ -183,7 +183,7 @@ class Scheduler:
             or self.state.improved_rows
             or self._grown
             or self.queue.has_measured
-            or (self.queue.waits_for_counters and self._slots.counters.is_behind)
+            or self.queue.waits_for_rules(self._slots.counters)
         )
 
     def cycle(self, now_ms: int = 0) -> CycleResult:

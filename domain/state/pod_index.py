@@ -53,6 +53,7 @@ class PodIndex:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.journal: list[tuple[PodClass, str, int]] | None = None
         self.version = 0
+        self.terms_version = 0  # the part of ``version`` that is about terms: these refuse more, never less
         self.namespaces_version = 0
         self._next_number = 0
         self._classes: dict[Hashable, PodClass] = {}
@@ -238,7 +239,9 @@ class PodIndex:
     def _count_term(self, mark: TermMark, change: int) -> None:
         for anchor in anchors_of_term(mark.term):
             counts = self._terms.setdefault(anchor, {})
-            self.version += mark not in counts
+            is_new = mark not in counts
+            self.version += is_new
+            self.terms_version += is_new
             counts[mark] = counts.get(mark, 0) + change
             if not counts[mark]:
                 _discard(self._terms, anchor, mark)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Placement, Scheduler
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.config import NAMESPACE, Namespace
+from domain.model.events import ConfigUpserted, Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.selectors import (
@@ -127,3 +128,18 @@ def test_pods_that_only_another_pod_tells_apart_are_two_groups(scheduler: Schedu
     for name, labels in (("w", WEB), ("d", {"app": "db"})):
         scheduler.fold(PodUpserted(labelled(pod(name, template(10)), labels)))
     assert told(scheduler) == {"d": "n-a"}
+
+
+def test_a_namespace_that_no_longer_matches_cures_the_anti_affinity_of_others(scheduler: Scheduler) -> None:
+    apart = AffinityTerm(
+        topology_key="zone",
+        selector=LabelSelector(),
+        namespaces=(),
+        namespace_selector=LabelSelector((LabelRequirement("team", "In", ("blue",)),)),
+    )
+    shape = template(10, pod_anti_affinity=PodAffinity(required=(apart,)))
+    blue = ConfigUpserted(NAMESPACE, "", "default", Namespace(labels={"team": "blue"}), 1)
+    told(scheduler, blue, *(PodUpserted(pod(f"w-{z}", shape, on=f"n-{z}", namespace="other")) for z in "ab"))
+    assert told(scheduler, PodUpserted(pod("p", template(10)))) == {}
+    red = ConfigUpserted(NAMESPACE, "", "default", Namespace(labels={"team": "red"}), 2)
+    assert list(told(scheduler, red)) == ["p"]
