@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from benchmarks import machine
+from benchmarks.shapes import SHAPES
 from benchmarks.stage import BenchError
-from benchmarks.workloads import entry_of, node_manifest, pod_manifest
+from benchmarks.workloads import entry_of, node_manifest, pod_manifest, shaped
 from domain.cycle.warm import warm_up
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import batch_records_max
@@ -30,6 +31,7 @@ from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
 from services.worker.planner import BATCHES, Planner
 
 WAYS = ("folded", "restored")
+PLAIN, DEPLOYMENTS = "plain", "deployments"
 NODES = 20_000
 PODS = 1_000_000
 GROUPS = 1_000
@@ -42,6 +44,7 @@ class MemoryReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one way, as ``-o json`` shows it. benchmarks/README.md explains the keys."""
 
     way: str
+    shape: str
     nodes: int
     pods: int
     groups: int
@@ -63,8 +66,8 @@ class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-def measure(nodes: int = NODES, pods: int = PODS) -> MemoryRun:
-    """Measure both ways.
+def measure(nodes: int = NODES, pods: int = PODS, shape: str = PLAIN) -> MemoryRun:
+    """Measure both ways, with pods that ask for nothing of each other or are of ``DEPLOYMENTS``.
 
     Raises
     ------
@@ -72,13 +75,13 @@ def measure(nodes: int = NODES, pods: int = PODS) -> MemoryRun:
         A process did not end well.
     """
     described = machine.describe()
-    reports = [in_own_process(way, nodes, pods) for way in WAYS]
+    reports = [in_own_process(way, nodes, pods, shape) for way in WAYS]
     return MemoryRun(ways=reports, machine=described, versions=machine.versions())
 
 
-def in_own_process(way: str, nodes: int, pods: int) -> MemoryReport:
+def in_own_process(way: str, nodes: int, pods: int, shape: str = PLAIN) -> MemoryReport:
     """Measure one way in a process that did nothing else."""
-    command = python_module("benchmarks.memory", way, nodes, pods)
+    command = python_module("benchmarks.memory", way, nodes, pods, shape)
     path = environment(PYTHONPATH=python_path())
     done = subprocess.run(command, cwd="/", env=path, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -89,16 +92,16 @@ def in_own_process(way: str, nodes: int, pods: int) -> MemoryReport:
 # ------------------------------------------------------------------------------ in a process of its own
 
 
-def measure_here(way: str, nodes: int, pods: int) -> MemoryReport:
+def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     """Measure one way in this process, which must be fresh."""
     warm_up()
     groups = min(GROUPS, pods)
     baseline, _ = _resident()
     if way == "folded":
         began = time.perf_counter()
-        planner = _folded(nodes, pods, groups)
+        planner = _folded(nodes, pods, groups, shape)
     else:
-        ledger = _ledger(nodes, pods, groups)
+        ledger = _ledger(nodes, pods, groups, shape)
         began = time.perf_counter()
         planner = Planner([_LEASE], ledger, BUILT_IN_PROFILES, seed=0)
         del ledger
@@ -107,9 +110,10 @@ def measure_here(way: str, nodes: int, pods: int) -> MemoryReport:
     gc.collect()
     resident, peak = _resident()
     began = time.perf_counter()
-    planner.plan(_records(PODS_TOPIC, [_pod(pods, groups)], pods))
+    planner.plan(_records(PODS_TOPIC, [_pod(pods, groups, shape)], pods))
     return MemoryReport(
         way=way,
+        shape=shape,
         nodes=nodes,
         pods=pods,
         groups=groups,
@@ -124,29 +128,29 @@ def measure_here(way: str, nodes: int, pods: int) -> MemoryReport:
     )
 
 
-def _folded(nodes: int, pods: int, groups: int) -> Planner:
+def _folded(nodes: int, pods: int, groups: int, shape: str) -> Planner:
     """Place the pods group by group, like a worker whose batches are thrown away."""
-    planner = Planner([_LEASE], _ledger(0, 0, 1), BUILT_IN_PROFILES, seed=0)
+    planner = Planner([_LEASE], _ledger(0, 0, 1, shape), BUILT_IN_PROFILES, seed=0)
     for numbers in _batches(nodes):
-        planner.plan(_records(NODES_TOPIC, [_node(i) for i in numbers], numbers.start))
+        planner.plan(_records(NODES_TOPIC, [_node(i, shape) for i in numbers], numbers.start))
     for numbers in _batches(pods):
-        entries = [_pod(i, i * groups // pods) for i in numbers]
+        entries = [_pod(i, i * groups // pods, shape) for i in numbers]
         planner.plan(_records(PODS_TOPIC, entries, numbers.start))
         while planner.has_work:
             planner.plan([])
     return planner
 
 
-def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
+def _ledger(nodes: int, pods: int, groups: int, shape: str) -> LedgerState:
     """Return the ledger's state of the cluster. Repeated texts are shared, as the loader shares them."""
     decoder = Decoder()
     rows, kinds = [], []
     for i in range(nodes):
-        event = decoder.decode(_record(NODES_TOPIC, _node(i), i)).event
+        event = decoder.decode(_record(NODES_TOPIC, _node(i, shape), i)).event
         assert isinstance(event, NodeUpserted)
         rows.append(NodeRow(id=i + 1, name=event.node.name, version=1, spec=event.node, requested={}))
     for group in range(groups):
-        event = decoder.decode(_record(PODS_TOPIC, _pod(group, group), group)).event
+        event = decoder.decode(_record(PODS_TOPIC, _pod(group, group, shape), group)).event
         assert isinstance(event, PodUpserted)
         kinds.append(event.pod)
     names = [row.name for row in rows]
@@ -161,6 +165,7 @@ def _ledger(nodes: int, pods: int, groups: int) -> LedgerState:
                 resource_version=i + 1,
                 signature=kind.signature,
                 labels=kind.labels,
+                life=kind.life,
                 node=names[i % nodes],
                 adopted=False,
                 shard=0,
@@ -190,15 +195,18 @@ def _batches(count: int) -> Iterator[range]:
         yield range(first, min(count, first + batch_records_max))
 
 
-def _node(number: int) -> Entry:
-    return entry_of(node_manifest(number), number)
+def _node(number: int, shape: str) -> Entry:
+    return entry_of(node_manifest(number, SHAPES[shape].zones), number)
 
 
-def _pod(number: int, group: int) -> Entry:
+def _pod(number: int, group: int, shape: str) -> Entry:
     """Return a pod named as controllers name them: a name of 25 characters and a uid of 36."""
     asks = (f"{50 + group % 25}m", f"{100 + group // 25}Mi")  # fifty of them fit a node
     manifest = pod_manifest(_name(number, group), number, *asks)
     manifest["metadata"] |= {"uid": _uid(number), "labels": {"app": f"web-{group:04}"}}
+    if shape != PLAIN:
+        (kind,) = SHAPES[shape].kinds
+        shaped(manifest, kind(group))
     return entry_of(manifest, number)
 
 
@@ -236,5 +244,5 @@ def _resident() -> tuple[int, int]:
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(
-        msgspec.json.encode(measure_here(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+        msgspec.json.encode(measure_here(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
     )

@@ -19,7 +19,7 @@ HOST = "kubernetes.io/hostname"
 TEAM = {"team": "bench"}
 
 Kind = Callable[[int], Json]
-"""Returns the labels (``labels``) and the rest of the spec of a pod of a group, by the group's number."""
+"""Returns the labels, the owner and the rest of the spec of a pod of a group, by the group's number."""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +106,13 @@ def _team_affinity(_: int) -> Json:
 
 def _deployment(group: int) -> Json:
     """Return a pod of a Deployment: spread over zones, and over nodes where that is possible."""
-    app = {"app": f"web-{group:05}"}
+    name, made = f"web-{group:05}", f"{group * 2_654_435_761 % 2**32:08x}"
+    app = {"app": name}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-{made}", "uid": f"uid-{name}"}
     term = {"topologyKey": HOST, "labelSelector": _matching(**app)}
     return {
-        "labels": {**app, "pod-template-hash": f"{group * 2_654_435_761 % 2**32:08x}"},
+        "labels": {**app, "pod-template-hash": made},
+        "ownerReferences": [{**owner, "controller": True}],
         "topologySpreadConstraints": [_spread(_matching(**app), 1, hard=True)],
         "affinity": {"podAntiAffinity": _preferred(term, 100)},
     }

@@ -19,7 +19,6 @@ from services.traces import openb
 NAMESPACE = "bench"
 _IDS = uuid.UUID("62656e63-6800-5000-8000-000000000000")
 _AT = "2024-01-01T00:00:00Z"
-_LABELS = {"app": "bench"}
 _NODE_ROOM = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 
 
@@ -159,13 +158,20 @@ def pod_of(workload: Workload, prefix: str, number: int) -> Json:
     kinds = shape.before if prefix == "before" and shape.before else shape.kinds
     more = kinds[group % len(kinds)](group)
     asks = asks_of(group, workload.groups)
-    manifest = pod_manifest(f"{prefix}-{number:07}", number, *asks, labels=more["labels"])
+    manifest = pod_manifest(f"{prefix}-{number:07}", number, *asks)
+    shaped(manifest, more)
     if shape.namespaces > 1:
         manifest["metadata"]["namespace"] = _namespace(number % shape.namespaces)
-    manifest["spec"] |= {key: value for key, value in more.items() if key != "labels"}
     if workload.profile != DEFAULT_PROFILE:
         manifest["spec"]["schedulerName"] = workload.profile
     return manifest
+
+
+def shaped(manifest: Json, kind: Json) -> None:
+    """Write into a pod what a kind of pod has of its own."""
+    in_metadata = ("labels", "ownerReferences")
+    manifest["metadata"] |= {key: value for key, value in kind.items() if key in in_metadata}
+    manifest["spec"] |= {key: value for key, value in kind.items() if key not in in_metadata}
 
 
 def _namespace(number: int) -> str:
@@ -209,16 +215,14 @@ def namespace_manifest(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def pod_manifest(
-    name: str, number: int, cpu: str, memory: str, *, labels: Mapping[str, str] = _LABELS
-) -> Json:
+def pod_manifest(name: str, number: int, cpu: str, memory: str) -> Json:
     """Return a pod with one container."""
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
         "uid": f"uid-{name}",
         "resourceVersion": str(number + 1),
-        "labels": dict(labels),
+        "labels": {"app": "bench"},
     }
     asks = {"requests": {"cpu": cpu, "memory": memory}}
     spec = {"containers": [{"name": "main", "image": "bench/main", "resources": asks}]}

@@ -184,12 +184,16 @@ def domains(
 def memory(
     nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 20_000,
     pods: Annotated[int, typer.Option(min=1, help="Number of placed pods.")] = 1_000_000,
+    deployments: Annotated[
+        bool,
+        typer.Option("--deployments", help="Pods of 1,000 Deployments that are spread over zones and nodes."),
+    ] = False,
     output: Output = BenchFormat.TABLE,
 ) -> None:
     """Measure the resident memory of a worker per placed pod: pods that it placed, and a ledger read back."""
-    from benchmarks.memory import measure
+    from benchmarks.memory import DEPLOYMENTS, PLAIN, measure
 
-    run = measure(nodes, pods)
+    run = measure(nodes, pods, DEPLOYMENTS if deployments else PLAIN)
     if output is BenchFormat.JSON:
         show_json(run)
     else:

@@ -116,6 +116,7 @@ def show_memory(run: MemoryRun) -> None:
     """Print a line per way."""
     columns = _columns(
         ("WAY", "way"),
+        ("SHAPE", "shape"),
         ("NODES", "nodes"),
         ("PODS", "pods"),
         ("BYTES/POD", "bytes_per_pod"),

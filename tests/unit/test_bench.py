@@ -16,7 +16,7 @@ from benchmarks.cluster import SCORES, Cluster, ask_of
 from benchmarks.domains import DomainsRun, Row
 from benchmarks.engine import EngineRun, measure
 from benchmarks.flow import EngineReport
-from benchmarks.memory import WAYS, MemoryReport, MemoryRun, in_own_process
+from benchmarks.memory import DEPLOYMENTS, PLAIN, WAYS, MemoryReport, MemoryRun, in_own_process
 from benchmarks.offering import Offered, offer
 from benchmarks.parts import Figure, Part, measure_parts, replayed
 from benchmarks.plain import Picture, Spread, numpy_scores, python_scores
@@ -260,10 +260,10 @@ def test_a_number_is_written_for_a_person() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_memory_of_a_small_cluster_is_measured_in_a_process_of_its_own(way: str) -> None:
-    report = in_own_process(way, 20, 300)
-    assert (report.way, report.nodes, report.pods, report.groups) == (way, 20, 300, 300)
+@pytest.mark.parametrize(("way", "shape"), [*((way, PLAIN) for way in WAYS), ("restored", DEPLOYMENTS)])
+def test_the_memory_of_a_small_cluster_is_measured_in_a_process_of_its_own(way: str, shape: str) -> None:
+    report = in_own_process(way, 20, 300, shape)
+    assert (report.way, report.shape, report.nodes, report.pods, report.groups) == (way, shape, 20, 300, 300)
     assert 0 < report.baseline_bytes <= report.resident_bytes <= report.peak_bytes
     assert report.bytes_per_pod * 300 == pytest.approx(report.resident_bytes, rel=0.01)
     assert msgspec.json.decode(msgspec.json.encode(report), type=MemoryReport) == report
