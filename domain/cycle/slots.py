@@ -39,7 +39,7 @@ _RAW_BYTES = 8
 class GroupSlots:
     """Compiles groups into slots and keeps them while there is room; the least recently used goes first.
 
-    ``bytes_max`` bounds the trees and the static parts, half for each.
+    ``bytes_max`` bounds the trees, which take up to a third of it, and the static parts.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class GroupSlots:
         self._statics.clear()
         self._in_arrays.clear()
         slots, width = self._slots_max, self._snapshot.rows_width
-        statics = self._fitting(_STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
-        trees = self._fitting(_TREE_ROW_BYTES)
+        statics = self._fitting(self._bytes_max * 2 // 3, _STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
+        trees = self._fitting(self._bytes_max // 3, _TREE_ROW_BYTES)
         self.groups = kernel.Groups(
             **_zeros(SLOT_FIELDS, slots),
             static_code=np.zeros((statics, width), dtype=np.int16),
@@ -99,9 +99,9 @@ class GroupSlots:
         self._free = list(range(slots - 1, -1, -1))
         self._free_statics = list(range(statics - 1, -1, -1))
 
-    def _fitting(self, row_bytes: int) -> int:
-        """Return how many arrays over all rows fit half of the memory bound."""
-        fitting = self._bytes_max // 2 // (self._snapshot.rows_width * row_bytes)
+    def _fitting(self, bytes_max: int, row_bytes: int) -> int:
+        """Return how many arrays over all rows fit a bound."""
+        fitting = bytes_max // (self._snapshot.rows_width * row_bytes)
         return min(max(_CACHED_MIN, fitting), _CACHED_MAX)
 
     def _allocate_bounds(self) -> None:
