@@ -39,8 +39,9 @@ class CountedPod(SelectedPod, Protocol):
 class Match(msgspec.Struct, frozen=True, kw_only=True):
     """Pods by namespace and labels, and where ``controller_uid`` is not "", by who made them.
 
-    ``namespace_selector`` adds to ``namespaces`` those whose Namespace object it matches. Without any
-    requirement it adds all, whether they have an object or not.
+    ``namespace_selector`` adds to ``namespaces`` those whose Namespace object it matches. One that no label
+    at all would match adds all, whether they have an object or not: as kube-scheduler 1.36 reads the pod's
+    own terms, ``NotIn`` and ``DoesNotExist`` select every namespace.
     """
 
     selector: LabelSelector
@@ -61,7 +62,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if self.namespace_selector is None:
             return False
-        if not self.namespace_selector.requirements:
+        if self.namespace_selector.matches({}):
             return True
         labels = namespaces.get(namespace)
         return labels is not None and self.namespace_selector.matches(labels)

@@ -216,8 +216,8 @@ def spread_scores(
         on_nodes, by_value = counts_on(spread, pod, around), Counter[str]()
         for node in around.nodes:
             counts = not requires_all or has_keys(spreads, node)
-            if counts and key in node.labels and is_counted(spread.constraint, pod, node):
-                by_value[node.labels[key]] += on_nodes[node.name]
+            if counts and is_counted(spread.constraint, pod, node):
+                by_value[node.labels.get(key, "")] += on_nodes[node.name]
         for node in rated:
             if key in node.labels:
                 count = on_nodes[node.name] if key == HOSTNAME else by_value[node.labels[key]]
@@ -240,13 +240,12 @@ def rounded(value: float) -> int:
 
 
 def selects_pod(term: AffinityTerm, other: PodSpec, around: Around) -> bool:
-    """Say whether a term of the incoming pod selects a pod: a selector sees known namespaces only."""
-    labels = around.namespaces.get(other.namespace)
-    by_label = (
-        term.namespace_selector is not None
-        and (labels is not None or not term.namespace_selector.requirements)
-        and matched(term.namespace_selector, labels or {})
-    )
+    """Say whether a term of the incoming pod selects a pod.
+
+    A selector sees known namespaces only; but upstream asks it about no labels, too, whatever the namespace.
+    """
+    labels, of_namespace = around.namespaces.get(other.namespace), term.namespace_selector
+    by_label = matched(of_namespace, {}) or (labels is not None and matched(of_namespace, labels))
     return (by_label or other.namespace in term.namespaces) and matched(term.selector, other.labels)
 
 

@@ -115,14 +115,8 @@ WRONG = {
         "whole = {n.name: rounded(raw.get(n.name, 0)) for n in feasible}",
     ),
     "all zero scores 0": ("if high else 100", "if high else 0"),
-    "own terms see unknown namespaces": (
-        "(labels is not None or not term.namespace_selector.requirements)",
-        "True",
-    ),
-    "own {} sees known namespaces only": (
-        "(labels is not None or not term.namespace_selector.requirements)",
-        "labels is not None",
-    ),
+    "own terms see known namespaces only": ("matched(of_namespace, {}) or ", ""),
+    "own terms see no known namespace": (" or (labels is not None and matched(of_namespace, labels))", ""),
     "placed terms see known namespaces only": (
         "by_label = matched(term.namespace_selector, around.namespaces.get(pod",
         "by_label = pod.namespace in around.namespaces and matched(\n"

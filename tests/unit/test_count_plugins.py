@@ -342,11 +342,14 @@ def not_in(key: str, value: str) -> LabelSelector:
         ({"namespaces": ("default",)}, {"default"}),
         ({"namespaces": (), "namespace_selector": LabelSelector()}, {"default", "red", "unknown"}),
         ({"namespaces": (), "namespace_selector": sel(team="red")}, {"red"}),
-        ({"namespaces": (), "namespace_selector": not_in("team", "red")}, {"default"}),
+        ({"namespaces": (), "namespace_selector": not_in("team", "red")}, {"default", "red", "unknown"}),
         ({"namespaces": ("unknown",), "namespace_selector": sel(team="red")}, {"red", "unknown"}),
     ],
 )
-def test_own_terms_see_existing_namespaces_only(term: dict[str, Any], seen: set[str]) -> None:
+def test_own_terms_see_existing_namespaces_and_all_if_no_label_would_do(
+    term: dict[str, Any], seen: set[str]
+) -> None:
+    """Upstream asks the selector about the labels of known namespaces, and about no labels."""
     for namespace in ("default", "red", "unknown"):
         world = World(in_zones(a="1"), namespaces={"default": {}, "red": {"team": "red"}})
         place(world, "a", namespace=namespace)

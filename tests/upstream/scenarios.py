@@ -41,8 +41,8 @@ def scenario_of(seed: int) -> Json:
     features, of = FAMILIES[family], 0.25 if family == "mixed" else 0.7
     count = int(10 ** draw.uniform(0, 1.3)) if draw.chance(0.9) else draw.randint(20, 70)
     objects = [*namespaces(draw), *nodes(draw, count, features)]
-    if "owners" in features:
-        objects += selecting(draw)
+    selecting_objects = selecting(draw) if "owners" in features else []
+    objects += selecting_objects
     templates = [template(draw, features, of) for _ in range(draw.randint(1, 6))]
     for i in range(int(count * draw.uniform(0, 2.5))):
         pod = named(draw.choice(templates), f"old-{i}")
@@ -50,5 +50,18 @@ def scenario_of(seed: int) -> Json:
         node = f"n{draw.randrange(count)}" if draw.chance(0.97) else "gone"
         objects.append(bound(draw, pod, node, features))
     waiting = [named(draw.choice(templates), f"new-{i}") for i in range(draw.randint(1, 12))]
+    _keep_known_owners(objects + waiting, selecting_objects)
     schedule = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in waiting]
     return {"name": f"{family} {seed}", "objects": objects + waiting, "schedule": schedule}
+
+
+def _keep_known_owners(objects: list[Json], known: list[Json]) -> None:
+    """Give the pods of an owner that is not there another kind of owner.
+
+    Upstream then looks at Services alone, and berth at the pods of the same owner, which is documented.
+    """
+    names = {(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in known}
+    for pod in objects:
+        for owner in pod["metadata"].get("ownerReferences", ()):
+            if (owner["kind"], pod["metadata"]["namespace"], owner["name"]) not in names:
+                owner |= {"apiVersion": "batch/v1", "kind": "Job"}
