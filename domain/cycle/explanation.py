@@ -145,6 +145,10 @@ class KernelOutput:
         self.sums = self._sums(placed, programs, state)
         self._places: dict[ProfilePlan, tuple[list[tuple[str, int]], int]] = {}
 
+    def has_failed(self, a: int) -> bool:
+        """Say whether a pod of an attempt found no node, even if a later one found one."""
+        return bool(self.exhausted[a]) or self.has_reasons[a][1]
+
     def rows(self, a: int) -> list[int]:
         """Return an attempt's best rows, best first."""
         rows = self.top_row[a]
@@ -228,7 +232,7 @@ def explain(
         warnings=warnings_of(program.plan, program.template),
         basis=_basis(program, output, view, a) if candidates else None,
     )
-    if output.exhausted[a]:
+    if output.has_failed(a):
         attempt.reasons_at_failure, hopeless_count = _reasons(program, output, a, 1)
         if program.plan.first_refusal_depends_on_pods(program.template):
             hopeless_count = refusals_of(program.plan, program.template, (), view).hopeless_count
@@ -244,7 +248,7 @@ def explain(
 
 def _rules_seen(program: Program, output: KernelOutput, a: int) -> tuple[RuleSeen, ...]:
     """Return what each rule saw that refused nodes."""
-    which, first, seen = output.exhausted[a], kernel.RULE, []
+    which, first, seen = int(output.has_failed(a)), kernel.RULE, []
     codes = output.reason_code[a, which]
     for r in sorted({(code - first) // 2 for code in codes.tolist() if first <= code < kernel.GONE}):
         rule, domains = program.counted.rules[r][1], output.rule_domain[a, which, r]

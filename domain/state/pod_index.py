@@ -115,8 +115,9 @@ class PodIndex:
 
     def watch(self, namespaces: Iterable[str], keys: Iterable[str]) -> None:
         """Tell pods of some namespaces (``EVERY``: of all) apart by these label keys, from ``settle`` on."""
+        asked = tuple(keys)
         for namespace in namespaces:
-            self._watching.mention(namespace, keys)
+            self._watching.mention(namespace, asked)
 
     def watch_selector(self, namespace: str, selector: LabelSelector | None) -> None:
         """Tell pods of a namespace apart as far as a selector does."""

@@ -10,12 +10,12 @@ import pytest
 from domain.cycle.evaluate import Verdict
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.manifests.profile import profile_from_manifest
+from domain.model.config import Namespace
 from domain.model.decisions import Outcome
-from domain.model.events import NodeUpserted, PodUpserted
+from domain.model.events import ConfigUpserted, NodeUpserted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.model.signature import signature
 from tests.conformance.tables import FILES, cases, check
-from tests.oracle.between_pods import Configured
 from tests.oracle.placing import Look, Oracle
 
 BETWEEN_PODS = ("pod_topology_spread", "interpod_affinity")
@@ -33,7 +33,8 @@ def verdicts(case: dict[str, Any]) -> list[Verdict]:
             oracle.take(NodeUpserted(node_from_manifest(manifest, strict=False)))
         elif manifest["kind"] == "Namespace":
             meta = manifest["metadata"]
-            oracle.take(Configured("Namespace", "", meta["name"], meta.get("labels", {})))
+            content = Namespace(labels=meta.get("labels", {}))
+            oracle.take(ConfigUpserted("Namespace", "", meta["name"], content))
         else:
             assert manifest["kind"] == "Pod"
     for pod in pods:

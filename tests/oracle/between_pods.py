@@ -10,8 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from domain.model.config import Namespace, Selecting
+from domain.model.events import ConfigDeleted, ConfigUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.selectors import (
@@ -35,15 +37,6 @@ Refused = tuple[str, bool]
 """The reason code, and whether evicting other pods cannot help."""
 
 
-class Configured(NamedTuple):
-    """An object that pods refer to: labels of a Namespace, the selector of any other; None: it is gone."""
-
-    kind: str
-    namespace: str
-    name: str
-    content: Mapping[str, str] | LabelSelector | None
-
-
 @dataclass
 class Around:
     """Everything that a rule between pods may look at.
@@ -57,14 +50,18 @@ class Around:
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     selectors: dict[tuple[str, str, str], LabelSelector | None] = field(default_factory=dict)
 
-    def configure(self, thing: Configured) -> None:
+    def configure(self, event: ConfigUpserted | ConfigDeleted) -> None:
         """Note that an object came, changed or went."""
-        known: dict[Any, Any] = self.namespaces if thing.kind == "Namespace" else self.selectors
-        key = thing.name if thing.kind == "Namespace" else thing[:3]
-        if thing.content is None:
-            known.pop(key, None)
-        else:
-            known[key] = thing.content
+        key = (event.kind, event.namespace, event.name)
+        match event:
+            case ConfigUpserted(content=Namespace(labels=labels)):
+                self.namespaces[event.name] = labels
+            case ConfigUpserted(content=Selecting(selector=selector)):
+                self.selectors[key] = selector
+            case ConfigDeleted(kind="Namespace"):
+                self.namespaces.pop(event.name, None)
+            case ConfigDeleted():
+                self.selectors.pop(key, None)
 
 
 # -------------------------------------------------------------------------------------------- selectors

@@ -9,7 +9,16 @@ from typing import Any
 
 import msgspec
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.config import Namespace, Selecting
+from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.pods import (
     Controller,
@@ -30,7 +39,7 @@ from domain.model.selectors import (
     SpreadConstraint,
     WeightedAffinityTerm,
 )
-from tests.oracle.between_pods import HOSTNAME, ZONE, Configured
+from tests.oracle.between_pods import HOSTNAME, ZONE
 from tests.values import GIB, node, pod, template
 
 RACK, NOWHERE = "rack", "nowhere"
@@ -44,8 +53,9 @@ FILTERS = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
     "PodTopologySpread", "InterPodAffinity",
 )  # fmt: skip
+EXACT: dict[str, Any] = {}
 SCORES = (
-    "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity", "ImageLocality",
+    "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity",
 )  # fmt: skip
 
 
@@ -100,11 +110,11 @@ class Crowd:
         self.nodes = [f"n{i}" for i in range(size.nodes)]
         self.pods: dict[str, PodSpec] = {}
         self._made = self._version = 0
-        self._told: list[Event | Configured] = []
+        self._told: list[Event] = []
 
     # ---------------------------------------------------------------------------------------- events
 
-    def history(self) -> Iterator[list[Event | Configured]]:
+    def history(self) -> Iterator[list[Event]]:
         """Yield the events of each cycle; ``bind`` is called for what it placed before the next ones."""
         events = self.beginning()
         for i in range(self.size.cycles):
@@ -118,17 +128,16 @@ class Crowd:
             yield [*self._told, *self.changes(self.size.changes)]
             self._told = []
 
-    def beginning(self) -> list[Event | Configured]:
+    def beginning(self) -> list[Event]:
         """Return the objects that are there before any pod comes."""
         random = self._random
-        events: list[Event | Configured] = [NodeUpserted(self._node(name)) for name in self.nodes]
+        events: list[Event] = [NodeUpserted(self._node(name)) for name in self.nodes]
         events += [self._namespace(name) for name in NAMESPACES[:-1]]
         events += [self._service() for _ in range(random.choice((0, 0, 1, 3)))]
         events += [self._owner() for _ in range(random.choice((0, 1, 2)))]
-        random.shuffle(events)
         return events
 
-    def new_pods(self, count: int) -> list[Event | Configured]:
+    def new_pods(self, count: int) -> list[Event]:
         """Return pods that arrive, group after group or mixed; a few run already."""
         random = self._random
         shapes = random.sample(self.shapes, random.randint(1, min(4, len(self.shapes))))
@@ -139,11 +148,11 @@ class Crowd:
             self.pods[each.key] = each
         return [PodUpserted(each) for each in made]
 
-    def changes(self, count: int) -> list[Event | Configured]:
+    def changes(self, count: int) -> list[Event]:
         """Return things that happen to what exists."""
         return [event for _ in range(count) for event in self._change()]
 
-    def _change(self) -> list[Event | Configured]:
+    def _change(self) -> list[Event]:
         random = self._random
         match random.choice(("node", "node-gone", "pod", "pod", "pod", "pod-gone", "object")):
             case "node":
@@ -213,18 +222,19 @@ class Crowd:
         images = (NodeImage(("web:latest",), 300 << 20),) if random.random() < 0.3 else ()
         return msgspec.structs.replace(made, images=images)
 
-    def _any_namespace(self) -> Configured:
+    def _any_namespace(self) -> Event:
         return self._namespace(self._random.choice(NAMESPACES))
 
-    def _namespace(self, name: str) -> Configured:
+    def _namespace(self, name: str) -> Event:
         random = self._random
         labels = {key: random.choice(values) for key, values in TEAMS.items() if random.random() < 0.6}
-        return Configured("Namespace", "", name, None if random.random() < 0.1 else labels)
+        return self._object("Namespace", "", name, Namespace(labels=labels))
 
-    def _service(self) -> Configured:
+    def _service(self) -> Event:
         random = self._random
-        found = None if random.random() < 0.2 else self._equal()
-        return Configured("Service", random.choice(NAMESPACES), random.choice(("s", "t")), found)
+        selector = None if random.random() < 0.1 else self._equal()
+        name = random.choice(("s", "t"))
+        return self._object("Service", random.choice(NAMESPACES), name, Selecting(selector=selector))
 
     def _equal(self) -> LabelSelector:
         """Return a selector that a Service or ReplicationController can have."""
@@ -232,17 +242,23 @@ class Crowd:
         labels = {key: random.choice(values) for key, values in LABELS.items() if random.random() < 0.4}
         return LabelSelector(tuple(LabelRequirement(k, "In", (v,)) for k, v in sorted(labels.items())))
 
-    def _owner(self) -> Configured:
+    def _owner(self) -> Event:
         random = self._random
         shapes = [each for each in self.shapes if each.controller is not None]
         if not shapes:
             return self._any_namespace()
         shape = random.choice(shapes)
         assert shape.controller is not None
-        is_plain = shape.controller.kind == "ReplicationController"
-        chosen = self._equal() if is_plain else self._selector(shape.labels)
-        chosen = None if random.random() < 0.2 else chosen
-        return Configured(shape.controller.kind, shape.namespace, shape.controller.name, chosen)
+        kind, name = shape.controller.kind, shape.controller.name
+        selector = self._equal() if kind == "ReplicationController" else self._selector(shape.labels)
+        selecting = Selecting(selector=selector or LabelSelector())
+        return self._object(kind, shape.namespace, name, selecting)
+
+    def _object(self, kind: str, namespace: str, name: str, content: Namespace | Selecting) -> Event:
+        version = self._next_version()
+        if self._random.random() < 0.15:
+            return ConfigDeleted(kind, namespace, name, version)
+        return ConfigUpserted(kind, namespace, name, content, version)
 
     # ------------------------------------------------------------------------------------------ pods
 
@@ -270,8 +286,8 @@ class Crowd:
         namespace, labels = random.choice(NAMESPACES), self._labels()
         controller = None
         if random.random() < 0.6:
-            name = random.choice("st")
-            controller = Controller(random.choice(OWNERS), name, f"uid-{name}-{random.choice('12')}")
+            kind, name = random.choice(OWNERS), random.choice("st")
+            controller = Controller(kind, name, f"uid-{kind}-{name}-{random.choice('12')}")
         fields: dict[str, Any] = {
             "profile": random.choice([*self.profiles]),
             "priority": random.choice((0, 0, 0, 10)),
@@ -388,7 +404,7 @@ class Crowd:
             PluginUse(name="InterPodAffinity", weight=random.choice((1.0, 2.0)), args=affinity),
         ]
         chosen = SCORES if random.random() < 0.4 else random.sample(SCORES, random.choice((0, 1, 2)))
-        scores += [PluginUse(name=each, args={"arithmetic": "integer"}) for each in chosen]
+        scores += [PluginUse(name=each, args=EXACT) for each in chosen]
         random.shuffle(scores)
         uses = tuple(PluginUse(name=each, args=args.get(each, {})) for each in filters)
         return Profile(name=name, revision=7, filters=uses, scores=tuple(scores))

@@ -12,14 +12,23 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.limits import reasons_per_cycle_max, usage_window_seconds
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
 from tests.oracle import between_pods
-from tests.oracle.between_pods import Around, Configured, Refused
+from tests.oracle.between_pods import Around, Refused
 from tests.oracle.rules import collide, selects, tolerated
 from tests.oracle.scoring import Seen, most, rate
 
@@ -28,7 +37,11 @@ MASK = (1 << 64) - 1
 REPELLING = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 DAY_MS = 86_400_000
-STATIC, LIMIT, OCCUPIED, FIT = range(4)
+STATIC, LIMIT, OCCUPIED, RULE, FIT = range(5)
+RULES = (
+    "topology-spread", "topology-spread-missing-label",
+    "pod-affinity", "pod-anti-affinity", "existing-pod-anti-affinity",
+)  # fmt: skip
 BETWEEN_PODS = {"PodTopologySpread": "spread", "InterPodAffinity": "affinity"}
 
 
@@ -97,10 +110,10 @@ class Oracle:
 
     # ------------------------------------------------------------------------------------------ events
 
-    def take(self, event: Event | Configured) -> None:
+    def take(self, event: Event) -> None:
         """Note what happened."""
         match event:
-            case Configured():
+            case ConfigUpserted() | ConfigDeleted():
                 self.around.configure(event)
             case NodeUpserted():
                 self.put_node(event.node)
@@ -293,7 +306,8 @@ class Oracle:
                 return self._fit(template, seen)
             case "PodTopologySpread" | "InterPodAffinity":
                 if node.name in self._between[position]:
-                    return Refusal(*self._between[position][node.name], (OCCUPIED, position, False))
+                    code, unresolvable = self._between[position][node.name]
+                    return Refusal(code, unresolvable, (RULE, position * 10 + RULES.index(code), False))
             case "NodeDeclaredFeatures":
                 if not all(each in node.declared_features for each in template.features):
                     return Refusal("node-declared-features", True, static)

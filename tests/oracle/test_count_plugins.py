@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.selectors import LabelSelector
@@ -14,7 +21,7 @@ from domain.plugins.filters.pod_topology_spread import PodTopologySpread
 from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as AffinityScore
 from domain.plugins.scores.pod_topology_spread import PodTopologySpread as SpreadScore
 from tests.oracle import between_pods as oracle
-from tests.oracle.between_pods import Around, Configured
+from tests.oracle.between_pods import Around
 from tests.oracle.crowds import Crowd, size_of
 from tests.plain_counting import World
 
@@ -45,7 +52,7 @@ class Both:
                     del self.pods[event.pod.key]
             case PodDeleted():
                 self.pods.pop(f"{event.namespace}/{event.name}", None)
-            case Configured():
+            case ConfigUpserted() | ConfigDeleted():
                 self.around.configure(event)
 
     def look(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from domain.cycle.slots import GroupSlots
 from domain.model.events import Event, PodUpserted
 from domain.state import snapshot as snapshot_module
 from tests.oracle.pair import Pair
+from tests.oracle.restarts import restarted
 from tests.oracle.scenarios import Scenario, World, scenarios
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to shrink hundreds
@@ -82,7 +82,7 @@ def test_a_restart_changes_nothing(scenario: Scenario, restarts: list[bool]) -> 
 
     def between() -> None:
         if next(again):
-            pair.scheduler = restarted(pair.scheduler, pair.world)
+            pair.scheduler = restarted(pair.scheduler, pair.world.profiles)
 
     pair.run(between)
 
@@ -128,24 +128,3 @@ def what_pods_are_told(result: CycleResult) -> list[tuple[str, str, float, dict[
         else (verdict.pod.key, "", 0.0, result.attempts[verdict.attempt].reasons_at_failure)
         for verdict in result.verdicts
     ]
-
-
-def restarted(old: Scheduler, world: World) -> Scheduler:
-    """Return a scheduler made from what the ledger would hold of another one's state."""
-    new, state = Scheduler(world.profiles, seed=world.scenario.seed), old.state
-    known = [(name, entry) for name, entry in state.nodes.items() if entry.spec is not None]
-    for name, entry in sorted(known, key=lambda item: item[1].ordinal):
-        assert entry.spec is not None
-        spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
-        new.state.restore_node(
-            name=name, ordinal=entry.ordinal, version=entry.version, spec=spec, deleted=entry.deleted
-        )
-    placed = sorted((key, pod) for key, pod in state.pods.items() if pod.node)
-    for _, pod in placed:
-        spec_of_pod = msgspec.structs.replace(pod.spec, node_name=pod.node if pod.adopted else "")
-        new.restore_pod(spec_of_pod, node=pod.node, adopted=pod.adopted)
-    for pod in sorted((pod for pod in state.pods.values() if not pod.node), key=lambda pod: pod.arrival):
-        new.restore_pod(pod.spec, arrival=pod.arrival)
-    new.state.tombstones.update(state.tombstones)
-    new.state.restored()
-    return new

@@ -78,6 +78,18 @@ def test_a_pod_that_the_same_cycle_places_cures_affinity(scheduler: Scheduler) -
     assert placed["p"] == placed["w"]
 
 
+def test_a_pod_that_a_later_one_of_its_group_overtook_is_tried_again(scheduler: Scheduler) -> None:
+    """The first finds no node, the second does: another pod was placed in between."""
+    other = labelled(pod("w", template(10)), WEB)
+    for each in (pod("first", AFFINE), other, pod("second", AFFINE)):
+        scheduler.fold(PodUpserted(each))
+    result = scheduler.cycle()
+    (failure,) = (verdict for verdict in result.verdicts if not isinstance(verdict, Placement))
+    assert failure.pod.name == "first"
+    assert result.attempts[failure.attempt].reasons_at_failure == {"pod-affinity": 2}
+    assert told(scheduler).keys() == {"first"}
+
+
 def test_a_label_that_a_placed_pod_gets_cures_affinity(scheduler: Scheduler) -> None:
     told(scheduler, PodUpserted(pod("w", on="n-a")), PodUpserted(pod("p", AFFINE)))
     changed = labelled(pod("w", on="n-a", version=2), WEB)
@@ -128,6 +140,15 @@ def test_pods_that_only_another_pod_tells_apart_are_two_groups(scheduler: Schedu
     for name, labels in (("w", WEB), ("d", {"app": "db"})):
         scheduler.fold(PodUpserted(labelled(pod(name, template(10)), labels)))
     assert told(scheduler) == {"d": "n-a"}
+
+
+def test_a_term_tells_the_pods_of_each_of_its_namespaces_apart(scheduler: Scheduler) -> None:
+    shunned = AffinityTerm(topology_key="zone", selector=web(), namespaces=("a", "b"))
+    apart = template(10, pod_anti_affinity=PodAffinity(required=(shunned,)))
+    told(scheduler, *(PodUpserted(pod(f"p-{zone}", apart, on=f"n-{zone}")) for zone in "ab"))
+    for namespace in "ab":
+        asked = labelled(pod("w", template(10), namespace=namespace), WEB)
+        assert told(scheduler, PodUpserted(asked)) == {}
 
 
 def test_a_namespace_that_no_longer_matches_cures_the_anti_affinity_of_others(scheduler: Scheduler) -> None:
