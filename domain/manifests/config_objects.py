@@ -23,6 +23,8 @@ from domain.model.validation import check_dns_label, check_labels, shown
 _SHARE = re.compile("(100|[0-9]{1,2})%")
 _PODS_MAX = 2**31 - 1
 
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
 
 class _Wire(msgspec.Struct, rename="camel", omit_defaults=True):
     kind: str | None = None
@@ -100,8 +102,9 @@ class Reader(NamedTuple):
 
 def _namespace(wire: WireNamespace, path: str) -> Namespace:
     meta = wire.metadata or Labelled()
-    check_dns_label(meta.name or "", f"{path}.metadata.name")
-    return Namespace(labels=read_labels(meta.labels, f"{path}.metadata"))
+    name = check_dns_label(meta.name or "", f"{path}.metadata.name")
+    labels = read_labels(meta.labels, f"{path}.metadata")
+    return Namespace(labels={**labels, _NAME_LABEL: name})  # the API server gives each one this label
 
 
 def _of_map(selector: Mapping[str, Any] | None, path: str) -> LabelSelector | None:

@@ -61,6 +61,11 @@ def rejected(thing: Json) -> Rejected:
     return found
 
 
+def named(name: str, **labels: str) -> dict[str, str]:
+    """Return the labels of a namespace, with the one that the API server adds."""
+    return {**labels, "kubernetes.io/metadata.name": name}
+
+
 def state_of(*things: Json) -> ClusterState:
     state = ClusterState(seed=1)
     for thing in things:
@@ -69,7 +74,10 @@ def state_of(*things: Json) -> ClusterState:
 
 
 CONTENT: dict[str, tuple[Json, Content]] = {
-    "Namespace": (manifest("Namespace", "web", labels={"team": "a"}), Namespace(labels={"team": "a"})),
+    "Namespace": (
+        manifest("Namespace", "web", labels={"team": "a"}),
+        Namespace(labels=named("web", team="a")),
+    ),
     "PodDisruptionBudget": (
         manifest(
             "PodDisruptionBudget", spec={"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"}
@@ -106,7 +114,11 @@ def test_every_kind_has_a_case() -> None:
         (manifest("Service"), Selecting(selector=None)),
         (manifest("Service", spec={"selector": {}}), Selecting(selector=LabelSelector())),
         (manifest("Job"), Selecting(selector=None)),
-        (manifest("Namespace"), Namespace()),
+        (manifest("Namespace"), Namespace(labels=named("web"))),
+        (
+            manifest("Namespace", labels={"kubernetes.io/metadata.name": "other"}),
+            Namespace(labels=named("web")),
+        ),
         (
             manifest("ReplicationController", spec={"template": {"metadata": {"labels": {"app": "web"}}}}),
             Selecting(selector=WEB),
@@ -175,16 +187,16 @@ def test_a_record_is_keyed_by_kind_namespace_and_name() -> None:
 
 def test_the_labels_of_a_namespace_are_those_of_its_latest_object() -> None:
     state = state_of(manifest("Namespace", "a", labels={"team": "x"}), manifest("Namespace", "b"))
-    assert state.index.namespaces == {"a": {"team": "x"}, "b": {}}
+    assert state.index.namespaces == {"a": named("a", team="x"), "b": named("b")}
     version = state.index.version
     state.apply(read(manifest("Namespace", "a", 3, labels={"team": "x"})))
     assert state.index.version == version, "nothing else than its version changed"
     state.apply(read(manifest("Namespace", "a", 4, labels={"team": "y"})))
-    assert state.index.namespaces["a"] == {"team": "y"}
+    assert state.index.namespaces["a"] == named("a", team="y")
     assert state.index.version > version
     version = state.index.version
     state.apply(ConfigDeleted("Namespace", "", "a", 5))
-    assert state.index.namespaces == {"b": {}}
+    assert state.index.namespaces == {"b": named("b")}
     assert state.index.version > version
 
 
