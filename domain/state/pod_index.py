@@ -60,6 +60,7 @@ class PodIndex:
         self._anchored: dict[Hashable, dict[PodClass, None]] = {}
         self._carried: WeakValueDictionary[frozenset[tuple[Mark, int]], Carried] = WeakValueDictionary()
         self._asked: dict[bytes, _Asked | None] = {}
+        self._plain: set[bytes] = set()  # signatures of templates that carry and mention nothing
         self._watched_for: set[tuple[bytes, str]] = set()
         self._watching = Watching()
         self._terms: dict[Hashable, dict[TermMark, int]] = {}  # by anchor; how many classes carry it
@@ -72,7 +73,8 @@ class PodIndex:
         pod = entry.spec
         if self._pods is not None:
             self._pods.setdefault(pod.namespace, set()).add(pod.key)
-        entry.pod_class = self._take(pod)
+        if pod.signature not in self._plain or pod.controller is not None or self._watching.has_any:
+            entry.pod_class = self._take(pod)
 
     def leave(self, entry: PodEntry) -> None:
         """Forget a pod, which counts on no node any more."""
@@ -250,8 +252,11 @@ class PodIndex:
     def _ask(self, pod: PodSpec) -> _Asked | None:
         if len(self._asked) >= signatures_cached_max:
             self._asked.clear()
+            self._plain.clear()
             self._watched_for.clear()
         asked = self._asked[pod.signature] = self._asks(pod.template)
+        if asked is None:
+            self._plain.add(pod.signature)
         return asked
 
     def _asks(self, template: PodTemplate) -> _Asked | None:

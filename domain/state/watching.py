@@ -8,17 +8,19 @@ from domain.model.anchors import EVERY
 
 
 class Watching:
-    """Label keys by namespace. What is mentioned holds from ``settle`` on, and for ever."""
+    """Label keys by namespace. What is mentioned holds from ``settle`` on, and for ever.
+
+    Attributes
+    ----------
+    has_any : bool
+        Whether any namespace is watched.
+    """
 
     def __init__(self) -> None:
+        self.has_any = False
         self._keys: dict[str, set[str]] = {}
         self._new: dict[str, set[str]] = {}
         self._sorted: dict[str, tuple[str, ...]] = {}  # with those of all namespaces
-
-    @property
-    def has_any(self) -> bool:
-        """Whether any namespace is watched."""
-        return bool(self._keys)
 
     @property
     def is_settled(self) -> bool:
@@ -60,4 +62,5 @@ class Watching:
         for namespace, keys in new.items():
             self._keys.setdefault(namespace, set()).update(keys)
         self._sorted.clear()
+        self.has_any = bool(self._keys)
         return changed

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.cycle.counters import CounterTable
 from domain.kernels.arrays import Counters
-from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.marks import PortMark, TermMark, marks_of
-from domain.model.nodes import NodeSpec, Taint
-from domain.model.pods import Controller, PodSpec, Toleration
+from domain.model.pods import Toleration
 from domain.model.selectors import (
-    AffinityTerm,
-    LabelRequirement,
     LabelSelector,
-    PodAffinity,
-    SpreadConstraint,
-    WeightedAffinityTerm,
 )
 from domain.plugins.counting import CounterSpec, Eligible
 from domain.plugins.weighers import Match, Weigher
@@ -29,84 +21,29 @@ from domain.state.cluster import Assumed, ClusterState, Settle
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 from tests.property.class_audit import audit_classes
-from tests.values import node, pod, template
-
-NAMESPACES = ("default", "shop", "every")
-LABELS = {"app": ("web", "db"), "tier": ("a", "b"), "job": tuple("0123456789")}
+from tests.property.drawn import NAMESPACES, Draw, next_event
 
 
-class Draw(Random):
-    """Draws what a cluster may hold."""
-
-    def labels(self) -> dict[str, str]:
-        return {key: self.choice(values) for key, values in LABELS.items() if self.random() < 0.6}
-
-    def selector(self) -> LabelSelector:
-        kinds = []
-        for key, values in LABELS.items():
-            if self.random() < 0.5:
-                operator = self.choice(("In", "In", "NotIn", "Exists", "DoesNotExist"))
-                some = tuple(sorted(self.sample(values, self.randrange(1, 3)))) if "In" in operator else ()
-                kinds.append(LabelRequirement(key, operator, some))
-        return LabelSelector(tuple(sorted(kinds)))
-
-    def term(self) -> AffinityTerm:
-        return AffinityTerm(
-            topology_key=self.choice(("zone", "host")),
-            selector=self.choice((None, self.selector(), self.selector())),
-            namespaces=tuple(sorted(self.sample(NAMESPACES, self.randrange(1, 3)))),
-            namespace_selector=self.choice((None, None, LabelSelector(), self.namespace_selector())),
-        )
-
-    def namespace_selector(self) -> LabelSelector:
-        return LabelSelector((LabelRequirement("team", self.choice(("In", "NotIn")), ("blue",)),))
-
-    def affinity(self) -> PodAffinity | None:
-        required = PodAffinity(required=(self.term(),))
-        preferred = PodAffinity(preferred=(WeightedAffinityTerm(weight=3, term=self.term()),))
-        return self.choice((None, required, preferred))
-
-    def pod(self, name: str, version: int, on: str) -> PodSpec:
-        shape = template(
-            100,
-            0,
-            *self.sample((80, 81), self.choice((0, 0, 1, 2))),
-            spread=self.choice(((), (SpreadConstraint(topology_key="zone", selector=self.selector()),))),
-            pod_affinity=self.affinity(),
-            pod_anti_affinity=self.affinity(),
-        )
-        where = self.choice(NAMESPACES)
-        shape = shape if self.random() < 0.5 else template(100)
-        made = pod(name, shape, on=on, version=version, labels=self.labels(), namespace=where)
-        controller = Controller("ReplicaSet", "web", self.choice("uv")) if self.random() < 0.3 else None
-        return msgspec.structs.replace(made, terminating=self.random() < 0.2, controller=controller)
-
-    def node(self, name: str, version: int) -> NodeSpec:
-        labels = {"zone": self.choice("abc"), "host": name}
-        taints = (Taint("team", "blue"),) if self.random() < 0.3 else ()
-        kept = {key: value for key, value in labels.items() if self.random() < 0.8}
-        return node(name, cpu=100_000, version=version, labels=kept, taints=taints)
-
-    def spec(self) -> CounterSpec:
-        term = self.term()
-        match = Match(
-            selector=term.selector or LabelSelector(),
-            namespaces=term.namespaces,
-            namespace_selector=term.namespace_selector,
-            controller_uid=self.choice(("", "", "u")),
-        )
-        marks = frozenset({(PortMark(80, "TCP", "each"), 1), (PortMark(81, "TCP", "each"), 2)})
-        tolerations = self.choice((None, (), (Toleration(operator="Exists"),)))
-        matches = (((match,), self.choice((1, -2))),)
-        eligible = Eligible(keys=self.choice(((), ("zone",))), tolerations=tolerations)
-        return CounterSpec(
-            self.choice(("zone", "host", "")),
-            self.choice(
-                (Weigher(matches=matches, with_terminating=self.random() < 0.5), Weigher(marks=marks))
-            ),
-            self.choice((None, eligible)),
-            by_row=self.random() < 0.3,
-        )
+def draw_spec(random: Draw) -> CounterSpec:
+    term = random.term()
+    match = Match(
+        selector=term.selector or LabelSelector(),
+        namespaces=term.namespaces,
+        namespace_selector=term.namespace_selector,
+        controller_uid=random.choice(("", "", "u")),
+    )
+    marks = frozenset({(PortMark(80, "TCP", "each"), 1), (PortMark(81, "TCP", "each"), 2)})
+    tolerations = random.choice((None, (), (Toleration(operator="Exists"),)))
+    matches = (((match,), random.choice((1, -2))),)
+    eligible = Eligible(keys=random.choice(((), ("zone",))), tolerations=tolerations)
+    return CounterSpec(
+        random.choice(("zone", "host", "")),
+        random.choice(
+            (Weigher(matches=matches, with_terminating=random.random() < 0.5), Weigher(marks=marks))
+        ),
+        random.choice((None, eligible)),
+        by_row=random.random() < 0.3,
+    )
 
 
 def is_eligible(state: ClusterState, spec: CounterSpec, row: int) -> bool:
@@ -180,18 +117,6 @@ def place(state: ClusterState, counters: CounterTable, random: Random) -> None:
     state.apply(Assumed(keys, np.array(rows, dtype=np.int64)))
 
 
-def next_event(random: Draw, version: int) -> Event:
-    name, host = f"p{random.randrange(25)}", f"n{random.randrange(12)}"
-    drawn = random.random()
-    if drawn < 0.15:
-        return NodeUpserted(random.node(host, version))
-    if drawn < 0.2:
-        return NodeDeleted(host)
-    if drawn < 0.3:
-        return PodDeleted(random.choice(NAMESPACES), name)
-    return PodUpserted(random.pod(name, version, random.choice(("", "", host))))
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 1 << 32), st.integers(1, 150))
 def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
@@ -211,7 +136,7 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
         snapshot.sync()
         counters.sync(snapshot.rows_width)
         if random.random() < 0.3 and len(taken) < 8:
-            spec = random.spec()
+            spec = draw_spec(random)
             _mention(state, spec)
             state.apply(Settle())
             counters.sync(snapshot.rows_width)
