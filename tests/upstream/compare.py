@@ -9,6 +9,7 @@ from domain.cycle.evaluate import Verdict
 from services.plan.scenario import plan_scenario
 from tests.upstream.draw import Json
 from tests.upstream.program import Answer, Program, Refusal
+from tests.upstream.scenarios import name_of
 
 _CODES: dict[str, dict[str, str]] = {
     "NodeUnschedulable": {"node(s) were unschedulable": "node-unschedulable"},
@@ -58,9 +59,7 @@ def code_of(refusal: Refusal) -> str:
     return ",".join(sorted(codes))
 
 
-def compared(
-    program: Program, scenario: Json, grandfathered: tuple[str, ...] = ()
-) -> tuple[int, list[Difference]]:
+def compared(program: Program, scenario: Json) -> tuple[int, list[Difference]]:
     """Return the number of pods compared, and what differs.
 
     Raises
@@ -69,12 +68,8 @@ def compared(
         The scenario makes no sense to the API server.
     """
     verdicts = plan_scenario({key: scenario[key] for key in ("objects", "schedule")})
-    answers = program.ask(scenario, {verdict.pod: verdict.node for verdict in verdicts}, grandfathered)
-    own = {
-        f"{each['metadata'].get('namespace', 'default')}/{each['metadata']['name']}": each
-        for each in scenario["objects"]
-        if each["kind"] == "Pod"
-    }
+    answers = program.ask(scenario, {verdict.pod: verdict.node for verdict in verdicts})
+    own = {name_of(each): each for each in scenario["objects"] if each["kind"] == "Pod"}
     found: list[Difference] = []
     for verdict, answer in zip(verdicts, answers, strict=True):
         assert verdict.pod == answer.pod

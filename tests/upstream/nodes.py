@@ -14,7 +14,12 @@ IMAGES = {
 }
 """Images with their sizes. A size is the same on all nodes: upstream takes that of the first it saw."""
 
-TAINTS = (("dedicated", ("gpu", "db")), ("maintenance", ("", "soon")), ("spot", ("true",)))
+TAINTS = (
+    ("dedicated", ("gpu", "db")),
+    ("maintenance", ("", "soon")),
+    ("spot", ("true",)),
+    ("sla", ("3", "7")),
+)
 DECLARED = ("RestartAllContainersOnContainerExits", "InPlacePodLevelResourcesVerticalScaling")
 
 

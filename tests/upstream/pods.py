@@ -8,6 +8,9 @@ from collections.abc import Callable
 from tests.upstream.draw import HOSTNAME, LABELS, NAMESPACES, TOPOLOGY_KEYS, ZONE, Draw, Json, keys_of
 from tests.upstream.nodes import IMAGES, TAINTS
 
+COMPARING = ("Lt", "Gt")
+"""Operators of tolerations that the API server takes only from pods that have them already."""
+
 _NAMES = ("main", "side", "third")
 _PORTS = (8080, 8081, 9000)
 _TERMINATED_AT = "2026-01-01T00:00:00Z"
@@ -166,6 +169,8 @@ def _tolerations(draw: Draw, pod: Json) -> None:
         made.append(toleration)
     if draw.chance(0.1):
         made.append({"operator": "Exists"})
+    if draw.chance(0.1):
+        made.append({"key": "sla", "operator": draw.choice(COMPARING), "value": "5"})
     if draw.chance(0.2):
         made.append({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"})
     pod["spec"]["tolerations"] = made

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
 import orjson
@@ -94,27 +92,24 @@ class Program:
             pipe.close()
         self._process.wait(timeout=30)
 
-    def ask(
-        self, scenario: Json, placed: dict[str, str | None], grandfathered: Sequence[str] = ()
-    ) -> list[Answer]:
+    def ask(self, scenario: Json, placed: dict[str, str | None]) -> list[Answer]:
         """Return an answer for each pod of the schedule.
 
         Parameters
         ----------
         scenario : dict
-            ``objects`` and ``schedule``, as ``berth plan`` takes them.
+            ``objects`` and ``schedule``, as ``berth plan`` takes them; ``grandfathered`` names pods that
+            today's validation need not accept.
         placed : dict
             Pod -> the node that berth chose, None for none: before the next pod is looked at, it is there.
-        grandfathered : sequence of str
-            Pods that today's validation need not accept.
 
         Raises
         ------
         ValueError
             The API server would refuse an object, or the program failed.
         """
-        asked: dict[str, Any] = {"objects": scenario["objects"], "schedule": scenario["schedule"]}
-        asked |= {"placed": placed, "grandfathered": list(grandfathered)}
+        asked = {key: scenario.get(key, []) for key in ("objects", "schedule", "grandfathered")}
+        asked["placed"] = placed
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(asked) + b"\n")
         self._process.stdin.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.upstream.draw import Draw, Json
 from tests.upstream.nodes import namespaces, nodes, selecting
-from tests.upstream.pods import bound, named, template
+from tests.upstream.pods import COMPARING, bound, named, template
 
 FAMILIES: dict[str, frozenset[str]] = {
     "fit": frozenset(("large", "pods", "init", "extended", "overhead", "pod-level")),
@@ -35,7 +35,7 @@ def family_of(seed: int) -> str:
 
 
 def scenario_of(seed: int) -> Json:
-    """Return the scenario of a seed, as ``berth plan`` takes it."""
+    """Return the scenario of a seed, as ``berth plan`` takes it; ``grandfathered`` pods pass validation."""
     draw = Draw(seed)
     family = family_of(seed)
     features, of = FAMILIES[family], 0.25 if family == "mixed" else 0.7
@@ -51,8 +51,24 @@ def scenario_of(seed: int) -> Json:
         objects.append(bound(draw, pod, node, features))
     waiting = [named(draw.choice(templates), f"new-{i}") for i in range(draw.randint(1, 12))]
     _keep_known_owners(objects + waiting, selecting_objects)
-    schedule = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in waiting]
-    return {"name": f"{family} {seed}", "objects": objects + waiting, "schedule": schedule}
+    schedule = [name_of(pod) for pod in waiting]
+    return {
+        "name": f"{family} {seed}",
+        "objects": objects + waiting,
+        "schedule": schedule,
+        "grandfathered": [name_of(each) for each in objects + waiting if _compares(each)],
+    }
+
+
+def name_of(thing: Json) -> str:
+    """Return namespace and name of an object."""
+    metadata = thing["metadata"]
+    return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
+
+
+def _compares(thing: Json) -> bool:
+    tolerations = thing.get("spec", {}).get("tolerations", ())
+    return any(each.get("operator") in COMPARING for each in tolerations)
 
 
 def _keep_known_owners(objects: list[Json], known: list[Json]) -> None:
