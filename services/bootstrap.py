@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domain.model.errors import BerthError
+from domain.model.limits import lease_seconds
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.config import KafkaAccess, Settings
 from services.ports.ledger import Ledger
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 _SWITCH_SECONDS = 0.0005
 _log = logging.getLogger("berth")
+
+
+class ShardsHeld(BerthError):
+    """A worker holds the shards, which nobody else may change meanwhile."""
+
+    code = "shards-held"
+    retriable = True
 
 
 class Place(NamedTuple):
@@ -146,6 +154,39 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     finally:
         await log.aclose()
     return done + [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
+
+
+async def refold(at: Place) -> int:
+    """Let the next worker read all pods and configuration of the log once more; return how many records.
+
+    Raises
+    ------
+    ShardsHeld
+        A worker holds the shards.
+    """
+    from services.adapters.postgres.refold import refold as set_back
+    from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TopicPartition
+
+    log, ledger = open_log(at), open_ledger(at)
+    try:
+        leases = await ledger.acquire("berth refold", lease_seconds)
+        if not leases:
+            raise ShardsHeld("a worker holds the shards; stop all workers first")
+        partitions = [TopicPartition(PODS_TOPIC, lease.shard) for lease in leases]
+        partitions.append(TopicPartition(CONFIG_TOPIC, 0))
+        reader = await log.reader()
+        try:
+            first = await reader.first_offsets(partitions)
+        finally:
+            await reader.aclose()
+        lasts = {each: await log.last_record(each) for each in partitions}
+        spans = {each: (first[each], 0 if last is None else last.offset + 1) for each, last in lasts.items()}
+        await set_back(at.dsn, spans)
+        await ledger.release(leases)
+    finally:
+        await ledger.aclose()
+        await log.aclose()
+    return sum(max(0, end - begin) for begin, end in spans.values())
 
 
 @contextlib.asynccontextmanager

@@ -56,6 +56,12 @@ class Fenced(BerthError):
     code = "fenced"
 
 
+class RefoldNeeded(BerthError):
+    """The ledger was written by an earlier version, which kept too little of its pods."""
+
+    code = "refold-needed"
+
+
 class LogTruncated(BerthError):
     """The log no longer holds the offset that a shard would read next: events are lost."""
 

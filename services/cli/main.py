@@ -127,6 +127,7 @@ app.command("api", rich_help_panel=RUN)(serve.api)
 app.command("health", rich_help_panel=RUN)(setup.health)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)
+app.command("refold", rich_help_panel=SET_UP)(setup.refold)
 app.command("compile", rich_help_panel=SET_UP)(setup.compile_)
 app.command("serve-dev", rich_help_panel=SET_UP)(setup.serve_dev)
 

@@ -13,6 +13,7 @@ from services.cli import options
 from services.cli.options import PLACE, CommandError, with_settings
 from services.cli.terminal import echo
 from services.config import Settings
+from services.phrases import plural
 
 
 @with_settings("shards", *PLACE)
@@ -31,6 +32,23 @@ async def init(
             "nothing to do: everything is there"
         ]:
             echo(line)
+
+
+@with_settings(*PLACE)
+async def refold(settings: Settings) -> None:
+    """Let the next worker read from the log what an earlier version did not keep of pods; none of them moves.
+
+    Needed once, where a worker says so. Stop all workers before.
+    """
+    from domain.model.errors import BerthError
+    from services import bootstrap
+
+    async with bootstrap.place(settings) as place:
+        try:
+            count = await bootstrap.refold(place)
+        except BerthError as error:
+            raise CommandError(str(error)) from error
+    echo(f"the next worker reads {plural(count, 'record')} once more, and places nothing before it has")
 
 
 class Trace(enum.StrEnum):

@@ -293,10 +293,12 @@ class Resolution(enum.Enum):
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker starts from, read in one snapshot. It holds the last revision of each profile.
 
-    ``seal_secret`` is that of ``services/codec/seal.py``.
+    ``seal_secret`` is that of ``services/codec/seal.py``. Records below ``refold_below`` were folded before,
+    and come once more for what they say of pods that are known.
     """
 
     offsets: Mapping[tuple[int, str, int], int]
+    refold_below: Mapping[tuple[int, str, int], int] = {}
     nodes: Sequence[NodeRow]
     templates: Mapping[bytes, PodTemplate]
     placements: list[PlacementOpened]
@@ -333,7 +335,10 @@ class Ledger(Protocol):
         """Give the shards back, if they are still held with these epochs."""
 
     async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """Read the state; raise ``Fenced`` when an epoch is no longer the shard's."""
+        """Read the state; raise ``Fenced`` when an epoch is no longer the shard's.
+
+        ``RefoldNeeded``: the ledger keeps too little of its pods.
+        """
 
     async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
         """Create the shard's offset rows that do not exist, at the given offsets."""

@@ -9,11 +9,13 @@ import msgspec
 
 from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
+from domain.model.config import PRIORITY_CLASS
 from domain.model.errors import FieldError
+from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, usage_window_seconds
 from domain.model.pods import PodLife, PodSpec
 from domain.model.profiles import Profile, ProfileRevision
-from services.codec.decode import Decoder
+from services.codec.decode import Decoded, Decoder
 from services.codec.seal import Senders
 from services.ports.ledger import (
     CommitBatch,
@@ -69,6 +71,7 @@ class Planner:
         self._epochs = {lease.shard: lease.epoch for lease in leases}
         self.book = Book(self._epochs, ledger.seq_next, ledger.dead_seq_next)
         self._offsets = dict(ledger.offsets)
+        self._refold_below = dict(ledger.refold_below)
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
         self._rest: list[Record] = []  # records that wait behind a change of a profile
@@ -155,7 +158,22 @@ class Planner:
     @property
     def has_work(self) -> bool:
         """Whether a batch can be planned without any further record."""
-        return bool(self._rest) or self.scheduler.has_work
+        return bool(self._rest) or self._has_pods_to_try
+
+    @property
+    def _has_pods_to_try(self) -> bool:
+        """Whether a cycle could try pods. None is tried before all pods are known as the log has them."""
+        return not self._refold_below and self.scheduler.has_work
+
+    def _is_of_use(self, event: Event | ProfileEvent) -> bool:
+        """Say whether an event that comes once more is about a known pod, or an object that was not kept.
+
+        What it changed otherwise is in the ledger.
+        """
+        if isinstance(event, PodUpserted):
+            known = self.scheduler.state.pods.get(event.pod.key)
+            return known is not None and known.spec.uid == event.pod.uid and not event.pod.finished
+        return isinstance(event, ConfigUpserted | ConfigDeleted) and event.kind != PRIORITY_CLASS
 
     def plan(self, records: Sequence[Record]) -> CommitBatch:
         """Fold the records, place what can be placed, and return all of it as one batch.
@@ -174,16 +192,21 @@ class Planner:
         end = 0
         for record in records:
             decoded = self._decoder.decode(record)
+            shard = self._shard_of(record)
+            at = shard, record.topic, record.partition
+            if record.offset < self._refold_below.get(at, 0) and (
+                decoded.event is None or not self._is_of_use(decoded.event)
+            ):
+                decoded = Decoded(None, None)
             configures = record.topic == CONFIG_TOPIC and decoded.event is not None
-            if configures and (end or self.scheduler.has_work):
+            if configures and (end or self._has_pods_to_try):
                 break
-            if decoded.event is not None and self.scheduler.settles_first(decoded.event):
+            if not self._refold_below and decoded.event and self.scheduler.settles_first(decoded.event):
                 break
             if len(builder.decisions) >= batch_decisions_max:
                 break
             end += 1
-            shard = self._shard_of(record)
-            ends[shard, record.topic, record.partition] = record.offset + 1
+            ends[at] = record.offset + 1
             builder.reach(record.timestamp_ms, decoded.event_at_ms, self._senders.of(record))
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
@@ -195,8 +218,9 @@ class Planner:
         self._rest = records[end:]
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
-        result = self.scheduler.cycle(self._now_ms)
-        builder.decide(result, duration_us=self._stopwatch() - began_us)
+        if not self._refold_below:
+            result = self.scheduler.cycle(self._now_ms)
+            builder.decide(result, duration_us=self._stopwatch() - began_us)
         return builder.build(self._advance(ends))
 
     def _shard_of(self, record: Record) -> int:
@@ -212,6 +236,8 @@ class Planner:
             lo, hi = self._offsets[key], moves[key]
             advances.append(OffsetAdvance(shard, topic, partition, self._epochs[shard], lo, hi))
             self._offsets[key] = hi
+            if hi >= self._refold_below.get(key, hi + 1):
+                del self._refold_below[key]
         return advances
 
 

@@ -158,3 +158,23 @@ async def test_another_number_of_shards_is_an_error(dsn: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         await init_shards(dsn, 0)
     assert len(await _fetch(dsn, "SELECT FROM shards")) == 2
+
+
+@pytest.mark.parametrize("has_pods", [True, False])
+async def test_a_ledger_with_pods_of_before_asks_for_a_refold(dsn: str, has_pods: bool) -> None:
+    database = engine(dsn)
+
+    def to_before(connection: sa.Connection) -> None:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0017")
+
+    async with database.begin() as connection:
+        await connection.run_sync(to_before)
+    await database.dispose()
+    await init_shards(dsn, 2)
+    if has_pods:
+        columns = "pod_uid, namespace, name, signature, shard, arrival, since_ms"
+        await _fetch(dsn, f"INSERT INTO pending ({columns}) VALUES ('u', 'a', 'b', '', 0, 1, 1)")
+    await upgrade(dsn)
+    assert [row["refold"] for row in await _fetch(dsn, "SELECT refold FROM shards")] == [has_pods] * 2

@@ -96,7 +96,7 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME), {"placements_open"}),
     "refresh placements": (
         sql.REFRESH_PLACEMENTS,
-        (_UIDS, [3] * SOME, [None] * SOME),
+        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME),
         {"placements_open"},
     ),
     "remove pending": (sql.REMOVE_PENDING, (_UIDS,), {"pending_pkey"}),

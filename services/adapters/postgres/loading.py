@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from domain.model.errors import Fenced
+from domain.model.errors import Fenced, RefoldNeeded
 from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
@@ -53,10 +53,19 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
         shards = await connection.fetch(sql.READ_SHARDS, owned)
         if {row["shard"]: row["epoch"] for row in shards} != dict(leases):
             raise Fenced("a shard to load has left the epoch of its lease")
+        if any(row["refold"] for row in shards):
+            raise RefoldNeeded(
+                "the pods of this ledger were written by an earlier version, without spread constraints and "
+                "affinity terms, and would be placed wrongly; run `berth refold` once: they are read from "
+                "the log again, and every pod stays where it is"
+            )
+        offsets = await connection.fetch(sql.LOAD_OFFSETS, owned)
         return LedgerState(
-            offsets={
-                (row["shard"], row["topic"], row["partition"]): row["next_offset"]
-                for row in await connection.fetch(sql.LOAD_OFFSETS, owned)
+            offsets={(row["shard"], row["topic"], row["partition"]): row["next_offset"] for row in offsets},
+            refold_below={
+                (row["shard"], row["topic"], row["partition"]): row["refold_below"]
+                for row in offsets
+                if (row["refold_below"] or 0) > row["next_offset"]
             },
             nodes=await _nodes(connection),
             templates={

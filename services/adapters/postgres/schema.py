@@ -243,6 +243,13 @@ shards = sa.Table(
     sa.Column("seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("dead_seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("log_time_ms", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column(
+        "refold",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="its pods must be read from the log again (`berth refold`) before a worker may start",
+    ),
     comment="ownership and counters, one row per shard",
 )
 
@@ -254,6 +261,11 @@ shard_offsets = sa.Table(
     sa.Column("partition", sa.Integer, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("next_offset", sa.BigInteger, nullable=False),
+    sa.Column(
+        "refold_below",
+        sa.BigInteger,
+        comment="records below are read once more for what they say of known pods; null: none",
+    ),
     sa.PrimaryKeyConstraint("shard", "topic", "partition"),
     comment="how far each shard has come: the fence and the exactly-once of the whole product",
 )

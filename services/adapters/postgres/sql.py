@@ -280,7 +280,7 @@ ORDER BY o.shard, o.topic, o.partition
 FOR UPDATE OF o
 """
 READ_SHARDS = """
-SELECT s.shard, s.epoch, s.seq_next, s.dead_seq_next, s.log_time_ms
+SELECT s.shard, s.epoch, s.seq_next, s.dead_seq_next, s.log_time_ms, s.refold
 FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 """
 
@@ -288,7 +288,8 @@ FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 
 SEAL_SECRET = "SELECT secret FROM log_seal"
 
-LOAD_OFFSETS = "SELECT shard, topic, partition, next_offset FROM shard_offsets WHERE shard = ANY($1::int[])"
+_OFFSETS = "shard, topic, partition, next_offset, refold_below"
+LOAD_OFFSETS = f"SELECT {_OFFSETS} FROM shard_offsets WHERE shard = ANY($1::int[])"
 LOAD_NODES = """
 SELECT n.id, n.name, n.version, n.requested, n.deleted, s.spec
 FROM nodes n JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
