@@ -30,7 +30,7 @@ NOT_OUR_WORDS = {
     "machine", "machines", "instance", "instances", "task", "tasks", "job", "jobs", "pool", "predicate",
     "predicates", "allocation", "round", "loop", "tier",
 }  # fmt: skip
-HOST_FIELDS = ("host_port", "host_ip", "host_network", "HostPort")
+HOST_FIELDS = ("host_port", "host_ip", "host_network", "host_users", "HostPort")
 """Words of the manifests, and the only ones in which a node may be called a host."""
 
 REGISTRY_HOSTS = tuple(

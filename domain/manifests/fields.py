@@ -15,7 +15,8 @@ from domain.manifests.between_pods import WireAffinityTerm, WirePodAffinity, Wir
 from domain.manifests.constraints import WireAffinity, WireToleration
 from domain.manifests.label_selectors import WireLabelSelector, WireRequirement
 from domain.manifests.node import WireNodeSpec, WireNodeStatus
-from domain.manifests.pod import WireContainer, WirePodSpec, WirePort, WireResources
+from domain.manifests.pod import WireContainer, WirePodSpec, WireResources
+from domain.manifests.ports import WirePort
 from domain.manifests.status import WireContainerStatus, WirePodStatus
 from domain.manifests.volumes import WireVolume
 from domain.model.pods import POD_GROUP_LABEL

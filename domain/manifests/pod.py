@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -20,6 +19,7 @@ from domain.manifests.constraints import (
     unsupported_demands,
 )
 from domain.manifests.metadata import PodMeta
+from domain.manifests.ports import WirePort, read_ports
 from domain.manifests.requests import (
     ContainerNeeds,
     PodNeeds,
@@ -57,7 +57,6 @@ from domain.model.validation import (
 _INT32 = 2**31
 _IMAGE_LENGTH_MAX = 1024
 _RESTART_ALL = "RestartAllContainers"
-_PROTOCOLS = ("TCP", "UDP", "SCTP")
 _ports_of = attrgetter("ports")
 
 
@@ -67,15 +66,6 @@ class WireResources(msgspec.Struct, omit_defaults=True):
     requests: dict[str, Any] | None = None
     limits: dict[str, Any] | None = None
     claims: list[WirePresent] | None = None
-
-
-class WirePort(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """A container's port as it is written."""
-
-    container_port: int | None = None
-    host_port: int | None = None
-    host_ip: str | None = msgspec.field(default=None, name="hostIP")
-    protocol: str | None = None
 
 
 class WireRestartRule(msgspec.Struct, gc=False, omit_defaults=True):
@@ -354,24 +344,9 @@ def _ports(
     containers: Iterable[WireContainer], path: str, host_network: bool, *, every: bool
 ) -> Iterator[HostPort]:
     for index, container in enumerate(containers):
-        for at, port in enumerate(container.ports or ()):
-            below = f"{path}[{index}].ports[{at}]"
-            container_port = check_range(port.container_port or 0, 0, 65535, f"{below}.containerPort")
-            host_port = check_range(port.host_port or 0, 0, 65535, f"{below}.hostPort")
-            protocol = check_choice(port.protocol or "TCP", _PROTOCOLS, f"{below}.protocol")
-            host_ip = _check_ip(port.host_ip, f"{below}.hostIP") if port.host_ip else "0.0.0.0"
-            taken = host_port or (container_port if host_network else 0)
-            if taken and (every or _is_restartable(container)):
-                yield HostPort(host_port=taken, protocol=protocol, host_ip=host_ip)
-
-
-def _check_ip(text: str, path: str) -> str:
-    check_printable(text, path)  # the zone of an IPv6 address may be any text to the parser
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        raise FieldError(path, f"{text[:60]!a} is not an IP address") from None
-    return text
+        taken = list(read_ports(container.ports or (), f"{path}[{index}].ports", host_network))
+        if every or _is_restartable(container):
+            yield from taken
 
 
 def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
