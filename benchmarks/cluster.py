@@ -11,12 +11,14 @@ from typing import Any, Self
 import numpy as np
 
 from benchmarks.plain import Picture
+from benchmarks.shapes import HOST, ZONE
 from domain.cycle.schedule import Scheduler
 from domain.kernels import placing
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate
+from domain.model.profiles import Profile
 from domain.model.signature import signature
 
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu-milli")
@@ -52,15 +54,21 @@ SCORES: Mapping[str, dict[str, Any]] = {
 class Cluster:
     """A scheduler with nodes, each of which holds a pod that takes 10 to 60 % of every resource."""
 
-    def __init__(self, nodes: int, scoring: str = "LeastAllocated") -> None:
-        profile = profile_from_manifest({"filters": ["NodeResourcesFit"], "scores": [SCORES[scoring]]})
+    def __init__(
+        self, nodes: int, scoring: str = "LeastAllocated", *, profile: Profile | None = None
+    ) -> None:
+        profile = profile or profile_from_manifest(
+            {"filters": ["NodeResourcesFit"], "scores": [SCORES[scoring]]}
+        )
         self.scheduler = Scheduler({_PROFILE: profile}, seed=0)
         self.table = self.scheduler.state.table
         self.random = Random(0)
         self._pods = 0
         for i in range(nodes):
             offered = self._offered()
-            spec = NodeSpec(name=f"node-{i:05}", uid=f"u{i}", resource_version=1, allocatable=offered)
+            name = f"node-{i:05}"
+            labels = {HOST: name, ZONE: f"zone-{i % 3}"}
+            spec = NodeSpec(name=name, uid=f"u{i}", resource_version=1, allocatable=offered, labels=labels)
             self.scheduler.fold(NodeUpserted(spec))
             share = self.random.uniform(0.1, 0.6)
             self.fold_pod({name: int(offered[name] * share) for name in RESOURCES}, spec.name)

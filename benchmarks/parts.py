@@ -22,9 +22,11 @@ from benchmarks.workloads import WORKLOADS, resized
 from domain.cycle.schedule import Placement
 from domain.kernels.arrays import TOTAL_ONE
 from domain.model.limits import batch_records_max
+from domain.model.profiles import BUILT_IN_PROFILES, Profile
 
 NODES = 20_000
 NEW_GROUP_US_MAX = 100.0
+_PROFILE_US_MAX = {"least-allocated": NEW_GROUP_US_MAX, "default-scheduler": 400.0}
 IN_GROUP_PODS_PER_SECOND_MIN = 1_000_000.0
 DISTINCT_PODS_PER_SECOND_MIN = 10_000.0
 SYNC_US_MAX = 200.0
@@ -61,6 +63,7 @@ def measure_parts(nodes: int = NODES, repeats: int = 30) -> list[Part]:
     """Measure every row. Make ``nodes`` and ``repeats`` smaller only to try it out."""
     return [
         *(_new_groups(scoring, nodes, repeats) for scoring in SCORES),
+        *(_new_groups_of_profile(profile, nodes, repeats) for profile in BUILT_IN_PROFILES.values()),
         _one_group(nodes, max(3, repeats // 10)),
         *(_all_different(size, nodes) for size in (nodes, nodes // 4)),
         _sync(nodes, repeats),
@@ -98,6 +101,23 @@ def _new_groups(scoring: str, nodes: int, repeats: int) -> Part:
         target=NEW_GROUP_US_MAX if is_least else _rounded(3 * middle["least"]),
         times_faster_than={key: _rounded(middle[key] / middle["kernel"]) for key in ("numpy", "python")},
         besides=besides,
+    )
+
+
+def _new_groups_of_profile(profile: Profile, nodes: int, repeats: int) -> Part:
+    """Do the same with all filters and scores of a built-in profile; there is no plain code beside it."""
+    cluster = Cluster(nodes, profile=profile)
+    placed = [_place_new_groups(cluster) for _ in range(repeats + 1)][1:]
+    cycle_us = statistics.median(each.cycle_seconds for each in placed) * 1e6 / _NEW_GROUPS
+    return Part(
+        part=f"new group, profile {profile.name}",
+        nodes=nodes,
+        pods=_NEW_GROUPS,
+        groups=_NEW_GROUPS,
+        figure=_figure("µs", [each.kernel_seconds * 1e6 / _NEW_GROUPS for each in placed]),
+        target=_PROFILE_US_MAX.get(profile.name),
+        times_faster_than={},
+        besides={"cycle_us": _rounded(cycle_us)},
     )
 
 

@@ -35,6 +35,7 @@ from benchmarks.workloads import (
     material,
     resized,
 )
+from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.quantities import to_milli, to_units
 from services.cli.bench import WorkloadName
 from services.codec.decode import Decoder
@@ -221,6 +222,7 @@ def test_every_part_of_the_engine_is_measured_and_agrees_with_what_is_plain() ->
     rows = measure_parts(nodes=120, repeats=3)
     assert [row.part for row in rows] == [
         *(f"new group, {scoring}" for scoring in SCORES),
+        *(f"new group, profile {name}" for name in BUILT_IN_PROFILES),
         "inside a group",
         "all pods different",
         "all pods different",
@@ -228,7 +230,7 @@ def test_every_part_of_the_engine_is_measured_and_agrees_with_what_is_plain() ->
     ]
     for row in rows:
         assert 0 < row.figure.min <= row.figure.median <= row.figure.max
-        assert row.target is not None
+        assert row.target is not None or row.part.startswith("new group, profile")
         assert all(value > 0 for value in (*row.times_faster_than.values(), *row.besides.values()))
 
 
