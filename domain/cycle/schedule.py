@@ -36,6 +36,7 @@ from domain.model.limits import (
     usage_window_seconds,
     woken_work_max,
 )
+from domain.model.marks import MasterMark
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
 from domain.plugins.base import OccupancyFilter
@@ -144,8 +145,8 @@ class Scheduler:
         """
         if not isinstance(event, PodUpserted) or not self._lets_more_in(event.pod.template):
             return False
-        masters = self.state.holdings.masters.get(event.pod.template.cluster)
-        return masters is not None and masters.waiting_count > 0 and self.has_work
+        mark, index = MasterMark(event.pod.template.cluster), self.state.index
+        return self.has_work and index.pods_with(mark) > sum(index.nodes_with(mark).values())
 
     def _lets_more_in(self, template: PodTemplate) -> bool:
         return is_master(template) and any(

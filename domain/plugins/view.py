@@ -7,10 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from domain.model.marks import PortMark
+from domain.model.marks import Mark
 from domain.model.usage import Measured, Usage
 from domain.state.cluster import ClusterState
-from domain.state.holdings import Masters
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 
@@ -59,15 +58,13 @@ class NodeView:
         """Which resource is in which column."""
         return self._state.resources
 
-    @property
-    def ports_held(self) -> Mapping[PortMark, Mapping[str, int]]:
-        """Mark of a host port -> node -> how many ports with it are held there."""
-        return self._state.holdings.ports
+    def nodes_with(self, mark: Mark) -> Mapping[str, int]:
+        """Return how often pods on each node carry a mark, by name."""
+        return self._state.index.nodes_with(mark)
 
-    @property
-    def masters(self) -> Mapping[str, Masters]:
-        """Cluster -> its masters; a cluster without any is missing."""
-        return self._state.holdings.masters
+    def pods_with(self, mark: Mark) -> int:
+        """Return how many pods carry a mark, placed or waiting."""
+        return self._state.index.pods_with(mark)
 
     def all_rows(self) -> np.ndarray:
         """Return the rows of all nodes, those that a filter refused among them."""

@@ -61,6 +61,10 @@ class Settle(msgspec.Struct, frozen=True):
     """What selectors ask for since the last time begins to tell pods apart."""
 
 
+class Written(msgspec.Struct, frozen=True):
+    """All that ``changed_nodes`` says is in a batch for the ledger."""
+
+
 class ClusterState:
     """Nodes, pods and what they occupy, as of the events applied so far.
 
@@ -75,11 +79,9 @@ class ClusterState:
     def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
         self.resources = ResourceIndex()
         self.table = NodeTable(self.resources, seed)
-        self._occupancy = Occupancy(self.resources, self.table)
-        self.nodes, self.sums = self._occupancy.nodes, self._occupancy.sums
-        self.holdings = self._occupancy.holdings
-        self.index = self._occupancy.index
-        self.dirty_nodes, self.improved_rows = self._occupancy.dirty, self._occupancy.improved_rows
+        of = self._occupancy = Occupancy(self.resources, self.table)
+        self.nodes, self.sums, self.index = of.nodes, of.sums, of.index
+        self.dirty_nodes, self.improved_rows = of.dirty, of.improved_rows
         self.pods: dict[str, PodEntry] = {}
         self.tombstones: dict[tuple[str, str], int] = {}  # key and uid of pods that are gone -> last version
         self.usage = UsageWindows(usage_window_seconds)
@@ -90,7 +92,7 @@ class ClusterState:
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | Assumed | Settle) -> tuple[Change, ...]:
+    def apply(self, event: Event | Assumed | Settle | Written) -> tuple[Change, ...]:
         """Fold one event, and return what changed, in order.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
@@ -111,6 +113,9 @@ class ClusterState:
                 return ()
             case Settle():
                 return tuple(_regrouped(each) for each in self.index.settle(self.pods))
+            case Written():
+                self._forget_dirty()
+                return ()
             case _:
                 return self.config.fold(event, self.pods)
 
@@ -265,7 +270,6 @@ class ClusterState:
 
     def _know(self, pod: PodSpec, arrival: int) -> PodEntry:
         self._keys_by_uid[pod.uid] = pod.key
-        self.holdings.enter(pod.template)
         entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival)
         self.index.enter(entry)
         return entry
@@ -285,7 +289,6 @@ class ClusterState:
             self.index.renew(entry)
             return PodRefreshed(pod, bool(node), entry.arrival)
         if node == "":
-            self.holdings.change(before.template, pod.template)
             entry.spec = pod
             self.index.renew(entry)
             entry.arrival = self._next_arrival
@@ -293,7 +296,6 @@ class ClusterState:
             return PodWaits(pod, entry.arrival, before)
         if before_node:
             self._occupancy.unplace(entry)
-        self.holdings.change(before.template, pod.template)
         entry.spec = pod
         self.index.renew(entry)
         if node == before_node:
@@ -321,7 +323,6 @@ class ClusterState:
         pod, node = entry.spec, entry.node
         if node:
             self._occupancy.unplace(entry)
-        self.holdings.leave(pod.template)
         self.index.leave(entry)
         del self.pods[pod.key]
         del self._keys_by_uid[pod.uid]
@@ -377,15 +378,14 @@ class ClusterState:
         for entry in self.nodes.values():
             entry.version = entry.version_drained
 
-    def drain_dirty(self) -> list[tuple[str, NodeEntry, int, bool]]:
-        """Return the nodes changed since the last drain: name, entry, version, and if the spec changed."""
-        drained = []
-        for name, spec_changed in sorted(self.dirty_nodes.items()):
-            entry = self.nodes[name]
-            drained.append((name, entry, entry.version_drained, spec_changed))
-            entry.version_drained = entry.version
+    def changed_nodes(self) -> list[tuple[str, NodeEntry, bool]]:
+        """Return the nodes changed since the last ``Written``: name, entry, and if the spec changed."""
+        return [(name, self.nodes[name], spec) for name, spec in sorted(self.dirty_nodes.items())]
+
+    def _forget_dirty(self) -> None:
+        for name in self.dirty_nodes:
+            self.nodes[name].version_drained = self.nodes[name].version
         self.dirty_nodes.clear()
-        return drained
 
     def requested_of(self, name: str) -> dict[str, int]:
         """Return what the pods on a node request, summed per resource, without zeros."""

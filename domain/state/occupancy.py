@@ -1,4 +1,4 @@
-"""Count pods on nodes, and keep what follows from that: columns, holdings, versions."""
+"""Count pods on nodes, and keep what follows from that: columns, classes, versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from domain.model.pods import PodSpec
-from domain.state.holdings import Holdings
 from domain.state.nodes import NodeEntry
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
@@ -32,7 +31,6 @@ class Occupancy:
     def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
         self._table, self._resources = table, resources
         self.sums = Sums(resources, table)
-        self.holdings = Holdings()
         self.index = PodIndex()
         self.nodes: dict[str, NodeEntry] = {}
         self.dirty: dict[str, bool] = {}
@@ -44,7 +42,6 @@ class Occupancy:
         known = self.nodes[node]
         known.version += 1
         known.add(entry)
-        self.holdings.hold(node, entry.spec.template)
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, 1)
         if not known.deleted:
@@ -60,7 +57,6 @@ class Occupancy:
         entry.node = ""
         known = self.nodes[node]
         known.version += 1
-        self.holdings.release(node, entry.spec.template)
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, -1)
         if not known.deleted:
@@ -87,7 +83,6 @@ class Occupancy:
             known.version += 1
             known.add(entry)
             self.dirty.setdefault(node, False)
-            self.holdings.hold(node, entry.spec.template)
             if entry.pod_class is not None:
                 self.index.assume(entry.pod_class, node)
             placed.append(entry.spec)

@@ -66,20 +66,20 @@ def tombstone(pod: PodSpec, resource_version: int, shard: int, at_ms: int) -> Po
 
 
 def node_writes(state: ClusterState, senders: Mapping[str, str]) -> list[NodeWrite]:
-    """Return the nodes that changed since the last batch, and mark them as written.
+    """Return the nodes that changed since the last batch.
 
     ``senders`` says of each node whose spec changed who sent that.
     """
-    drained = state.drain_dirty()
-    sums = state.requested_of_each([name for name, *_ in drained])
+    changed = state.changed_nodes()
+    sums = state.requested_of_each([name for name, *_ in changed])
     writes = []
-    for (name, entry, version, spec_changed), requested in zip(drained, sums, strict=True):
+    for (name, entry, spec_changed), requested in zip(changed, sums, strict=True):
         assert entry.spec is not None
         writes.append(
             NodeWrite(
                 id=entry.ordinal,
                 name=name,
-                version_expected=version,
+                version_expected=entry.version_drained,
                 version=entry.version,
                 requested=requested,
                 spec=entry.spec if spec_changed else None,

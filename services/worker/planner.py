@@ -15,6 +15,7 @@ from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserte
 from domain.model.limits import batch_decisions_max, usage_window_seconds
 from domain.model.pods import PodLife, PodSpec
 from domain.model.profiles import Profile, ProfileRevision
+from domain.state.cluster import Written
 from services.codec.decode import Decoded, Decoder
 from services.codec.seal import Senders
 from services.ports.ledger import (
@@ -221,7 +222,9 @@ class Planner:
         if not self._refold_below:
             result = self.scheduler.cycle(self._now_ms)
             builder.decide(result, duration_us=self._stopwatch() - began_us)
-        return builder.build(self._advance(ends))
+        batch = builder.build(self._advance(ends))
+        self.scheduler.state.apply(Written())
+        return batch
 
     def _shard_of(self, record: Record) -> int:
         """Return the shard of a record: by its partition for nodes and pods, else the first shard."""

@@ -20,7 +20,6 @@ from domain.model.events import (
     PodDeleted,
     PodUpserted,
 )
-from domain.model.marks import ports_held
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec, Taint
 from domain.state.cluster import Assumed, ClusterState
 from domain.state.digest import digest_of
@@ -85,35 +84,18 @@ def audit(state: ClusterState) -> None:
         assert pod.spec.key == key
         if pod.node:
             on_node.setdefault(pod.node, []).append(key)
-    ports: Counter[object] = Counter()
     for name, entry in state.nodes.items():
         assert sorted(entry.pods) == sorted(on_node.get(name, []))
         specs = [pod.spec for pod in entry.pods.values()]
         expected: Counter[str] = Counter(pods=len(specs))
         for spec in specs:
             expected.update(spec.template.requests)
-            ports.update((name, mark) for port in spec.template.host_ports for mark in ports_held(port))
         assert state.requested_of(name) == {k: v for k, v in expected.items() if v}
-    held = {(node, mark): n for mark, nodes in state.holdings.ports.items() for node, n in nodes.items()}
-    assert held == ports
-    audit_masters(state)
     audit_classes(state)
     each = state.requested_of_each(list(state.nodes))
     assert each == [state.requested_of(name) for name in state.nodes]
     for name, row in table.rows.items():
         audit_row(state, name, row)
-
-
-def audit_masters(state: ClusterState) -> None:
-    masters = [pod for pod in state.pods.values() if pod.spec.template.role == "master"]
-    by_cluster = {cluster: (each.count, each.by_node) for cluster, each in state.holdings.masters.items()}
-    assert by_cluster == {
-        cluster: (
-            len(members := [pod for pod in masters if pod.spec.template.cluster == cluster]),
-            Counter(pod.node for pod in members if pod.node),
-        )
-        for cluster in {pod.spec.template.cluster for pod in masters}
-    }
 
 
 def audit_taints(table: NodeTable, row: int) -> None:

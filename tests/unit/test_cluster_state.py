@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.marks import ports_held
+from domain.model.marks import PortMark, ports_held
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec
 from domain.state import cluster as cluster_module
@@ -22,7 +22,7 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.cluster import Assumed, ClusterState, Written
 from domain.state.digest import digest_of
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
@@ -50,6 +50,18 @@ def cpu_on(state: ClusterState, name: str) -> int:
 
 
 # ------------------------------------------------------------------------------------------------- nodes
+
+
+def ports_on(state: ClusterState) -> dict[PortMark, dict[str, int]]:
+    """Return who holds port 80, by mark and node."""
+    return {mark: held for mark in ports_held(HostPort(80)) if (held := state.index.nodes_with(mark))}
+
+
+def written(state: ClusterState) -> list[tuple[str, int, int, bool]]:
+    """Write the changed nodes: name, version, the version before, and if the spec changed."""
+    found = [(name, e.version, e.version_drained, spec) for name, e, spec in state.changed_nodes()]
+    assert state.apply(Written()) == ()
+    return found
 
 
 def test_an_older_node_event_never_overwrites_a_newer_one(state: ClusterState) -> None:
@@ -99,10 +111,10 @@ def test_a_node_that_returns_keeps_its_pods_and_its_place_in_the_order(
 def test_pods_count_on_a_node_that_is_not_known_yet(state: ClusterState) -> None:
     changes = put(state, pod("p", template(300, 0, 80), on="late"))
     assert changes == (PodAdopted(state.pods["default/p"].spec, "late", None, reasons=("node-unknown",)),)
-    assert state.drain_dirty() == []
+    assert written(state) == []
     put(state, node("first"), node("late"))
     assert cpu_on(state, "late") == 300
-    assert state.holdings.ports == {mark: {"late": 1} for mark in ports_held(HostPort(80))}
+    assert ports_on(state) == {mark: {"late": 1} for mark in ports_held(HostPort(80))}
     assert int(state.table.ordinal[state.table.rows["late"]]) == 2
 
 
@@ -151,9 +163,9 @@ def test_generations_order_nodes_by_their_last_change(state: ClusterState) -> No
 def test_a_heartbeat_makes_no_new_version_of_a_node(state: ClusterState) -> None:
     put(state, node("a", version=5))
     version = state.nodes["a"].version
-    state.drain_dirty()
+    written(state)
     assert put(state, node("a", version=6)) == SKIPPED
-    assert (state.nodes["a"].version, state.drain_dirty()) == (version, [])
+    assert (state.nodes["a"].version, written(state)) == (version, [])
     not_ready = msgspec.structs.replace(node("a", version=7), ready=False)
     assert put(state, not_ready) == (NodeChanged("a"),)
 
@@ -181,11 +193,11 @@ def test_a_pod_waits_is_assumed_and_leaves(state: ClusterState) -> None:
     state.apply(Assumed(["default/p"], np.array([0])))
     entry = state.pods["default/p"]
     assert (entry.node, entry.adopted, cpu_on(state, "a")) == ("a", False, 500)
-    assert state.holdings.ports == {mark: {"a": 1} for mark in ports_held(HostPort(80))}
+    assert ports_on(state) == {mark: {"a": 1} for mark in ports_held(HostPort(80))}
     gone = state.apply(PodDeleted("default", "p", resource_version=2))
     assert gone == (PodReleased(waiting, "a", 3, "deleted", 2),)
     assert state.requested_of("a") == {}
-    assert (state.holdings.ports, state.pods) == ({}, {})
+    assert (ports_on(state), state.pods) == ({}, {})
 
 
 def test_a_binding_seen_in_the_log_confirms_what_was_assumed(state: ClusterState) -> None:
@@ -202,7 +214,7 @@ def test_a_binding_elsewhere_moves_the_pod(state: ClusterState) -> None:
     moved = pod("p", template(500, 0, 80), on="b", version=2)
     assert put(state, moved) == (PodAdopted(moved, "b", 2, "a"),)
     assert (cpu_on(state, "a"), cpu_on(state, "b")) == (0, 500)
-    assert state.holdings.ports == {mark: {"b": 1} for mark in ports_held(HostPort(80))}
+    assert ports_on(state) == {mark: {"b": 1} for mark in ports_held(HostPort(80))}
 
 
 def test_a_waiting_pod_that_the_log_binds_is_adopted(state: ClusterState) -> None:
@@ -243,7 +255,7 @@ def test_a_finished_pod_frees_its_room(state: ClusterState, on: str) -> None:
     (change,) = put(state, pod("p", template(500, 0, 80), on=on, version=2, finished=True))
     assert isinstance(change, PodReleased)
     assert (change.node, change.reason) == (on, "finished")
-    assert (state.requested_of("a"), state.holdings.ports) == ({}, {})
+    assert (state.requested_of("a"), ports_on(state)) == ({}, {})
     assert put(state, pod("p", template(500, 0, 80), on=on, version=1)) == OLDER
 
 
@@ -304,11 +316,11 @@ def test_tombstones_are_bounded_and_the_oldest_goes_first(
 
 def test_the_committer_learns_each_changed_node_once_with_its_versions(state: ClusterState) -> None:
     put(state, node("b"), node("a"), pod("p", on="a"), pod("q", on="a"))
-    drained = [(name, entry.version, before, spec) for name, entry, before, spec in state.drain_dirty()]
+    drained = written(state)
     assert drained == [("a", 3, 0, True), ("b", 1, 0, True)]
-    assert state.drain_dirty() == []
+    assert written(state) == []
     state.apply(PodDeleted("default", "p"))
-    assert [(n, e.version, b, s) for n, e, b, s in state.drain_dirty()] == [("a", 4, 3, False)]
+    assert written(state) == [("a", 4, 3, False)]
 
 
 def test_digest_depends_on_values_not_on_how_they_were_written(state: ClusterState) -> None:

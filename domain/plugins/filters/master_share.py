@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from domain.model.marks import MasterMark
 from domain.model.pods import PodTemplate, is_master
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import OccupancyFilter, Reason
@@ -41,8 +42,8 @@ class MasterShare(OccupancyFilter):
 
     def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
         """See ``OccupancyFilter``: masters of the cluster."""
-        rows, masters = view.table.rows, view.masters.get(template.cluster)
-        found = [] if masters is None else [(rows[n], c) for n, c in masters.by_node.items() if n in rows]
+        rows, masters = view.table.rows, view.nodes_with(MasterMark(template.cluster))
+        found = [(rows[node], count) for node, count in masters.items() if node in rows]
         where, counts = np.array(found, dtype=np.int64).reshape(-1, 2).T
         return where, counts
 
@@ -66,5 +67,4 @@ class MasterShare(OccupancyFilter):
 
 
 def _masters_count(template: PodTemplate, view: NodeView) -> int:
-    masters = view.masters.get(template.cluster)
-    return 0 if masters is None else masters.count
+    return view.pods_with(MasterMark(template.cluster))

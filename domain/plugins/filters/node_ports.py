@@ -31,9 +31,9 @@ class NodePorts(OccupancyFilter):
 
     def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
         """See ``OccupancyFilter``: 1 where any port is taken. Cost: O(nodes that hold one of its ports)."""
-        held, rows = view.ports_held, view.table.rows
+        rows = view.table.rows
         asked = (mark for port in template.host_ports for mark in ports_asked(port))
-        nodes = set().union(*(held.get(mark, ()) for mark in asked))
+        nodes = set().union(*(view.nodes_with(mark) for mark in asked))
         found = [rows[node] for node in nodes if node in rows]
         return np.array(found, dtype=np.int64), np.ones(len(found), dtype=np.int64)
 
