@@ -1,25 +1,29 @@
 """One pod against every node: each node's first failing filter, each feasible node's score with its parts.
 
-This is the plain reading of a profile. The placing kernel is many times faster and must choose the same node
-(``tests/oracle/test_evaluate.py``).
+The kernel evaluates every row by the functions with which it places pods (``kernels/evaluating.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import warnings_of
+from domain.cycle.explanation import scratch_for, warnings_of
 from domain.cycle.queue import WaitingGroup
-from domain.cycle.refusals import refusals_of
+from domain.cycle.slots import GroupSlots
+from domain.kernels import evaluating
 from domain.kernels.ties import salted
-from domain.kernels.totals import whole_column
 from domain.model.decisions import Outcome, is_unresolvable
-from domain.model.pods import PodSpec, PodTemplate
+from domain.model.pods import PodSpec
 from domain.model.signature import tie_salt
+from domain.plugins.base import Reason
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.cluster import ClusterState
+from domain.state.cluster import ClusterState, Settle
+from domain.state.snapshot import Snapshot
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +73,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def evaluate(
     state: ClusterState, plan: ProfilePlan | None, pod: PodSpec, view: NodeView | None = None
 ) -> Verdict:
-    """Evaluate a waiting pod over all nodes, and change nothing.
+    """Evaluate a waiting pod over all nodes, and place nothing.
 
     Parameters
     ----------
@@ -83,60 +87,98 @@ def evaluate(
     view : NodeView, optional
         What scores read of the nodes. It is needed where measured usage matters.
 
-    Cost: O(N) per plugin, in columns where the plugin's data is columns.
+    Cost: O(N) per plugin, and a snapshot of all nodes.
     """
-    table = state.table
-    view = view or NodeView(state)
+    table, view = state.table, view or NodeView(state)
     held_by = WaitingGroup(pod.signature, pod.template, plan).held_by
-    refusals = refusals_of(plan, pod.template, held_by, view)
-    order = np.argsort(table.ordinal[: table.count], kind="stable")
-    feasible = order[refusals.codes[order] == 0]
-    parts, totals = _score(plan, pod.template, view, feasible)
-    names = [table.names[row] for row in feasible.tolist()]
-    refused = [(table.names[row], refusals.codes[row]) for row in order.tolist() if refusals.codes[row]]
-    infeasible = {name: refusals.reasons[code - 1].code for name, code in refused}
-    unresolvable = [name for name, code in refused if refusals.reasons[code - 1].unresolvable]
-    node = None
-    if names:
-        node = names[_winner(totals, table.tie[feasible], pod.signature)]
-    of = {name: {label: float(part[i]) for label, part in parts.items()} for i, name in enumerate(names)}
+    seen = _refused(held_by, table.count)
+    if plan is not None and not held_by:
+        seen = _look(state, plan, pod, view)
+    order = np.argsort(table.ordinal[: table.count], kind="stable").tolist()
+    feasible = [row for row in order if not seen.codes[row]]
+    refused = [(table.names[row], seen.reasons[seen.codes[row]]) for row in order if seen.codes[row]]
     weights = {} if plan is None else {use.label: use.weight for use in plan.scores}
-    outcome = Outcome.UNSCHEDULABLE if node is None else Outcome.BOUND
-    if is_unresolvable(held=bool(held_by), nodes_count=table.count, hopeless_count=refusals.hopeless_count):
+    parts = {
+        table.names[row]: {label: float(seen.parts[label][row]) for label in weights} for row in feasible
+    }
+    outcome = Outcome.BOUND if feasible else Outcome.UNSCHEDULABLE
+    hopeless_count = int(seen.hopeless.sum())
+    if is_unresolvable(held=bool(held_by), nodes_count=table.count, hopeless_count=hopeless_count):
         outcome = Outcome.UNRESOLVABLE
     return Verdict(
         pod=pod.key,
         outcome=outcome,
-        node=node,
-        feasible=names,
-        infeasible=infeasible,
-        unresolvable=unresolvable,
+        node=table.names[_winner(seen.totals, table.tie, pod.signature)] if feasible else None,
+        feasible=[table.names[row] for row in feasible],
+        infeasible={name: reason.code for name, reason in refused},
+        unresolvable=[name for name, reason in refused if reason.unresolvable],
         held_by=list(held_by),
         warnings=list(warnings_of(plan, pod.template) or ()),
-        scores={name: sum(weights[label] * part for label, part in of[name].items()) for name in names},
-        score_parts=of,
+        scores={
+            name: sum(weights[label] * part for label, part in of_node.items())
+            for name, of_node in parts.items()
+        },
+        score_parts=parts,
         weights=weights,
     )
 
 
-# ----------------------------------------------------------------------------------------------- scores
+class _Seen(NamedTuple):
+    """What one pod sees on every row: the code of its refusal, the scores by label, the total.
+
+    ``codes`` int64[N], ``hopeless`` uint8[N], ``parts`` float64[N] per label, ``totals`` int64[N].
+    """
+
+    codes: np.ndarray
+    reasons: Mapping[int, Reason]
+    hopeless: np.ndarray
+    parts: Mapping[str, np.ndarray]
+    totals: np.ndarray
 
 
-def _score(
-    plan: ProfilePlan | None, template: PodTemplate, view: NodeView, rows: np.ndarray
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the normalised scores per plugin, float64[len(rows)] each, and the totals, int64[len(rows)]."""
-    parts: dict[str, np.ndarray] = {}
-    totals = np.zeros(len(rows), dtype=np.int64)
-    if plan is None:
-        return parts, totals
-    for use in plan.scores:
-        parts[use.label] = use.plugin.normalise(use.plugin.raw(template, view, rows))
-        totals += whole_column(parts[use.label], use.weight)
-    return parts, totals
+def _refused(held_by: Sequence[str], count: int) -> _Seen:
+    """Return what a pod sees that no node may take: every row is refused by the first code."""
+    ones = np.ones(count, dtype=np.int64)
+    return _Seen(ones, {1: Reason(held_by[0], unresolvable=True)} if held_by else {}, ones, {}, -ones)
+
+
+def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:
+    """Let the kernel evaluate a pod on every row of a snapshot of its own."""
+    if not state.index.is_settled:
+        state.apply(Settle())
+    entry, journal = state.pods.get(pod.key), state.index.journal
+    snapshot = Snapshot(state.table)
+    snapshot.sync()
+    slots = GroupSlots(state, snapshot, slots_max=1, view=view)
+    slots.reserve([plan])
+    slots.counters.sync(snapshot.rows_width)
+    pod_class = None if entry is None else entry.pod_class
+    program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
+    assert program is not None, "the first program of a call has room"
+    count, kinds = state.table.count, plan.kernel_scores
+    codes, hopeless = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint8)
+    parts, totals = np.zeros((len(kinds), count)), np.zeros(count, dtype=np.int64)
+    scratch = scratch_for(
+        np.zeros(0, dtype=np.int32),
+        1,
+        blocks=slots.bounds.free_low.shape[1],
+        width=snapshot.rows_width,
+        variances=len(plan.variance_scores),
+        counted=len(plan.count_scores),
+    )
+    evaluating.evaluate(
+        snapshot.columns, slots.groups, slots.counters.arrays, snapshot.changes, program.slot, scratch, codes,
+        hopeless, parts, totals,
+    )  # fmt: skip
+    state.index.journal = journal  # for the counters of whoever follows the state
+    rated = {use.label: parts[k] for k, use in enumerate(kinds)}
+    for use in plan.static_scores:
+        rated[use.label] = use.plugin.raw(pod.template, view, view.all_rows())
+    reasons = {code: program.reason(code) for code in np.unique(codes[codes != 0]).tolist()}
+    return _Seen(codes, reasons, hopeless, rated, totals)
 
 
 def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
-    """Return the position of the highest score; of equals the smallest tie value, salted by the group."""
+    """Return the row of the highest total; of equals that of the smallest tie value, salted by the group."""
     best = np.flatnonzero(totals == totals.max())
     return int(best[np.argmin(salted(ties[best], tie_salt(signature)))])

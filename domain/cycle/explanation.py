@@ -10,7 +10,6 @@ import numpy as np
 from domain.cycle.counters import CounterTable
 from domain.cycle.program import OTHERS, Program
 from domain.cycle.queue import WaitingGroup
-from domain.cycle.refusals import refusals_of
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
 from domain.model.limits import reason_codes_bytes_max
@@ -81,6 +80,7 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
         rule_high=np.zeros(rules, dtype=np.int32),
         rule_domain=np.full((*rules, kernel.DOMAINS_EXPLAINED), -1, dtype=np.int32),
         rule_sum=np.zeros((*rules, kernel.DOMAINS_EXPLAINED), dtype=np.int32),
+        hopeless=np.zeros(attempts, dtype=np.int32),
         attempts_count=np.zeros(1, dtype=np.int64),
     )
 
@@ -92,9 +92,10 @@ def scratch_for(
     return kernel.Scratch(
         fits=np.empty(kernel.BLOCK, dtype=np.uint8),
         total=np.empty(kernel.BLOCK, dtype=np.int64),
-        weighted=np.empty(kernel.BLOCK),
-        weights=np.empty(kernel.BLOCK),
-        work=np.empty((4 + kernel.PARTS_MAX, kernel.BLOCK)),
+        value=np.empty(kernel.BLOCK),
+        one_fits=np.ones(1, dtype=np.uint8),
+        one_total=np.empty(1, dtype=np.int64),
+        work=np.empty((5 + kernel.PARTS_MAX, kernel.BLOCK)),
         ties=np.empty(kernel.TOP, dtype=np.uint64),
         row=np.empty(1, dtype=np.int64),
         feasible=np.empty(width, dtype=np.uint8),
@@ -133,6 +134,7 @@ class KernelOutput:
         slots = [program.slot for program in programs]
         self.attempt_of: dict[int, int] = dict(zip(slots, placed.attempt_of[slots].tolist(), strict=True))
         self.exhausted: list[int] = placed.exhausted.tolist()
+        self.hopeless: list[int] = placed.hopeless.tolist()
         self.has_reasons: list[list[bool]] = (placed.reason_code[:, :, 0] >= 0).tolist()
         self.reason_code = placed.reason_code
         self.reason_count = placed.reason_count
@@ -184,19 +186,15 @@ class KernelOutput:
         """Return each score's label with its place among a plan's scores, and how many the kernel wrote."""
         found = self._places.get(plan)
         if found is None:
-            kinds = (
-                plan.normalised_scores, plan.resource_scores, plan.variance_scores, plan.count_scores,
-                plan.static_scores,
-            )  # fmt: skip
-            at = {use.label: place for place, use in enumerate(use for kind in kinds for use in kind)}
+            in_order = (*plan.kernel_scores, *plan.static_scores)
+            at = {use.label: place for place, use in enumerate(in_order)}
             places = [(use.label, at[use.label]) for use in plan.scores]
             found = self._places[plan] = (places, _kernels_count(plan))
         return found
 
 
 def _kernels_count(plan: ProfilePlan) -> int:
-    by_row = len(plan.normalised_scores) + len(plan.resource_scores) + len(plan.variance_scores)
-    return by_row + len(plan.count_scores)
+    return len(plan.kernel_scores)
 
 
 def explain(
@@ -233,11 +231,9 @@ def explain(
         basis=_basis(program, output, view, a) if candidates else None,
     )
     if output.has_failed(a):
-        attempt.reasons_at_failure, hopeless_count = _reasons(program, output, a, 1)
-        if program.plan.first_refusal_depends_on_pods(program.template):
-            hopeless_count = refusals_of(program.plan, program.template, (), view).hopeless_count
+        attempt.reasons_at_failure, _ = _reasons(program, output, a, 1)
         attempt.unresolvable = is_unresolvable(
-            held=False, nodes_count=table.count, hopeless_count=hopeless_count
+            held=False, nodes_count=table.count, hopeless_count=output.hopeless[a]
         )
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}

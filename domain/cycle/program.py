@@ -99,13 +99,18 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
 }
 
 
+StaticKey = tuple[bytes, Hashable]
+"""What a static part is found by: what its plugins read of a template, and the shape of the terms."""
+
+
 class StaticPart:
     """What a profile's static plugins say of every node, for all templates that they cannot tell apart.
 
     The terms of these templates have the same resources and weights, so they share upper bounds.
 
     ``generation`` is the table's at the last refresh. ``version`` counts the refreshes after which everything
-    normalised over all nodes must be computed again. ``called`` is the last call of the kernel that used it.
+    normalised over all nodes must be computed again. ``extremes`` are those of normalised scores, by their
+    place, that are the same on all rows. ``called`` is the last call of the kernel that used it.
     ``index`` is its place in the arrays; one that another part took before is computed again. ``columns``
     remembers ``Program.columns`` by the names of the resources that must be free.
     """
@@ -113,6 +118,7 @@ class StaticPart:
     __slots__ = (
         "called",
         "columns",
+        "extremes",
         "generation",
         "images_generation",
         "index",
@@ -122,7 +128,7 @@ class StaticPart:
         "version",
     )
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: StaticKey) -> None:
         self.key = key
         self.index = -1
         self.called = 0
@@ -131,6 +137,7 @@ class StaticPart:
         self.images_generation = -1
         self.version = 0
         self.reasons: list[Reason] = []
+        self.extremes: dict[int, tuple[float, float]] = {}
         self.users_count = 0
 
     def move_to(self, index: int) -> None:
@@ -155,6 +162,7 @@ class Program:
         "counted_version",
         "counters",
         "demand_names",
+        "images_generation",
         "limits",
         "occupancies",
         "plan",
@@ -175,6 +183,7 @@ class Program:
         self.static = static
         self.terms = terms
         self.static_version = -1
+        self.images_generation = -1
         self.called = 0
         self.columns: tuple[int, ...] = ()
         self.demand_names: list[str] = []

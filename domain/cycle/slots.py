@@ -14,9 +14,10 @@ import numpy as np
 
 from domain.cycle.counted import PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
-from domain.cycle.program import SLOT_FIELDS, Program, StaticPart, compile_program
+from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
 from domain.kernels import arrays as kernel
 from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
+from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, groups_cached_max, pods_per_node_max
 from domain.model.pods import PodTemplate
@@ -49,9 +50,10 @@ class GroupSlots:
         *,
         slots_max: int = groups_cached_max,
         bytes_max: int = group_cache_bytes_max,
+        view: NodeView | None = None,
     ) -> None:
         self._state = state
-        self._view = NodeView(state)
+        self._view = view or NodeView(state)
         self._snapshot = snapshot
         self._slots_max = slots_max
         self._bytes_max = bytes_max
@@ -60,8 +62,8 @@ class GroupSlots:
         self._pods = PodsKnown(state)
         self.counters = CounterTable(state, snapshot.rows_width)
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()  # in order of use, oldest first
-        self._statics: dict[Hashable, StaticPart] = {}
-        self._in_arrays: OrderedDict[Hashable, StaticPart] = OrderedDict()  # in order of use, oldest first
+        self._statics: dict[StaticKey, StaticPart] = {}
+        self._in_arrays: OrderedDict[StaticKey, StaticPart] = OrderedDict()  # in order of use, oldest first
         self._free: list[int] = []
         self._free_statics: list[int] = []
         self.groups: kernel.Groups
@@ -83,6 +85,9 @@ class GroupSlots:
             static_score=np.zeros((statics, width), dtype=np.int64),
             static_raw=np.zeros((statics, max(self._raws_count, 1), width)),
             static_position=np.zeros((statics, kernel.STATIC_MAX + 1), dtype=np.int32),
+            static_constant=np.zeros(statics, dtype=np.int64),
+            raw_constant=np.zeros((statics, kernel.RAWS_MAX)),
+            raws_varying=np.zeros(statics, dtype=np.int32),
             occupied=np.zeros((slots, kernel.OCCUPANCIES_MAX, width), dtype=np.int16),
             trees=kernel.Trees(
                 owner=np.full(trees, -1, dtype=np.int32),
@@ -172,7 +177,7 @@ class GroupSlots:
         of a call has room.
         """
         program = self._programs.get(key)
-        if program is not None and program.plan is not plan:
+        if program is not None and (program.plan is not plan or self._has_other_images(program)):
             self._drop(key)
             program = None
         if program is None:
@@ -182,6 +187,7 @@ class GroupSlots:
             static = self._static_part(template, plan, terms)
             program = self._programs[key] = Program(self._free.pop(), template, plan, static, terms)
             program.pod_class = pod_class
+            program.images_generation = self._state.table.last_images_generation
             adds = self._state.sums.vector_of(signature, template)
             compile_program(program, signature, self.groups, self._state.resources, adds)
         if not self._keep_in_arrays(program.static):
@@ -190,6 +196,14 @@ class GroupSlots:
         program.called = self._call
         self._refresh(program)
         return program
+
+    def _has_other_images(self, program: Program) -> bool:
+        """Say whether nodes got or lost an image so that the program belongs to another static part."""
+        newest = self._state.table.last_images_generation
+        if not program.plan.reads_images or program.images_generation == newest:
+            return False
+        program.images_generation = newest
+        return program.plan.static_key(program.template, self._view) != program.static.key[0]
 
     def _drop_oldest(self) -> bool:
         """Drop the program that was not used for longest; say whether there was one beside this call's."""
@@ -237,7 +251,7 @@ class GroupSlots:
 
     def _static_part(self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term]) -> StaticPart:
         shape = tuple((term.kind, part.column, part.weight) for term in terms for part in term.parts)
-        key = (plan.static_key(template), shape)
+        key = (plan.static_key(template, self._view), shape)
         static = self._statics.get(key)
         if static is None:
             static = self._statics[key] = StaticPart(key)
@@ -253,6 +267,8 @@ class GroupSlots:
         if program.static_version != program.static.version:
             program.static_version = program.static.version
             groups.static_part[slot] = program.static.index
+            for k, extremes in program.static.extremes.items():
+                groups.raw_low[slot, k], groups.raw_high[slot, k] = extremes
             self._release_tree(slot)
         for o, occupancy in enumerate(program.occupancies):
             rows, counts = occupancy.counts(program.template, self._view)
@@ -320,11 +336,32 @@ class GroupSlots:
             groups.static_score[part, rows] += whole_column(raw, use.weight)
         for k, use in enumerate(plan.normalised_scores):
             groups.static_raw[part, k, rows] = use.plugin.raw(program.template, view, rows)
+        self._find_constants(program)
         for measuring in (*plan.resource_scores, *plan.variance_scores):
             if measuring.plugin.measured_count:
                 columns = measuring.plugin.measured(view, rows)
                 for i, column in enumerate(columns, start=plan.measured_first[measuring.label]):
                     groups.static_raw[part, i, rows] = column
+
+    def _find_constants(self, program: Program) -> None:
+        """Find the normalised scores that are the same on all rows: they cost nothing per row or pod.
+
+        Those are the plugins that upstream skips, and more.
+        """
+        groups, part, count = self.groups, program.static.index, self._state.table.count
+        groups.raw_constant[part] = np.nan
+        groups.static_constant[part] = 0
+        program.static.extremes = {}
+        for k, use in enumerate(program.plan.normalised_scores):
+            raw, normaliser = groups.static_raw[part, k, :count], use.plugin.normaliser
+            assert normaliser is not None
+            if count and raw.min() == raw.max() and abs(raw[0]) <= kernel.KNOWN_MAX:
+                low, high = (0.0, max(0.0, raw[0])) if normaliser.from_zero else (raw[0], raw[0])
+                program.static.extremes[k] = (low, high)
+                constant = normal.py_func(raw[0], low, high, normaliser.flags)
+                groups.raw_constant[part, k] = constant
+                groups.static_constant[part] += whole_column(np.array(constant), use.weight)
+        groups.raws_varying[part] = len(program.plan.normalised_scores) - len(program.static.extremes)
 
 
 def _zeros(fields: Mapping[str, tuple[tuple[int, ...], type]], slots: int) -> dict[str, np.ndarray]:

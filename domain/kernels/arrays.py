@@ -32,7 +32,10 @@ LIMIT_COLUMNS_MAX = 4
 OCCUPANCIES_MAX = 2
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
-"""Kinds of resource terms; the last two are always computed row by row."""
+"""Kinds of resource terms."""
+
+WHOLE = 16
+"""Added to the kind of a term in upstream's whole-number arithmetic (``arithmetic: integer``)."""
 
 RULES_MAX = 24
 VALUES_MAX = 32
@@ -60,12 +63,11 @@ REQUIRED, SIZED, BY_ROW = 1, 2, 4
 """Flags of a value: a row without a domain has no score; the count is weighted by the number of domains; each
 row is a domain of its own."""
 
-REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL = 1, 2, 4, 8
+REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL, CUT = 1, 2, 4, 8, 16
 """Flags of a normaliser (``domain.plugins.normaliser``)."""
 
 VARIANCE = REVERSED | EQUAL_FULL | ZERO_FULL
 """Flags with which the growth of a variance is normalised."""
-
 KNOWN_MAX = 1e300
 """A raw score beyond this counts as unknown: the difference of two such would not be a number."""
 
@@ -76,11 +78,8 @@ METRIC_MAX = 4 * METRIC_ONE
 TOTAL_ONE = 1 << 20
 """A total is a whole number of 2^-20: each score times its weight is rounded to one (``totals.py``)."""
 
-INFEASIBLE = -1
-"""Stands for the total of a row that is not feasible; totals are 0 or more."""
-
-UNKNOWN = -2
-"""Stands for the best total where a search cannot tell it."""
+INFEASIBLE, UNKNOWN = -1, -2
+"""Stand for the total of a row that is not feasible, and for a best total that a search cannot tell."""
 
 UNCOUNTED = -(1 << 63)
 """Stands for a whole number of a row that does not count."""
@@ -152,6 +151,10 @@ class Groups(NamedTuple):
     that are normalised, then what was measured for terms and variances. ``static_position`` int32[S,
     STATIC_MAX + 1] is the position in the profile of each static reason's filter.
 
+    A normalised score that is the same on all rows ranks none of them, so it is skipped: ``raw_constant``
+    float64[S, RAWS_MAX] is its value, 0..100, NaN where it varies; ``raws_varying`` int32[S] how many vary;
+    ``static_constant`` int64[S] what the others add to every total.
+
     Per row of a slot: ``occupied`` int16[G, OCCUPANCIES_MAX, N], what counts against the group. ``tree_of``
     int32[G] is the tree of a slot, or -1. ``raw_low`` and ``raw_high`` are the extremes over the feasible
     rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
@@ -162,6 +165,9 @@ class Groups(NamedTuple):
     static_score: np.ndarray
     static_raw: np.ndarray
     static_position: np.ndarray
+    static_constant: np.ndarray  # int64[S]
+    raw_constant: np.ndarray  # float64[S, RAWS_MAX]
+    raws_varying: np.ndarray  # int32[S]
     occupied: np.ndarray
     trees: Trees
     tree_of: np.ndarray
@@ -338,7 +344,8 @@ class Placed(NamedTuple):
     Two reason tables, 0 as of the first pod and 1 as of the first pod without a node: ``reason_code`` and
     ``reason_count`` int32[A, 2, REASONS], filled from the front, code -1 behind.
     ``exhausted`` uint8[A]: some pod of the attempt found no node, when the counters of its rules had the
-    versions ``version`` int64[A] in sum (``counting.version_of``).
+    versions ``version`` int64[A] in sum (``counting.version_of``). ``hopeless`` int32[A]: on how many rows
+    some filter refused the first of these whatever pods leave.
     What the rules saw with a reason table: ``rule_high`` int32[A, 2, R], the highest count that passes; up to
     ``DOMAINS_EXPLAINED`` domains with more, ``rule_domain`` int32[A, 2, R, D], filled from the front, -1
     behind, with their counts ``rule_sum`` int32[A, 2, R, D]. R is the highest number of rules of a slot.
@@ -361,6 +368,7 @@ class Placed(NamedTuple):
     rule_high: np.ndarray
     rule_domain: np.ndarray
     rule_sum: np.ndarray
+    hopeless: np.ndarray
     attempts_count: np.ndarray
 
 
@@ -369,9 +377,10 @@ class Scratch(NamedTuple):
 
     fits: np.ndarray  # uint8[BLOCK]: which rows of a block are feasible
     total: np.ndarray  # int64[BLOCK]: totals of a block
-    weighted: np.ndarray  # float64[BLOCK]
-    weights: np.ndarray  # float64[BLOCK]
-    work: np.ndarray  # float64[4 + PARTS_MAX, BLOCK]
+    value: np.ndarray  # float64[BLOCK]: one score of a block
+    one_fits: np.ndarray  # uint8[1]: a block of one row
+    one_total: np.ndarray  # int64[1]
+    work: np.ndarray  # float64[5 + PARTS_MAX, BLOCK]
     ties: np.ndarray  # uint64[TOP]: tie values of the best rows
     row: np.ndarray  # int64[1]: the row that was found
     feasible: np.ndarray  # uint8[N]

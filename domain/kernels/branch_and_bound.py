@@ -49,7 +49,7 @@ _DENSE_SHARE = 4
 @helper
 def has_upper_bounds(groups, g):  # type: ignore[no-untyped-def]
     """Say whether every score of a group falls with what its pods ask for."""
-    bounded = groups.raw_count[g] + groups.variance_count[g] == 0
+    bounded = groups.raws_varying[groups.static_part[g]] + groups.variance_count[g] == 0
     for t in range(groups.term_count[g]):
         bounded = bounded and groups.term_kind[g, t] == LEAST_ALLOCATED
     return bounded
@@ -62,7 +62,7 @@ def _set_base(columns, groups, bounds, g, row):  # type: ignore[no-untyped-def]
     score = -np.inf
     is_equal_row = are_equal_rows_of(bounds.equal_rows, part) and bounds.equal_rows.at[row] >= 0
     if row < columns.rows_count[0] and groups.static_code[part, row] == 0 and not is_equal_row:
-        score = groups.static_score[part, row] / TOTAL_ONE
+        score = (groups.static_score[part, row] + groups.static_constant[part]) / TOTAL_ONE
         for t in range(groups.term_count[g]):
             total = 0.0
             weights = 0.0
@@ -253,10 +253,10 @@ def _score_promising_rows(columns, groups, bounds, g, b, n, found, scratch):  # 
     if found * _DENSE_SHARE <= n:
         for i in range(n):
             if scratch.fits[i] != 0:
-                scratch.total[i] = score_row(columns, groups, g, first + i)
+                scratch.total[i] = score_row(columns, groups, g, first + i, scratch)
     else:
         fit_block(columns, groups, g, first, n, scratch)
-        score_block(columns, groups, g, first, n, scratch)
+        score_block(columns, groups, g, first, scratch.fits[:n], scratch.total[:n], scratch)
         if not scratch.fits[:n].any():
             for d in range(groups.demand_count[g]):
                 c = groups.demand_column[g, d]

@@ -27,7 +27,6 @@ from domain.kernels.arrays import (
     UNCOUNTED,
 )
 from domain.kernels.compiling import function, helper, inner
-from domain.kernels.totals import whole
 
 
 @helper
@@ -169,6 +168,20 @@ def write_rules(groups, counters, placed, g, attempt, which):  # type: ignore[no
                 written += 1
 
 
+@helper
+def is_hopeless_by_rules(groups, counters, g, row):  # type: ignore[no-untyped-def]
+    """Say whether a rule refuses a row whatever pods leave it: a key is missing, or a pod that it needs."""
+    hopeless = False
+    for r in range(groups.rule_count[g]):
+        c = groups.rule_counter[g, r]
+        d = counters.domain[counters.topology[c], row]
+        if d < 0:
+            hopeless = hopeless or groups.rule_missing[g, r] != 0
+        else:
+            hopeless = hopeless or counters.sums[counters.first[c] + d] < groups.rule_low[g, r]
+    return hopeless
+
+
 # ---------------------------------------------------------------------------------------------- values
 
 
@@ -291,16 +304,7 @@ def counted_score(kind, raw, low, high):  # type: ignore[no-untyped-def]
 
 
 @function
-def _add_score(counted, kind, low, high, weight, total):  # type: ignore[no-untyped-def]
-    for i in range(len(total)):
-        total[i] += whole(counted_score(kind, counted[i], low, high), weight)
-
-
-@helper
-def add_values(groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
-    """Add the scores by counts to ``scratch.total``, int64[n], of the rows from ``first`` on."""
-    for s in range(groups.counted_count[g]):
-        _add_score(
-            scratch.counted[s, first : first + n], groups.counted_kind[g, s], groups.counted_low[g, s],
-            groups.counted_high[g, s], groups.counted_weight[g, s], scratch.total[:n],
-        )  # fmt: skip
+def rate_counted(counted, kind, low, high, value):  # type: ignore[no-untyped-def]
+    """Write the score of a block by counts, float64[n]."""
+    for i in range(len(value)):
+        value[i] = counted_score(kind, counted[i], low, high)

@@ -137,7 +137,7 @@ def best_equal_rows(columns, groups, equal, placed, g, attempt, wanted, scratch)
     Return how many are kept, and the score and the tie value of the last one kept. Cost: O(equal rows).
     """
     salt = groups.salt[g]
-    score = score_row(columns, groups, g, equal.row[0])
+    score = score_row(columns, groups, g, equal.row[0], scratch)
     last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
     kept = 0
     count = equal.kept[0]

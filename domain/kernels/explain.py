@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from domain.kernels.arrays import FIT, GONE, INFEASIBLE, OTHERS, REASONS, TOP, UNRESOLVABLE
 from domain.kernels.compiling import function, helper, inner
-from domain.kernels.counting import counted_score
-from domain.kernels.normalising import normal
-from domain.kernels.scoring import term_value
+from domain.kernels.counting import is_hopeless_by_rules
+from domain.kernels.filtering import is_hopeless
+from domain.kernels.scoring import rate_block, scores_count
 from domain.kernels.tournament import replay
-from domain.kernels.variance import normal_variance
 
 
 @helper
@@ -18,6 +17,15 @@ def write_reasons(histogram, groups, placed, g, attempt, which):  # type: ignore
         histogram, groups.demand_count[g], placed.reason_code[attempt, which],
         placed.reason_count[attempt, which],
     )  # fmt: skip
+
+
+@helper
+def write_failure(columns, groups, counters, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
+    """Write reason table 1 of an attempt, and on how many rows evicting pods could not help. Cost: O(N)."""
+    write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
+    for row in range(columns.rows_count[0]):
+        hopeless = is_hopeless(columns, groups, g, row) or is_hopeless_by_rules(groups, counters, g, row)
+        placed.hopeless[attempt] += hopeless
 
 
 @function
@@ -53,35 +61,21 @@ def write_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignor
     row = placed.top_row[attempt, i]
     for c in range(len(placed.explained_columns)):
         placed.top_requested[attempt, i, c] = columns.requested[placed.explained_columns[c], row]
-    part = groups.static_part[g]
-    at = groups.raw_count[g]
-    for k in range(at):
+    for k in range(scores_count(groups, g)):
+        rate_block(columns, groups, g, k, row, scratch.one_fits, scratch.value[:1], scratch)
+        placed.top_parts[attempt, i, k] = scratch.value[0]
+    for k in range(groups.raw_count[g]):
         placed.extremes[attempt, k, 0] = groups.raw_low[g, k]
         placed.extremes[attempt, k, 1] = groups.raw_high[g, k]
-        placed.top_parts[attempt, i, k] = normal(
-            groups.static_raw[part, k, row], groups.raw_low[g, k], groups.raw_high[g, k],
-            groups.raw_kind[g, k],
-        )  # fmt: skip
-    for t in range(groups.term_count[g]):
-        placed.top_parts[attempt, i, at + t] = term_value(columns, groups, g, t, row)
-    at += groups.term_count[g]
     for v in range(groups.variance_count[g]):
         placed.extremes[attempt, groups.raw_count[g] + v, 0] = groups.variance_low[g, v]
         placed.extremes[attempt, groups.raw_count[g] + v, 1] = groups.variance_high[g, v]
         placed.metrics[attempt, v, 0] = scratch.sums[v, 2]
         placed.metrics[attempt, v, 1] = scratch.sums[v, 3]
-        placed.top_parts[attempt, i, at + v] = normal_variance(
-            scratch.growth[v, row], groups.variance_low[g, v], groups.variance_high[g, v]
-        )
-    at += groups.variance_count[g]
     first = groups.raw_count[g] + groups.variance_count[g]
     for s in range(groups.counted_count[g]):
         placed.extremes[attempt, first + s, 0] = groups.counted_low[g, s]
         placed.extremes[attempt, first + s, 1] = groups.counted_high[g, s]
-        placed.top_parts[attempt, i, at + s] = counted_score(
-            groups.counted_kind[g, s], scratch.counted[s, row], groups.counted_low[g, s],
-            groups.counted_high[g, s],
-        )  # fmt: skip
 
 
 @inner

@@ -50,6 +50,22 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
 
 
 @helper
+def is_hopeless(columns, groups, g, row):  # type: ignore[no-untyped-def]
+    """Say whether any filter refuses a row whatever pods leave it.
+
+    It need not be the first one that refuses the row: that may change with the pods on it, this does not.
+    """
+    hopeless = groups.static_code[groups.static_part[g], row] != 0
+    for m in range(groups.limit_count[g]):
+        bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], row]
+        hopeless = hopeless or groups.limit_value[g, m] * 100.0 > bound
+    for d in range(1, groups.demand_count[g]):  # demand 0 is the pod itself, see ``ResourceFilter``
+        capacity = columns.allocatable[groups.demand_column[g, d], row]
+        hopeless = hopeless or groups.demand_value[g, d] > capacity
+    return hopeless
+
+
+@helper
 def fit_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped-def]
     """Write into ``scratch.fits``, uint8[n], whether rows ``first .. first + n - 1`` pass every filter.
 

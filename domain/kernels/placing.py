@@ -39,11 +39,11 @@ from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
 from domain.kernels.compiling import entry, helper
 from domain.kernels.counting import count_effects, has_counts, version_of, write_rules
-from domain.kernels.explain import write_reasons, write_top
+from domain.kernels.explain import write_failure, write_reasons, write_top
 from domain.kernels.scanning import count_codes, scan
 from domain.kernels.tournament import sync, take_tree
 
-_PARTS = (
+PARTS = (
     arrays,
     blocks,
     branch_and_bound,
@@ -110,16 +110,13 @@ def _explain_failure(  # type: ignore[no-untyped-def]
     columns, groups, counters, placed, g, attempt, is_first, has_tree, scratch
 ):
     """Write why the first pod of an attempt without a node has none."""
-    if has_tree:
-        write_reasons(groups.trees.histogram[groups.tree_of[g]], groups, placed, g, attempt, 1)
-    else:
-        if not is_first:
-            count_codes(columns, groups, counters, g, scratch.histogram)
-        write_rules(groups, counters, placed, g, attempt, 1)
-        write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
+    if has_tree or not is_first:
+        count_codes(columns, groups, counters, g, scratch.histogram)
+    write_rules(groups, counters, placed, g, attempt, 1)
+    write_failure(columns, groups, counters, placed, g, attempt, scratch)
 
 
-@entry(*_PARTS)
+@entry(*PARTS)
 def place(  # type: ignore[no-untyped-def]
     columns, groups, bounds, changes, exclusions, counters, effects, sequence, placed, scratch
 ):
@@ -162,7 +159,7 @@ def place(  # type: ignore[no-untyped-def]
             groups, g, uses
         )
         if has_tree:
-            sync(columns, groups, changes, g)
+            sync(columns, groups, changes, g, scratch)
             tree = groups.tree_of[g]
             if is_first:
                 write_top(columns, groups, placed, g, attempt, scratch)

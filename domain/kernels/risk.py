@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from domain.kernels.compiling import entry, function
+from domain.kernels.compiling import function
 
 _STEPS_MAX = 5_000
 _PRECISION = 1e-15
@@ -114,19 +114,3 @@ def over_commitment(  # type: ignore[no-untyped-def]
     if mean == mean:
         loaded = loaded_risk(mean, deviation * window_root, request, limit, capacity)
     return min(max(weight * promised + (1.0 - weight) * loaded, 0.0), 1.0)
-
-
-@entry()
-def over_commitments(  # type: ignore[no-untyped-def]
-    mean, deviation, window_root, weight, request, limit, capacity, own_request, own_limit, found
-):
-    """Write the ``over_commitment`` of each row into ``found``, float64[K].
-
-    ``mean``, ``deviation`` float64[K] and ``request``, ``limit``, ``capacity`` int64[K] are the rows' own;
-    the other numbers hold for all of them.
-    """
-    for i in range(len(mean)):
-        found[i] = over_commitment(
-            mean[i], deviation[i], window_root, weight, request[i], limit[i], capacity[i], own_request,
-            own_limit,
-        )  # fmt: skip

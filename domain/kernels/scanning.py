@@ -7,7 +7,7 @@ import numpy as np
 from domain.kernels.arrays import BLOCK, INFEASIBLE, TOP
 from domain.kernels.blocks import fit_rows, sync_blocks
 from domain.kernels.compiling import function, inner
-from domain.kernels.counting import add_values, fit_rules, rule_code, set_rules, set_values, write_rules
+from domain.kernels.counting import fit_rules, rule_code, set_rules, set_values, write_rules
 from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, widen_extremes
@@ -31,7 +31,7 @@ def find_extremes(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
     feasible = scratch.feasible[:count]
     void_tree(groups, g)
     reset_extremes(groups, g)
-    for row in range(count if groups.raw_count[g] > 0 else 0):
+    for row in range(count if groups.raws_varying[groups.static_part[g]] > 0 else 0):
         if feasible[row] != 0:
             widen_extremes(groups, g, row)
     for v in range(groups.variance_count[g]):
@@ -95,15 +95,14 @@ def scan(  # type: ignore[no-untyped-def]
         fit_rows(columns, groups, bounds, g, first, n, scratch)
         fit_rules(groups, counters, g, first, scratch.fits[:n])
         copy_flags(scratch.fits[:n], scratch.feasible[first : first + n])
-    if groups.raw_count[g] + groups.variance_count[g] > 0:
+    if groups.raws_varying[groups.static_part[g]] + groups.variance_count[g] > 0:
         grow_variances(columns, groups, changes, g, scratch)
         find_extremes(columns, groups, g, scratch)
     set_values(columns, groups, counters, g, scratch)
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
         copy_flags(scratch.feasible[first : first + n], scratch.fits[:n])
-        score_block(columns, groups, g, first, n, scratch)
-        add_values(groups, g, first, n, scratch)
+        score_block(columns, groups, g, first, scratch.fits[:n], scratch.total[:n], scratch)
         if explains and _count_fitting(scratch.fits[:n]) < n:
             for i in range(n):
                 if scratch.fits[i] == 0:

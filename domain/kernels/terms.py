@@ -1,256 +1,298 @@
-"""Resource terms that need more than one sum per resource: by the row, and by the block.
+"""Resource terms: each score that depends on what is requested of a node, for a block of rows at once.
 
-Each term is computed a second time, in numpy, by its plugin (``raw``), with the same operations in the same
-order: the two are equal to the last bit.
+Every function writes the scores, 0..100, of the rows ``first .. first + n - 1`` with the pod on them, into
+``value`` float64[n]. ``allocatable`` and ``requested`` are int64[R, N]; ``part_column`` int32[P],
+``part_weight`` float64[P] and ``part_value`` int64[P] are the parts of the term; ``number`` float64[M] its
+numbers; ``work`` float64[W, >= n] is scratch memory. Columns are cut to the block one by one: the compiler
+makes vector instructions of an index that counts up from 0, and does not know of a cut matrix that the values
+of a column lie side by side. Each costs O(n) per part.
+
+``whole`` is true for upstream's whole-number arithmetic (``arithmetic: integer``), where every division is
+cut to a whole number. The floor of a quotient in float64 is exact while 100 times the amount is below 2^52.
 """
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from domain.kernels.arrays import (
+    BALANCED,
     BALANCED_CHANGE,
     CAPACITY_RATIO,
+    LEAST_ALLOCATED,
     LOW_RISK,
+    MOST_ALLOCATED,
     TARGET_LOAD,
+    WHOLE,
 )
 from domain.kernels.compiling import function
 from domain.kernels.risk import over_commitment
-from domain.kernels.totals import whole
 
 
 @function
-def special_term(  # type: ignore[no-untyped-def]
-    kind, allocatable, requested, part_column, part_weight, part_value, number, measured, row
-):
-    """Return the score, 0..100, of one row with the pod on it, by a term that is not a weighted mean."""
-    if kind == CAPACITY_RATIO:
-        return _capacity_ratio(allocatable, requested, part_column, part_weight, part_value, number, row)
-    if kind == TARGET_LOAD:
-        return _target_load(
-            allocatable, requested, part_column, part_weight, part_value, number[0], measured[0], row
-        )
-    if kind == LOW_RISK:
-        return _low_risk(allocatable, requested, part_column, part_weight, part_value, number, measured, row)
-    if len(part_column) == 0:
-        return 0.0
-    evenness = _evenness(allocatable, requested, part_column, part_value, 1, row)
-    if kind == BALANCED_CHANGE:
-        change = evenness - _evenness(allocatable, requested, part_column, part_value, 0, row)
-        return 50.0 + (50.0 + change) / 2.0
-    return evenness
+def rate_term(  # type: ignore[no-untyped-def]
+    kind, allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number, work,
+    value,
+):  # fmt: skip
+    """Write the scores of a block by a term of any kind.
 
-
-@function
-def _capacity_ratio(  # type: ignore[no-untyped-def]
-    allocatable, requested, part_column, part_weight, part_value, number, row
-):
-    """``number`` holds how many points the curve has, utilisation and score of each, and where it counts."""
-    total = 0.0
-    points = number[1 : 1 + 2 * int(number[0])]
-    spans = number[1 + 2 * int(number[0]) :]
-    weights = 0.0
-    for p in range(len(part_column)):
-        capacity = allocatable[part_column[p], row]
-        if capacity == 0:
-            continue
-        used = requested[part_column[p], row] + part_value[p]
-        percent = min(used, capacity) * 100.0 / capacity
-        if _counts(spans, percent):
-            total += part_weight[p] * _curve(points, percent)
-            weights += part_weight[p]
-    return total / weights if weights > 0.0 else 0.0
-
-
-@function
-def _counts(spans, x):  # type: ignore[no-untyped-def]
-    """Say whether a percentage is within one of the spans [from, below); ``spans`` holds the ends in turn."""
-    within = False
-    for s in range(0, len(spans), 2):
-        within |= spans[s] <= x < spans[s + 1]
-    return within
-
-
-@function
-def _curve(points, x):  # type: ignore[no-untyped-def]
-    if x <= points[0]:
-        return points[1]
-    for i in range(2, len(points), 2):
-        if x <= points[i]:
-            slope = (points[i + 1] - points[i - 1]) / (points[i] - points[i - 2])
-            return points[i - 1] + slope * (x - points[i - 2])
-    return points[len(points) - 1]
-
-
-@function
-def _evenness(allocatable, requested, part_column, part_value, pods, row):  # type: ignore[no-untyped-def]
-    """Return 100 less the standard deviation of the used shares, with ``pods`` of the pod on the row."""
-    total = 0.0
-    count = 0
-    for p in range(len(part_column)):
-        capacity = allocatable[part_column[p], row]
-        if capacity != 0:
-            total += min((requested[part_column[p], row] + pods * part_value[p]) / capacity, 1.0)
-            count += 1
-    mean = total / max(count, 1)
-    squares = 0.0
-    for p in range(len(part_column)):
-        capacity = allocatable[part_column[p], row]
-        if capacity != 0:
-            share = min((requested[part_column[p], row] + pods * part_value[p]) / capacity, 1.0)
-            squares += (share - mean) * (share - mean)
-    return (1.0 - math.sqrt(squares / max(count, 1))) * 100.0
-
-
-@function
-def _target_load(  # type: ignore[no-untyped-def]
-    allocatable, requested, part_column, part_weight, part_value, target, percent, row
-):
-    """Return the score of TargetLoadPacking.
-
-    The first part names the capacity. The others are the claims that were not measured yet.
+    ``kind`` is a constant of ``domain.kernels.arrays``, with ``WHOLE`` added for whole-number arithmetic.
+    ``measured`` float64[K, N] begins with the columns that the term reads; ``fits`` uint8[n] says which rows
+    are feasible: the dearest terms rate no others.
     """
-    if percent != percent:
-        return 0.0
-    capacity = allocatable[part_column[0], row]
-    used = 0.0
-    if capacity > 0:
-        claimed = 0.0
-        for p in range(1, len(part_column)):
-            claimed += part_weight[p] * (requested[part_column[p], row] + part_value[p])
-        used = percent + 100.0 * claimed / capacity
-    if used <= target:
-        return (100.0 - target) * used / target + target
-    if used <= 100.0:
-        return target * (100.0 - used) / (100.0 - target)
-    return 0.0
-
-
-@function
-def _low_risk(  # type: ignore[no-untyped-def]
-    allocatable, requested, part_column, part_weight, part_value, number, measured, row
-):
-    """Return the score of LowRiskOverCommitment.
-
-    A resource has two parts, the requests and what the limits exceed them by, and two measured columns, mean
-    and deviation.
-    """
-    if len(part_column) == 0:
-        return 0.0
-    worst = 0.0
-    is_measured = False
-    for r in range(len(part_column) // 2):
-        request = requested[part_column[2 * r], row]
-        limit = request + requested[part_column[2 * r + 1], row]
-        own = part_value[2 * r]
-        risk = over_commitment(
-            measured[2 * r], measured[2 * r + 1], number[0], part_weight[2 * r], request, limit,
-            allocatable[part_column[2 * r], row], own, own + part_value[2 * r + 1],
+    whole = kind >= WHOLE
+    plain = kind - WHOLE if whole else kind
+    if plain in (LEAST_ALLOCATED, MOST_ALLOCATED):
+        _rate_allocated(
+            plain == LEAST_ALLOCATED, whole, allocatable, requested, first, part_column, part_weight,
+            part_value, work[0, : len(value)], value,
         )  # fmt: skip
-        worst = max(worst, risk)
-        is_measured = is_measured or measured[2 * r] == measured[2 * r]
-    return 100.0 * (1.0 - worst) if is_measured else 0.0
-
-
-# The same terms for a block of rows, column by column, so that the compiler can use vector instructions. The
-# answer for each row is that of ``special_term`` to the last bit. The block begins at row ``first`` and is as
-# long as ``total``; ``work`` is scratch memory, float64[4 + PARTS_MAX, BLOCK]. Columns are cut one by one:
-# the compiler does not know of a cut matrix that the values of a column lie side by side.
+    elif plain in (BALANCED, BALANCED_CHANGE):
+        _rate_balance(
+            plain == BALANCED_CHANGE, whole, allocatable, requested, first, part_column, part_value, work,
+            value,
+        )  # fmt: skip
+    elif plain == CAPACITY_RATIO and whole:
+        _rate_whole_curve(
+            allocatable, requested, first, part_column, part_weight, part_value, number,
+            work[0, : len(value)], value,
+        )  # fmt: skip
+    elif plain == CAPACITY_RATIO:
+        _rate_curve(
+            allocatable, requested, first, part_column, part_weight, part_value, number, work, value
+        )  # fmt: skip
+    elif plain == TARGET_LOAD:
+        _rate_target_load(
+            allocatable, requested, measured[0, first:], first, part_column, part_weight, part_value,
+            number[0], value,
+        )  # fmt: skip
+    elif plain == LOW_RISK:
+        _rate_low_risk(
+            allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number, value
+        )  # fmt: skip
 
 
 @function
-def add_capacity_ratio(  # type: ignore[no-untyped-def]
-    allocatable, requested, first, part_column, part_weight, part_value, number, factor, work, total
+def _divide(value, weights, whole):  # type: ignore[no-untyped-def]
+    """Divide the weighted sums by the sums of weights, 0 where there is no weight."""
+    for i in range(len(value)):
+        mean = value[i] / (weights[i] if weights[i] > 0.0 else 1.0)
+        value[i] = np.floor(mean) if whole else mean
+
+
+@function
+def _rate_allocated(  # type: ignore[no-untyped-def]
+    least, whole, allocatable, requested, first, part_column, part_weight, part_value, weights, value
 ):
-    """Add a RequestedToCapacityRatio term to the totals of a block, int64[n]."""
-    rows = len(total)
-    end = first + rows
+    """Rate by the weighted mean of the free (``least``) or the used shares. Source: NodeResourcesFit."""
+    n = len(value)
+    for i in range(n):
+        value[i] = 0.0
+        weights[i] = 0.0
+    for p in range(len(part_column)):
+        offered = allocatable[part_column[p], first : first + n]
+        used = requested[part_column[p], first : first + n]
+        weight = part_weight[p]
+        added = part_value[p]
+        for i in range(n):
+            capacity = offered[i]
+            left = max(capacity - (used[i] + added), 0)
+            amount = left if least else min(used[i] + added, capacity)
+            share = amount * 100.0 / max(capacity, 1)
+            value[i] += weight * (np.floor(share) if whole else share)
+            weights[i] += weight if capacity != 0 else 0.0
+    _divide(value, weights, whole)
+
+
+@function
+def _rate_curve(  # type: ignore[no-untyped-def]
+    allocatable, requested, first, part_column, part_weight, part_value, number, work, value
+):
+    """Rate by RequestedToCapacityRatio in real numbers.
+
+    ``number`` holds how many points the curve has, utilisation and score of each, then the ends of the spans
+    [from, below) of percentages that count.
+    """
+    n = len(value)
     points = number[1 : 1 + 2 * int(number[0])]
     spans = number[1 + 2 * int(number[0]) :]
     last = len(points) - 2
-    weighted, weights, percent = work[0, :rows], work[1, :rows], work[2, :rows]
-    score, counts = work[3, :rows], work[4, :rows]
-    low_end = spans[0] if len(spans) > 0 else 0.0
-    high_end = spans[1] if len(spans) > 0 else 0.0
-    for i in range(rows):
-        weighted[i] = 0.0
+    weights, percent, score, counts = work[0, :n], work[1, :n], work[2, :n], work[3, :n]
+    for i in range(n):
+        value[i] = 0.0
         weights[i] = 0.0
     for p in range(len(part_column)):
-        capacity = allocatable[part_column[p], first:end]
-        used = requested[part_column[p], first:end]
-        weight = part_weight[p]
-        for i in range(rows):
-            x = min(used[i] + part_value[p], capacity[i]) * 100.0 / max(capacity[i], 1)
-            percent[i] = x
+        capacity = allocatable[part_column[p], first : first + n]
+        used = requested[part_column[p], first : first + n]
+        for i in range(n):
+            percent[i] = min(used[i] + part_value[p], capacity[i]) * 100.0 / max(capacity[i], 1)
             score[i] = points[1]
-            counts[i] = weight if (capacity[i] != 0) & (x >= low_end) & (x < high_end) else 0.0
-        for s in range(2, len(spans), 2):
-            for i in range(rows):
+            counts[i] = 0.0
+        for s in range(0, len(spans), 2):
+            for i in range(n):
                 within = (capacity[i] != 0) & (percent[i] >= spans[s]) & (percent[i] < spans[s + 1])
-                counts[i] = weight if within else counts[i]
+                counts[i] = part_weight[p] if within else counts[i]
         for k in range(2, last + 2, 2):
             left = points[k - 2]
             low = points[k - 1]
             slope = (points[k + 1] - low) / (points[k] - left)
-            for i in range(rows):
+            for i in range(n):
                 score[i] = low + slope * (percent[i] - left) if percent[i] > left else score[i]
-        for i in range(rows):
-            value = points[last + 1] if percent[i] > points[last] else score[i]
-            weighted[i] += counts[i] * value
+        for i in range(n):
+            reached = points[last + 1] if percent[i] > points[last] else score[i]
+            value[i] += counts[i] * reached
             weights[i] += counts[i]
-    for i in range(rows):
-        total[i] += whole(weighted[i] / weights[i] if weights[i] > 0.0 else 0.0, factor)
+    _divide(value, weights, False)
 
 
 @function
-def add_balance(  # type: ignore[no-untyped-def]
-    kind, allocatable, requested, first, part_column, part_value, factor, work, total
+def _rate_whole_curve(  # type: ignore[no-untyped-def]
+    allocatable, requested, first, part_column, part_weight, part_value, number, weights, value
 ):
-    """Add a BalancedAllocation term, or what the pod changes of it, to the totals of a block, int64[n]."""
-    rows = len(total)
+    """Rate by RequestedToCapacityRatio in whole numbers; ``number`` float64[101] is the score per percent.
+
+    A resource whose score is 0 does not count. The mean is rounded half up.
+    """
+    n = len(value)
+    for i in range(n):
+        value[i] = 0.0
+        weights[i] = 0.0
+    for p in range(len(part_column)):
+        offered = allocatable[part_column[p], first : first + n]
+        used = requested[part_column[p], first : first + n]
+        for i in range(n):
+            if offered[i] != 0:
+                percent = min(used[i] + part_value[p], offered[i]) * 100.0 / offered[i]
+                score = number[int(percent)]
+                value[i] += part_weight[p] * score
+                weights[i] += part_weight[p] if score > 0.0 else 0.0
+    _divide(value, weights, False)
+    for i in range(n):
+        value[i] = np.floor(value[i] + 0.5)
+
+
+@function
+def _rate_balance(  # type: ignore[no-untyped-def]
+    change, whole, allocatable, requested, first, part_column, part_value, work, value
+):
+    """Rate by BalancedAllocation: how even the used shares are, or what the pod changes of it."""
+    n = len(value)
     if len(part_column) == 0:
+        for i in range(n):
+            value[i] = 0.0
         return
-    with_pod, without = work[0, :rows], work[1, :rows]
-    _evenness_of_block(allocatable, requested, first, part_column, part_value, 1, work, with_pod)
-    if kind != BALANCED_CHANGE:
-        for i in range(rows):
-            total[i] += whole(with_pod[i], factor)
-        return
-    _evenness_of_block(allocatable, requested, first, part_column, part_value, 0, work, without)
-    for i in range(rows):
-        total[i] += whole(50.0 + (50.0 + (with_pod[i] - without[i])) / 2.0, factor)
+    _rate_evenness(allocatable, requested, first, part_column, part_value, 1, whole, work, value)
+    if change:
+        without = work[0, :n]
+        _rate_evenness(allocatable, requested, first, part_column, part_value, 0, whole, work, without)
+        for i in range(n):
+            half = (50.0 + value[i] - without[i]) / 2.0
+            value[i] = 50.0 + (np.floor(half) if whole else half)
 
 
 @function
-def _evenness_of_block(  # type: ignore[no-untyped-def]
-    allocatable, requested, first, part_column, part_value, pods, work, evenness
+def _rate_evenness(  # type: ignore[no-untyped-def]
+    allocatable, requested, first, part_column, part_value, pods, whole, work, value
 ):
-    """Write the ``_evenness`` of each row of a block."""
-    rows = len(evenness)
-    parts = len(part_column)
-    end = first + rows
-    mean, count = work[2, :rows], work[3, :rows]
-    for i in range(rows):
+    """Write 100 x (1 - standard deviation of the used shares), with ``pods`` of the pod on each row.
+
+    The deviation of two shares is half their difference, which rounds otherwise than the root of the mean of
+    squares. ``work[0]`` is left alone.
+    """
+    n = len(value)
+    mean, count, low, high = work[1, :n], work[2, :n], work[3, :n], work[4, :n]
+    for i in range(n):
         mean[i] = 0.0
         count[i] = 0.0
-    for p in range(parts):
-        capacity = allocatable[part_column[p], first:end]
-        used = requested[part_column[p], first:end]
+        low[i] = 1.0
+        high[i] = 0.0
+    for p in range(len(part_column)):
+        offered = allocatable[part_column[p], first : first + n]
+        used = requested[part_column[p], first : first + n]
         added = pods * part_value[p]
-        own = work[4 + p, :rows]
-        for i in range(rows):
-            own[i] = min((used[i] + added) / max(capacity[i], 1), 1.0)
-            mean[i] += own[i] if capacity[i] != 0 else 0.0
-            count[i] += 1.0 if capacity[i] != 0 else 0.0
-    for i in range(rows):
-        count[i] = max(count[i], 1.0)
-        mean[i] /= count[i]
-        evenness[i] = 0.0
-    for p in range(parts):
-        capacity = allocatable[part_column[p], first:end]
-        own = work[4 + p, :rows]
-        for i in range(rows):
+        own = work[5 + p, :n]
+        for i in range(n):
+            share = min((used[i] + added) / max(offered[i], 1), 1.0)
+            own[i] = share
+            low[i] = min(low[i], share) if offered[i] != 0 else low[i]
+            high[i] = max(high[i], share) if offered[i] != 0 else high[i]
+            mean[i] += share if offered[i] != 0 else 0.0
+            count[i] += 1.0 if offered[i] != 0 else 0.0
+    for i in range(n):
+        value[i] = (high[i] - low[i]) / 2.0 if count[i] == 2.0 else 0.0
+    if len(part_column) > 2:
+        _deviate(allocatable, first, part_column, work, value)
+    for i in range(n):
+        even = (1.0 - value[i]) * 100.0
+        value[i] = np.floor(even) if whole else even
+
+
+@function
+def _deviate(allocatable, first, part_column, work, value):  # type: ignore[no-untyped-def]
+    """Write the standard deviation of the shares ``work[5:]`` of rows with more than two of them."""
+    n = len(value)
+    mean, count, squares = work[1, :n], work[2, :n], work[3, :n]
+    for i in range(n):
+        mean[i] /= max(count[i], 1.0)
+        squares[i] = 0.0
+    for p in range(len(part_column)):
+        offered = allocatable[part_column[p], first : first + n]
+        own = work[5 + p, :n]
+        for i in range(n):
             apart = own[i] - mean[i]
-            evenness[i] += apart * apart if capacity[i] != 0 else 0.0
-    for i in range(rows):
-        evenness[i] = (1.0 - math.sqrt(evenness[i] / count[i])) * 100.0
+            squares[i] += apart * apart if offered[i] != 0 else 0.0
+    for i in range(n):
+        value[i] = np.sqrt(squares[i] / count[i]) if count[i] > 2.0 else value[i]
+
+
+@function
+def _rate_target_load(  # type: ignore[no-untyped-def]
+    allocatable, requested, measured, first, part_column, part_weight, part_value, target, value
+):
+    """Rate by TargetLoadPacking; ``measured`` float64[>= n] is the used percentage of each row.
+
+    The first part names the capacity. The others are the claims that were not measured yet.
+    """
+    for i in range(len(value)):
+        percent = measured[i]
+        capacity = allocatable[part_column[0], first + i]
+        used = 0.0
+        if capacity > 0:
+            claimed = 0.0
+            for p in range(1, len(part_column)):
+                claimed += part_weight[p] * (requested[part_column[p], first + i] + part_value[p])
+            used = percent + 100.0 * claimed / capacity
+        score = 0.0
+        if percent != percent:
+            score = 0.0
+        elif used <= target:
+            score = (100.0 - target) * used / target + target
+        elif used <= 100.0:
+            score = target * (100.0 - used) / (100.0 - target)
+        value[i] = score
+
+
+@function
+def _rate_low_risk(  # type: ignore[no-untyped-def]
+    allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number, value
+):
+    """Rate by LowRiskOverCommitment.
+
+    A resource has two parts, the requests and what the limits exceed them by, and two measured columns, mean
+    and deviation.
+    """
+    for i in range(len(value)):
+        worst = 0.0
+        is_measured = False
+        row = first + i
+        for r in range(len(part_column) // 2 if fits[i] != 0 else 0):
+            request = requested[part_column[2 * r], row]
+            limit = request + requested[part_column[2 * r + 1], row]
+            own = part_value[2 * r]
+            risk = over_commitment(
+                measured[2 * r, row], measured[2 * r + 1, row], number[0], part_weight[2 * r], request, limit,
+                allocatable[part_column[2 * r], row], own, own + part_value[2 * r + 1],
+            )  # fmt: skip
+            worst = max(worst, risk)
+            is_measured = is_measured or measured[2 * r, row] == measured[2 * r, row]
+        value[i] = 100.0 * (1.0 - worst) if is_measured else 0.0

@@ -8,11 +8,11 @@ those whose group has no further pod in the call.
 
 from __future__ import annotations
 
-from domain.kernels.arrays import GONE, INFEASIBLE
-from domain.kernels.compiling import helper, inner
+from domain.kernels.arrays import BLOCK, GONE, INFEASIBLE
+from domain.kernels.compiling import function, helper, inner
 from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, shift_extremes, widen_extremes
-from domain.kernels.scoring import score_row
+from domain.kernels.scoring import score_block, score_row
 from domain.kernels.ties import better
 
 
@@ -58,7 +58,7 @@ def replay(columns, groups, g, row):  # type: ignore[no-untyped-def]
 
 
 @helper
-def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
+def rescore(columns, groups, g, row, scratch):  # type: ignore[no-untyped-def]
     """Filter and score one row again; return True where that makes the extremes of a score stale."""
     trees = groups.trees
     t = groups.tree_of[g]
@@ -69,11 +69,11 @@ def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
         trees.histogram[t, old_code] -= 1
         trees.histogram[t, code] += 1
         trees.code[t, row] = code
-        if groups.raw_count[g] > 0 and (code == 0 or old_code == 0):
+        if groups.raws_varying[groups.static_part[g]] > 0 and (code == 0 or old_code == 0):
             stale = shift_extremes(groups, g, row, code == 0)
     score = INFEASIBLE
     if code == 0:
-        score = score_row(columns, groups, g, row)
+        score = score_row(columns, groups, g, row, scratch)
     # An equal score is played again too: the row may be another node now, with another tie value.
     if score >= 0 or trees.score[t, row] >= 0:
         trees.score[t, row] = score
@@ -81,8 +81,20 @@ def rescore(columns, groups, g, row):  # type: ignore[no-untyped-def]
     return stale
 
 
+@function
+def _fit(code, fits):  # type: ignore[no-untyped-def]
+    for i in range(len(fits)):
+        fits[i] = code[i] == 0
+
+
+@function
+def _refuse(fits, score):  # type: ignore[no-untyped-def]
+    for i in range(len(score)):
+        score[i] = score[i] if fits[i] != 0 else INFEASIBLE
+
+
 @inner
-def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
+def rebuild(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
     """Filter every row, score the feasible ones, and play the whole tournament. Cost: O(N)."""
     t = groups.tree_of[g]
     code = groups.trees.code[t]
@@ -98,8 +110,12 @@ def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
         histogram[code[row]] += 1
         if code[row] == 0:
             widen_extremes(groups, g, row)
-    for row in range(count):
-        score[row] = score_row(columns, groups, g, row) if code[row] == 0 else INFEASIBLE
+    for first in range(0, count, BLOCK):
+        end = min(first + BLOCK, count)
+        fits = scratch.fits[: end - first]
+        _fit(code[first:end], fits)
+        score_block(columns, groups, g, first, fits, score[first:end], scratch)
+        _refuse(fits, score[first:end])
     for row in range(count, rows):
         code[row] = GONE
         score[row] = INFEASIBLE
@@ -112,7 +128,7 @@ def rebuild(columns, groups, g):  # type: ignore[no-untyped-def]
 
 
 @helper
-def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
+def sync(columns, groups, changes, g, scratch):  # type: ignore[no-untyped-def]
     """Bring a tree up to date with the change log: row by row, or all when more than a quarter changed."""
     trees = groups.trees
     t = groups.tree_of[g]
@@ -120,9 +136,9 @@ def sync(columns, groups, changes, g):  # type: ignore[no-untyped-def]
     known = trees.synced[t]
     stale = known < 0 or (length - known) * 4 > columns.rows_count[0]
     while not stale and known < length:
-        stale = rescore(columns, groups, g, changes.rows[known])
+        stale = rescore(columns, groups, g, changes.rows[known], scratch)
         known += 1
     if stale:
-        rebuild(columns, groups, g)
+        rebuild(columns, groups, g, scratch)
     trees.synced[t] = length
     trees.used[t] = length

@@ -53,6 +53,17 @@ _FILTERS = tuple(
 )
 
 
+_WHOLE = {"arithmetic": "integer"}
+_UPSTREAM_SCORES = (
+    PluginUse(name="TaintToleration", weight=3, args=_WHOLE),
+    PluginUse(name="NodeAffinity", weight=2, args=_WHOLE),
+    PluginUse(name="NodeResourcesFit", args={"scoringStrategy": {"type": "LeastAllocated"}, **_WHOLE}),
+    PluginUse(name="NodeResourcesBalancedAllocation", args=_WHOLE),
+    PluginUse(name="ImageLocality", args=_WHOLE),
+)
+"""The default set of kube-scheduler v1.36, in its order, with its weights and its whole-number arithmetic."""
+
+
 def _fit_score(strategy: str) -> PluginUse:
     return PluginUse(name="NodeResourcesFit", args={"scoringStrategy": {"type": strategy}})
 
@@ -60,7 +71,8 @@ def _fit_score(strategy: str) -> PluginUse:
 BUILT_IN_PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile(name=DEFAULT_PROFILE, filters=_FILTERS, scores=(_fit_score("LeastAllocated"),)),
+        Profile(name=DEFAULT_PROFILE, filters=_FILTERS, scores=_UPSTREAM_SCORES),
+        Profile(name="least-allocated", filters=_FILTERS, scores=(_fit_score("LeastAllocated"),)),
         Profile(name="most-allocated", filters=_FILTERS, scores=(_fit_score("MostAllocated"),)),
         Profile(name="first-fit", filters=_FILTERS, scores=(PluginUse(name="FirstFit"),)),
     )

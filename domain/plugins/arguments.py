@@ -69,6 +69,10 @@ class Arguments:
             raise FieldError(self.at(key), f"expected one of {', '.join(allowed)}, got {shown(value)}")
         return check_choice(value, allowed, self.at(key))
 
+    def whole_numbers(self) -> bool:
+        """Return whether ``arithmetic`` is ``integer``: upstream's, which cuts divisions to whole numbers."""
+        return self.choice("arithmetic", ("real", "integer")) == "integer"
+
     def section(self, key: str, allowed: Sequence[str]) -> Arguments:
         """Return an object within the object, an empty one when it is missing."""
         value = self._values.get(key)

@@ -181,16 +181,8 @@ class Score(Plugin):
     ``measured_count`` is the number of columns that ``measured`` returns.
     """
 
-    normaliser: ClassVar[Normaliser | None] = None
+    normaliser: Normaliser | None = None
     measured_count: int = 0
-
-    @abstractmethod
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """Return float64[len(rows)]: the scores before normalisation; ``rows`` are the feasible nodes."""
-
-    def normalise(self, raw: np.ndarray) -> np.ndarray:
-        """Return the scores of all feasible nodes, each 0..100."""
-        return raw if self.normaliser is None else self.normaliser.apply(raw)
 
     def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """Return float64[measured_count, len(rows)]: the figures that it reads; NaN: not measured."""
@@ -204,6 +196,10 @@ class StaticScore(Score):
     """
 
     reads_images: ClassVar[bool] = False
+
+    @abstractmethod
+    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """Return float64[len(rows)]: the scores before normalisation."""
 
 
 class TermPart(NamedTuple):
@@ -223,7 +219,7 @@ class Term(NamedTuple):
 
 
 class ResourceScore(Score):
-    """Rates nodes by what is requested of them. ``raw`` and the kernel's term give the same scores.
+    """Rates nodes by what is requested of them, by a formula of the kernel (``domain.kernels.terms``).
 
     ``parts_max`` and ``numbers_max`` bound the term of any template.
     """

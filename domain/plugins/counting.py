@@ -21,7 +21,6 @@ from domain.model.selectors import LabelSelector
 from domain.plugins.base import Plugin, Reason, Score
 from domain.plugins.node_selectors import match_any_term, match_labels
 from domain.plugins.tolerations import REPELLING, untolerated_counts
-from domain.plugins.view import NodeView
 from domain.plugins.weighers import NamespaceLabels, Weigher
 from domain.state.keyed_values import ABSENT
 from domain.state.table import NodeTable
@@ -171,7 +170,3 @@ class CountScore(Score):
     @abstractmethod
     def values(self, pod: Incoming) -> list[Value]:
         """Return the summands in order; none: the score is 0 on all nodes. At most ``kernel.VALUES_MAX``."""
-
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: the kernel alone computes it."""
-        raise NotImplementedError(f"{self.name} is computed by the placing kernel alone")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from domain.manifests.constraints import WireNodeAffinity, read_node_affinity
@@ -18,9 +15,8 @@ from domain.state.table import NodeTable
 _NAME_FIELD = "metadata.name"
 
 
-def added_affinity(args: Mapping[str, Any], path: str) -> NodeAffinity | None:
+def added_affinity(given: Arguments) -> NodeAffinity | None:
     """Return the node affinity that a profile adds to that of every pod, None if it adds none."""
-    given = Arguments(args, path, ("addedAffinity",))
     if "addedAffinity" not in given:
         return None
     at = given.at("addedAffinity")

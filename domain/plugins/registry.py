@@ -39,7 +39,7 @@ from domain.plugins.kernel_budget import KernelBudget
 from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.first_fit import FirstFit
 from domain.plugins.scores.global_variance import GlobalVariance
-from domain.plugins.scores.image_locality import ImageLocality
+from domain.plugins.scores.image_locality import IMAGE_FIELDS, ImageLocality, known_images
 from domain.plugins.scores.load_variation_risk_balancing import LoadVariationRiskBalancing
 from domain.plugins.scores.low_risk_over_commitment import LowRiskOverCommitment
 from domain.plugins.scores.node_affinity import NodeAffinity as NodeAffinityScore
@@ -49,6 +49,7 @@ from domain.plugins.scores.peaks import Peaks
 from domain.plugins.scores.requested_to_capacity_ratio import RequestedToCapacityRatio
 from domain.plugins.scores.taint_toleration import TaintToleration as TaintTolerationScore
 from domain.plugins.scores.target_load_packing import TargetLoadPacking
+from domain.plugins.view import NodeView
 
 FILTERS = registered(
     NodeUnschedulable,
@@ -101,6 +102,8 @@ class ProfilePlan:
     ----------
     static_scores, normalised_scores : list of ScoreUse
         Static scores without and with a normaliser.
+    kernel_scores : tuple of ScoreUse
+        The scores that the kernel computes, in its order: all but the static ones without a normaliser.
     raws_count : int
         Number of columns per node that the kernel needs besides the table's: one for each normalised score,
         then the measured figures of the other scores.
@@ -140,6 +143,9 @@ class ProfilePlan:
             plugin = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
             budget.take(plugin, f"scores[{i}]")
             self._add_score(use.weight, plugin)
+        self.kernel_scores: tuple[ScoreUse[Score], ...] = (
+            *self.normalised_scores, *self.resource_scores, *self.variance_scores, *self.count_scores
+        )  # fmt: skip
         self.raws_count = len(self.normalised_scores)
         self.measured_first: dict[str, int] = {}
         for kind in (*self.resource_scores, *self.variance_scores):
@@ -152,12 +158,18 @@ class ProfilePlan:
         self.filters_by_usage = any(plugin.reads_usage for _, plugin in self.static_filters)
         self.reads_images = any(use.plugin.reads_images for use in self.static_scores)
         reads = [plugin.static_reads for _, plugin in self.static_filters]
-        reads += [use.plugin.reads for use in (*self.static_scores, *self.normalised_scores)]
+        rating = [use.plugin for use in (*self.static_scores, *self.normalised_scores)]
+        reads += [each.reads - IMAGE_FIELDS if each.reads_images else each.reads for each in rating]
         self._static_reads = sorted(set().union(*reads))
 
-    def static_key(self, template: PodTemplate) -> bytes:
-        """Return all that the static plugins read of a template: equal keys get equal answers."""
+    def static_key(self, template: PodTemplate, view: NodeView) -> bytes:
+        """Return all that the static plugins read of a template: equal keys get equal answers.
+
+        Images that no node has are not among it.
+        """
         read = [getattr(template, field) for field in self._static_reads]
+        if self.reads_images:
+            read.append(known_images(template, view))
         return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
@@ -175,16 +187,11 @@ class ProfilePlan:
             found += ("host-ports",)
         return found
 
-    def first_refusal_depends_on_pods(self, template: PodTemplate) -> bool:
-        """Say whether the pods on a node decide which filter refuses it first."""
-        by_pods = [i for i, plugin in self.occupancies if plugin.concerns(template)]
-        by_pods += [i for i, _ in (*self.limits, *self.count_filters)]
-        by_pods += [] if self.fit is None else [self.fit[0]]
-        return min(by_pods, default=len(self.filters)) < len(self.filters) - 1
-
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)
         if isinstance(plugin, StaticFilter):
+            if not all(reason.unresolvable for reason in plugin.reasons):
+                raise TypeError(f"{plugin.name}: no pod that leaves changes what a static filter says")
             self.static_filters.append((position, plugin))
         if isinstance(plugin, OccupancyFilter):
             self.occupancies.append((position, plugin))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from domain.kernels.arrays import WHOLE
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments, WeightedResource
 from domain.plugins.base import TermPart
@@ -35,9 +36,12 @@ def scoring_parts(
     return tuple(parts)
 
 
-def fit_strategy(args: Mapping[str, Any], path: str) -> Arguments:
-    """Return ``scoringStrategy`` of NodeResourcesFit. The filter's arguments may stand beside it."""
+def fit_strategy(args: Mapping[str, Any], path: str) -> tuple[Arguments, int]:
+    """Return ``scoringStrategy`` of NodeResourcesFit, and ``WHOLE`` if it is scored in whole numbers.
+
+    The filter's arguments may stand beside it.
+    """
     allowed = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups", "arithmetic")
     given = Arguments(args, path, allowed)
-    given.choice("arithmetic", ("real",))
-    return given.section("scoringStrategy", ("type", "resources", "requestedToCapacityRatio"))
+    whole = WHOLE if given.whole_numbers() else 0
+    return given.section("scoringStrategy", ("type", "resources", "requestedToCapacityRatio")), whole

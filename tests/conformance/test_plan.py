@@ -13,6 +13,7 @@ from domain.cycle.evaluate import Verdict
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import Event
 from domain.model.usage import usage_from_manifest
+from domain.plugins.base import StaticScore
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -36,6 +37,7 @@ def raw(case: dict[str, Any]) -> dict[str, float]:
         assert isinstance(event, Event)
         state.apply(event)
     (use,) = ProfilePlan(profile).scores
+    assert isinstance(use.plugin, StaticScore)
     view = NodeView(state, usage_from_manifest(case["usage"]))
     template = state.pods[case["schedule"][0]].spec.template
     return dict(zip(view.table.names, use.plugin.raw(template, view, view.all_rows()).tolist(), strict=True))
@@ -54,13 +56,12 @@ def test_growth_of_power(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", expecting("variance"))
 def test_variance_with_the_pod_on_each_node(case: dict[str, Any]) -> None:
-    """The plugin says by how much n^2 times the variance of metrics in 2^-20 grows: all but a constant."""
+    """The score places each variance between the lowest and the highest, in metrics of 2^-20."""
     expected = {name: variance["value"] for name, variance in case["expect"]["variance"].items()}
-    found, least = raw(case), min(expected, key=lambda name: expected[name])
-    unit = (len(found) << 20) ** 2
-    differences = {name: (growth - found[least]) / unit for name, growth in found.items()}
-    assert differences == pytest.approx(
-        {name: value - expected[least] for name, value in expected.items()}, abs=1e-6
+    low, high = min(expected.values()), max(expected.values())
+    found = {n: parts["GlobalVariance"] for n, parts in plan_scenario(asked(case))[-1].score_parts.items()}
+    assert found == pytest.approx(
+        {name: 100 * (high - value) / (high - low) for name, value in expected.items()}, abs=1e-2
     )
 
 

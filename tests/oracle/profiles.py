@@ -21,6 +21,11 @@ SHAPES = (
     ((0, 10), (25, 7), (80, 0)),
 )
 
+UPSTREAM = (
+    "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity", "ImageLocality"
+)  # fmt: skip
+"""Scores that can also be computed in upstream's whole numbers."""
+
 
 def any_profile(name: str, random: Random) -> Profile:
     """Return a profile of everything that there is."""
@@ -91,4 +96,6 @@ def _score(random: Random) -> PluginUse:
         case "Peaks":
             models = {n: {"k0": 1, "k1": 1 + i % 3, "k2": 0.01} for i, n in enumerate(NODES_WITH_A_MODEL)}
             args = {"nodePowerModel": models}
+    if name in UPSTREAM and random.random() < 0.5:
+        args["arithmetic"] = "integer"
     return PluginUse(name=name, weight=random.choice((0.5, 1.0, 1.0, 3.0)), args=args)

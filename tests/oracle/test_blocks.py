@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from domain.kernels.arrays import BALANCED, BALANCED_CHANGE, CAPACITY_RATIO, PARTS_MAX, TOTAL_ONE
-from domain.kernels.terms import add_balance, add_capacity_ratio, special_term
+from domain.kernels.arrays import (
+    BALANCED,
+    BALANCED_CHANGE,
+    CAPACITY_RATIO,
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    PARTS_MAX,
+    TOTAL_ONE,
+    WHOLE,
+)
+from domain.kernels.terms import rate_term
 from domain.kernels.totals import whole, whole_column
 
 ROWS = 300
+KINDS = (LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE)
 
 
 def columns(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -21,7 +31,7 @@ def columns(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("kind", [CAPACITY_RATIO, BALANCED, BALANCED_CHANGE])
+@pytest.mark.parametrize("kind", [*KINDS, *(kind + WHOLE for kind in KINDS)])
 def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     allocatable, requested = columns(random)
@@ -34,21 +44,17 @@ def test_a_block_says_what_its_rows_say(kind: int, seed: int) -> None:
     curve[::2] = np.sort(random.permutation(101)[:points])
     curve[1::2] = random.integers(0, 11, points) * 10.0
     number = np.array([points, *curve, *spans], dtype=np.float64)
-    factor, first = float(random.integers(1, 50)), int(random.integers(0, ROWS // 2))
-    measured = np.zeros(1)
-    before = random.integers(0, 100 * TOTAL_ONE, ROWS - first)
-    total = before.copy()
-    block = (allocatable, requested, first)
-    work = np.full((4 + PARTS_MAX, ROWS - first), np.nan)
-    if kind == CAPACITY_RATIO:
-        add_capacity_ratio(*block, part_column, part_weight, part_value, number, factor, work, total)
-    else:
-        add_balance(kind, *block, part_column, part_value, factor, work, total)
-    for i, score in enumerate(total.tolist()):
-        by_itself = special_term(
-            kind, allocatable, requested, part_column, part_weight, part_value, number, measured, first + i
-        )
-        assert score == before[i] + whole(by_itself, factor)
+    first = int(random.integers(0, ROWS // 2))
+    rows = ROWS - first
+    if kind == CAPACITY_RATIO + WHOLE:
+        number = np.array(random.integers(0, 11, 101) * 10, dtype=np.float64)
+    measured, fits = np.zeros((1, ROWS)), np.ones(rows, dtype=np.uint8)
+    rest = (part_column, part_weight, part_value, number, np.full((5 + PARTS_MAX, rows), np.nan))
+    block, one = np.full(rows, np.nan), np.full(1, np.nan)
+    rate_term(kind, allocatable, requested, measured, fits, first, *rest, block)
+    for i, score in enumerate(block.tolist()):
+        rate_term(kind, allocatable, requested, measured, fits[:1], first + i, *rest, one)
+        assert (score, 0 <= score <= 100) == (one[0], True)
 
 
 @pytest.mark.parametrize("weight", [0.1, 1.0, 3.0, 1_000_000.0])

@@ -235,6 +235,9 @@ def groups_of(world: World, width: int) -> kernel.Groups:
         static_score=np.zeros((1, width), dtype=np.int64),
         static_raw=np.zeros((1, 1, width)),
         static_position=np.zeros((1, kernel.STATIC_MAX + 1), dtype=np.int32),
+        static_constant=np.zeros(1, dtype=np.int64),
+        raw_constant=np.zeros((1, kernel.RAWS_MAX)),
+        raws_varying=np.zeros(1, dtype=np.int32),
         occupied=np.zeros((count, kernel.OCCUPANCIES_MAX, width), dtype=np.int16),
         trees=kernel.Trees(
             owner=np.full(count, -1, dtype=np.int32),

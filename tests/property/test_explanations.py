@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.kernels.arrays import METRIC_MAX, METRIC_ONE
+from domain.kernels.arrays import METRIC_MAX, METRIC_ONE, PARTS_MAX
+from domain.kernels.normalising import normal
+from domain.kernels.terms import rate_term
 from domain.model.events import NodeUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import Measured
-from domain.plugins.base import ResourceScore, Score, StaticFilter, VarianceScore
+from domain.plugins.base import ResourceScore, Score, StaticFilter, StaticScore, VarianceScore
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.view import NodeView
@@ -28,6 +30,7 @@ from services.adapters.postgres.rows import json_text
 from tests.oracle.scenarios import Scenario, World
 
 SEEDS = range(100)
+_ROW = np.zeros(1, dtype=np.int64)
 BY_SPEC = ("FirstFit", "TaintToleration", "NodeAffinity", "ImageLocality")
 """Scores by what else the node's spec says: the row names the spec's version, not its content."""
 
@@ -70,16 +73,32 @@ class Record:
 
     def part(self, label: str, plugin: Score, i: int) -> float:
         """Work out a score of the i-th candidate."""
-        view, row = self.view(i), np.zeros(1, dtype=np.int64)
+        view = self.view(i)
         if isinstance(plugin, GlobalVariance):
             raw = self._growth(label, plugin, view)
         else:
-            raw = float(plugin.raw(self.template, view, row)[0])
+            raw = self._term(plugin, view) if isinstance(plugin, ResourceScore) else self._raw(plugin, view)
         if plugin.normaliser is None:
             return raw
         extremes = self.basis["extremes"][label]
         low, high = (np.nan if value is None else value for value in (extremes["low"], extremes["high"]))
-        return float(plugin.normalise(np.array([raw, low, high]))[0])
+        return float(normal(raw, low, high, plugin.normaliser.flags))
+
+    def _raw(self, plugin: Score, view: NodeView) -> float:
+        assert isinstance(plugin, StaticScore)
+        return float(plugin.raw(self.template, view, _ROW)[0])
+
+    def _term(self, plugin: ResourceScore, view: NodeView) -> float:
+        term, score = plugin.term(self.template, view.resources), np.zeros(1)
+        view.table.ensure_columns()
+        rate_term(
+            term.kind, view.table.allocatable, view.table.requested, plugin.measured(view, _ROW),
+            np.ones(1, dtype=np.uint8), 0, np.array([part.column for part in term.parts], dtype=np.int32),
+            np.array([part.weight for part in term.parts], dtype=np.float64),
+            np.array([part.value for part in term.parts], dtype=np.int64), np.array(term.numbers),
+            np.zeros((5 + PARTS_MAX, 1)), score,
+        )  # fmt: skip
+        return float(score[0])
 
     def _growth(self, label: str, plugin: GlobalVariance, view: NodeView) -> float:
         """What the pod would add to the variance times n^2, from how many count in it and their sum."""

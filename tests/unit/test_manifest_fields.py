@@ -108,7 +108,7 @@ def test_a_pod_that_asks_for_it_is_told_so_and_nothing_else(code: str, spec: Jso
 
 
 def test_what_berth_looks_at_is_no_warning() -> None:
-    plain = BUILT_IN_PROFILES["default-scheduler"]
+    plain = BUILT_IN_PROFILES["least-allocated"]
     spec = {code: specs[0] for code, specs in ASKS.items()}
     fine = (
         spec["ignored:node-selector"],

@@ -78,9 +78,9 @@ def test_the_examples_of_the_documentation_are_placed_as_they_say() -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     heads = [line for line in done.stdout.splitlines() if line.startswith("default/")]
     assert [line.partition(" (")[0] for line in heads] == [
-        "default/web-0: to node-b, score 95.3125",
-        "default/database: to node-a, score 50",
-        "default/training: to node-gpu, score 75",
+        "default/web-0: to node-b, score 468",
+        "default/database: to node-a, score 425",
+        "default/training: to node-gpu, score 450",
         "default/large: unschedulable",
         "default/spread: unresolvable, held by unsupported:topology-spread",
         "default/report: to node-a, score 237.5",
@@ -161,7 +161,8 @@ def test_without_a_filter_every_node_passes() -> None:
 
 def test_the_table_says_the_verdict_first_then_the_best_nodes_then_what_was_refused(tmp_path: Path) -> None:
     nodes = [node(f"n{i}", str(8 + i)) for i in range(7)] + [node("tiny", "500m")]
-    done = berth_plan("-f", write(tmp_path, "all.yaml", *nodes, pod("p")))
+    least = ("--profile", "least-allocated")
+    done = berth_plan("-f", write(tmp_path, "all.yaml", *nodes, pod("p")), *least)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("default/p: to n6, score ")
     assert lines[0].endswith("(7 of 8 nodes feasible)")

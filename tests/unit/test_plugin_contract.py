@@ -36,8 +36,8 @@ from domain.plugins.base import (
     Plugin,
     ResourceFilter,
     ResourceScore,
-    Score,
     StaticFilter,
+    StaticScore,
     VarianceScore,
 )
 from domain.plugins.contract import declared, registered
@@ -181,7 +181,7 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
         found["rules"] = plugin.rules(asking)
     if isinstance(plugin, CountScore):
         found["values"] = plugin.values(asking)
-    elif isinstance(plugin, Score):
+    elif isinstance(plugin, StaticScore):
         found["raw"] = plugin.raw(shape, view, rows)
     return {
         question: np.array2string(a) if isinstance(a, np.ndarray) else repr(a)

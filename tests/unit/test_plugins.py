@@ -32,8 +32,8 @@ from domain.plugins.base import (
     Plugin,
     ResourceFilter,
     ResourceScore,
-    Score,
     StaticFilter,
+    StaticScore,
     VarianceScore,
 )
 from domain.plugins.node_selectors import match_term
@@ -124,7 +124,7 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
         plugin.demand(shape, state.resources)
     if isinstance(plugin, ResourceScore):
         plugin.term(shape, state.resources)
-    if isinstance(plugin, Score):
+    if isinstance(plugin, StaticScore):
         measured = Measured(avg=50.0, std=10.0)
         plugin.raw(shape, NodeView(state, {"n": {"cpu": measured, "memory": measured}}), rows)
 
@@ -154,11 +154,12 @@ def test_reads_the_fields_that_it_declares_and_no_others(plugin: type[Plugin]) -
 def test_static_answers_are_shared_only_within_a_profile_and_its_revision() -> None:
     profile = BUILT_IN_PROFILES["first-fit"]
     plan = ProfilePlan(profile)
-    key = plan.static_key(template(1))
-    assert plan.static_key(template(2, GIB, 80, priority=3)) == key
-    assert plan.static_key(template(1, node_selector={"a": "b"})) != key
-    assert ProfilePlan(msgspec.structs.replace(profile, revision=2)).static_key(template(1)) != key
-    assert ProfilePlan(msgspec.structs.replace(profile, name="other")).static_key(template(1)) != key
+    view = NodeView(ClusterState(seed=1))
+    key = plan.static_key(template(1), view)
+    assert plan.static_key(template(2, GIB, 80, priority=3), view) == key
+    assert plan.static_key(template(1, node_selector={"a": "b"}), view) != key
+    assert ProfilePlan(msgspec.structs.replace(profile, revision=2)).static_key(template(1), view) != key
+    assert ProfilePlan(msgspec.structs.replace(profile, name="other")).static_key(template(1), view) != key
 
 
 @pytest.mark.parametrize("profile", BUILT_IN_PROFILES.values(), ids=lambda profile: profile.name)

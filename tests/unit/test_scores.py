@@ -20,7 +20,6 @@ from domain.model.pods import CpuClaim, PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured
 from domain.plugins.measured_usage import load
-from domain.plugins.normaliser import Normaliser
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -199,32 +198,32 @@ def test_variance_is_that_of_a_full_recount() -> None:
         after = share.copy()
         after[i] += 3 / memory[i]
         variances.append(after.var())
-    expected = Normaliser(reverse=True).apply(np.array(variances))
+    low, high = min(variances), max(variances)
+    expected = [100 * (high - each) / (high - low) for each in variances]
     found = rated(PluginUse(name="GlobalVariance"), nodes, template(1, 3 * GIB), *others)
-    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-3)  # of metrics cut to 2^-20
+    assert list(found.values()) == pytest.approx(expected, abs=1e-3)  # of metrics cut to 2^-20
     sample = PluginUse(name="GlobalVariance", args={"variance": "sample"})
     assert rated(sample, nodes, template(1, 3 * GIB), *others) == found
 
 
 def test_growth_of_variance_is_exact() -> None:
-    """The score is exactly n^2 times the variance of whole-number metrics, up to a constant."""
-    state = ClusterState(seed=1)
+    """The score places the variance of whole-number metrics times n^2 between its extremes."""
     used = [3, 7, 0, 11, 5]
-    for i, amount in enumerate(used):
-        state.apply(NodeUpserted(node(f"n{i}", memory=(13 + i) * GIB)))
-        state.apply(PodUpserted(pod(f"p{i}", template(1, amount * GIB), on=f"n{i}")))
-    plan = ProfilePlan(Profile(name="p", scores=(PluginUse(name="GlobalVariance"),)))
-    view, shape = NodeView(state), template(1, 2 * GIB)
-    raw = plan.scores[0].plugin.raw(shape, view, view.all_rows())
+    nodes = [node(f"n{i}", memory=(13 + i) * GIB) for i in range(len(used))]
+    others = [pod(f"p{i}", template(1, amount * GIB), on=f"n{i}") for i, amount in enumerate(used)]
     metrics = [amount * 2**20 // (13 + i) for i, amount in enumerate(used)]
 
     def spread(values: list[int]) -> int:
         return len(values) * sum(v * v for v in values) - sum(values) ** 2
 
-    for i, growth in enumerate(raw.tolist()):
+    growth = []
+    for i in range(len(used)):
         after = list(metrics)
         after[i] += 2 * 2**20 // (13 + i)
-        assert growth == spread(after) - spread(metrics)
+        growth.append(spread(after) - spread(metrics))
+    low, high = min(growth), max(growth)
+    found = rated(PluginUse(name="GlobalVariance"), nodes, template(1, 2 * GIB), *others)
+    assert list(found.values()) == [float(high - each) / float(high - low) * 100.0 for each in growth]
 
 
 def test_a_node_without_the_resource_is_left_out_of_the_variance() -> None:
@@ -285,7 +284,7 @@ def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
         ("NodeResourcesFit", {"scoringStrategy": curve((0, 11))}, f"{SHAPE}[0].score"),
         ("NodeResourcesFit", {"scoringStrategy": curve((101, 1))}, f"{SHAPE}[0].utilization"),
         ("NodeResourcesFit", {"scoringStrategy": curve((50, 1), (50, 2))}, f"{SHAPE}[1].utilization"),
-        ("NodeResourcesFit", {"arithmetic": "integer"}, "arithmetic"),
+        ("NodeResourcesFit", {"arithmetic": "whole"}, "arithmetic"),
         ("NodeResourcesBalancedAllocation", {"variant": "old"}, "variant"),
         (
             "NodeResourcesBalancedAllocation",

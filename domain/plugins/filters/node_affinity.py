@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from domain.model.pods import PodTemplate
+from domain.plugins.arguments import Arguments
 from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.node_selectors import added_affinity, match_any_term, match_labels
 from domain.plugins.view import NodeView
@@ -36,7 +37,7 @@ class NodeAffinity(StaticFilter):
     )
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        added = added_affinity(args, path)
+        added = added_affinity(Arguments(args, path, ("addedAffinity",)))
         self._added = None if added is None else added.required
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:

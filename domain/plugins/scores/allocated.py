@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from domain.kernels.arrays import LEAST_ALLOCATED, MOST_ALLOCATED
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import CPU_AND_MEMORY
 from domain.plugins.base import ResourceScore, Term
 from domain.plugins.scored_resources import fit_strategy, scoring_parts
-from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
 
 _KINDS = {"LeastAllocated": LEAST_ALLOCATED, "MostAllocated": MOST_ALLOCATED}
@@ -26,11 +23,12 @@ class Allocated(ResourceScore):
     ``used`` for MostAllocated. ``used`` counts the pod itself; for cpu and memory it sums the non-zero
     requests (a container that asks for nothing counts as 100m and 200 MiB). A node over its capacity counts
     as full. A resource that the node does not have is left out, and so is one other than cpu, memory and
-    ephemeral storage that the pod does not request. Computed in real numbers.
+    ephemeral storage that the pod does not request.
 
     Arguments: ``scoringStrategy.type`` (LeastAllocated, the default, or MostAllocated),
     ``scoringStrategy.resources`` (list of ``name`` and ``weight`` 1..100; default cpu and memory, 1 each);
-    ``arithmetic`` (``real``, the only one). The filter's arguments may stand beside them.
+    ``arithmetic`` (``real``, the default, or ``integer``: each share and the mean are cut to whole numbers,
+    as upstream does). The filter's arguments may stand beside them.
     Source: kube-scheduler plugin NodeResourcesFit, scoringStrategy.
     """
 
@@ -38,24 +36,11 @@ class Allocated(ResourceScore):
     reads: ClassVar[frozenset[str]] = frozenset({"requests", "scoring_cpu_milli", "scoring_memory_bytes"})
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        strategy = fit_strategy(args, path)
-        self._kind = _KINDS[strategy.choice("type", _STRATEGIES)]
+        strategy, whole = fit_strategy(args, path)
+        self._kind = _KINDS[strategy.choice("type", _STRATEGIES)] + whole
         self._resources = strategy.resources("resources", CPU_AND_MEMORY, weight_max=100)
         self.parts_max = len(self._resources)
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
         """See ``ResourceScore``."""
         return Term(self._kind, scoring_parts(self._resources, template, resources))
-
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: the kernel's term, in the kernel's order of additions."""
-        total, weights = np.zeros(len(rows)), np.zeros(len(rows))
-        for part in self.term(template, view.resources).parts:
-            capacity = view.column(view.table.allocatable, part.column, rows)
-            used = view.column(view.table.requested, part.column, rows) + part.value
-            least = self._kind == LEAST_ALLOCATED
-            amount = np.maximum(capacity - used, 0) if least else np.minimum(used, capacity)
-            offered = capacity != 0
-            total[offered] += part.weight * (amount[offered] * 100.0 / capacity[offered])
-            weights[offered] += part.weight
-        return np.divide(total, weights, out=np.zeros(len(rows)), where=weights > 0)

@@ -38,7 +38,7 @@ class GlobalVariance(VarianceScore):
 
     name: ClassVar[str] = "GlobalVariance"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
-    normaliser: ClassVar[Normaliser] = Normaliser(reverse=True, equal_full=True, zero_full=True)
+    normaliser = Normaliser(reverse=True, equal_full=True, zero_full=True)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         given = Arguments(args, path, ("resource", "of", "variance"))
@@ -60,26 +60,3 @@ class GlobalVariance(VarianceScore):
         share = percent_used(view, self._resource, rows) / 100.0
         metric: np.ndarray = np.clip(np.floor(share * METRIC_ONE), 0, METRIC_MAX)
         return metric[None, :][: self.measured_count]
-
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: the growth of the variance, NaN for a node that is left out."""
-        every, (column, value, _) = view.all_rows(), self.demand(template, view.resources)
-        capacity = view.column(view.table.allocatable, column, every)
-        offered = np.maximum(capacity, 1)
-        metric = _metric(view.column(view.table.requested, column, every), offered)
-        counted = capacity > 0
-        if self.measured_count:
-            found = self.measured(view, every)[0]
-            counted &= ~np.isnan(found)
-            metric = np.nan_to_num(found).astype(np.int64)
-        n, total = int(counted.sum()), int(metric[counted].sum())
-        added = _metric(np.full(len(every), value), offered)
-        growth = added * (2 * (metric * n - total) + added * (n - 1))
-        raw: np.ndarray = np.where(counted, growth, np.nan)[rows]
-        return raw
-
-
-def _metric(requested: np.ndarray, capacity: np.ndarray) -> np.ndarray:
-    share: np.ndarray = np.floor(requested * float(METRIC_ONE) / capacity)
-    metric: np.ndarray = np.minimum(share, METRIC_MAX).astype(np.int64)
-    return metric

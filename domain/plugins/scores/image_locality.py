@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from domain.model.pods import PodTemplate
+from domain.plugins.arguments import Arguments
 from domain.plugins.base import StaticScore
 from domain.plugins.view import NodeView
 
+IMAGE_FIELDS = frozenset({"images", "volume_images"})
 _MIB = 1 << 20
 _LOW_BYTES = 23 * _MIB
 _HIGH_BYTES_PER_CONTAINER = 1000 * _MIB
@@ -23,21 +26,26 @@ class ImageLocality(StaticScore):
     and image volumes whose image the node has; ``100 * (clip(sum, low, high) - low) / (high - low)`` with low
     23 MiB and high 1000 MiB per container. An image without a tag is ``:latest``. The spread keeps a popular
     node from being preferred for ever.
+
+    Arguments: ``arithmetic`` (``real``, the default, or ``integer``: each image's bytes and the score are cut
+    to whole numbers, as upstream does).
     Source: kube-scheduler plugin ImageLocality.
     """
 
     name: ClassVar[str] = "ImageLocality"
-    reads: ClassVar[frozenset[str]] = frozenset({"images", "volume_images"})
+    reads: ClassVar[frozenset[str]] = IMAGE_FIELDS
     reads_images: ClassVar[bool] = True
+
+    def __init__(self, args: Mapping[str, Any], path: str) -> None:
+        self._cuts = Arguments(args, path, ("arithmetic",)).whole_numbers()
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""
         specs, nodes_having = view.table.specs, view.table.image_nodes
-        images = [_tagged(image) for image in (*template.images, *template.volume_images)]
+        wanted = Counter(_images_of(template))
         total = np.zeros(len(rows))
-        if not any(image in nodes_having for image in images):
+        if wanted.keys().isdisjoint(nodes_having):
             return total
-        wanted = Counter(images)
         for i, row in enumerate(rows.tolist()):
             sizes = {
                 name: image.size_bytes
@@ -45,11 +53,24 @@ class ImageLocality(StaticScore):
                 for name in image.names
                 if name in wanted
             }
-            total[i] = sum(
-                wanted[name] * size * nodes_having[name] / len(specs) for name, size in sizes.items()
-            )
+            counted = [
+                (wanted[name], size * (nodes_having[name] / len(specs))) for name, size in sizes.items()
+            ]
+            total[i] = sum(times * (int(size) if self._cuts else size) for times, size in counted)
         high = _HIGH_BYTES_PER_CONTAINER * max(1, len(template.images))
-        return (np.clip(total, _LOW_BYTES, high) - _LOW_BYTES) * 100.0 / (high - _LOW_BYTES)
+        score: np.ndarray = (np.clip(total, _LOW_BYTES, high) - _LOW_BYTES) * 100.0 / (high - _LOW_BYTES)
+        return np.floor(score) if self._cuts else score
+
+
+def known_images(template: PodTemplate, view: NodeView) -> tuple[int, tuple[str, ...]] | None:
+    """Return all that counts of a template's images; None where no node has any of them."""
+    images = _images_of(template)
+    known = any(image in view.table.image_nodes for image in images)
+    return (len(template.images), images) if known else None
+
+
+def _images_of(template: PodTemplate) -> tuple[str, ...]:
+    return tuple(_tagged(image) for image in (*template.images, *template.volume_images))
 
 
 def _tagged(image: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from domain.kernels.arrays import LOW_RISK
-from domain.kernels.risk import over_commitments
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import ResourceScore, Term, TermPart
@@ -74,22 +73,3 @@ class LowRiskOverCommitment(ResourceScore):
         """See ``Score``: mean and deviation per resource, NaN where it was not measured."""
         loads = [load(view, name, rows) for name in _RESOURCES]
         return np.array([np.where(each.known, f, np.nan) for each in loads for f in each[:2]])
-
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        _, parts, numbers = self.term(template, view.resources)
-        measured, worst = self.measured(view, rows), np.zeros(len(rows))
-        for r in range(len(parts) // 2):
-            promised, beyond = parts[2 * r], parts[2 * r + 1]
-            request = view.column(view.table.requested, promised.column, rows)
-            limit = request + view.column(view.table.requested, beyond.column, rows)
-            capacity = view.column(view.table.allocatable, promised.column, rows)
-            mean, deviation = measured[2 * r], measured[2 * r + 1]
-            risk = np.empty(len(rows))
-            over_commitments(
-                mean, deviation, numbers[0], promised.weight, request, limit, capacity, promised.value,
-                promised.value + beyond.value, risk,
-            )  # fmt: skip
-            worst = np.maximum(worst, risk)
-        known = ~np.isnan(measured[::2]).all(axis=0)
-        return np.where(known, 100.0 * (1.0 - worst), 0.0) if parts else np.zeros(len(rows))

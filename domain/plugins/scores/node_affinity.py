@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from domain.model.pods import PodTemplate
+from domain.plugins.arguments import Arguments
 from domain.plugins.base import StaticScore
 from domain.plugins.node_selectors import added_affinity, match_term
 from domain.plugins.normaliser import Normaliser
@@ -20,16 +21,18 @@ class NodeAffinity(StaticScore):
     Formula: ``100 * sum / highest sum`` over the feasible nodes; 0 where no term matches anywhere. A term
     without any requirement matches nothing.
 
-    Arguments: ``addedAffinity`` (a node affinity whose preferred terms count for every pod, besides its own).
+    Arguments: ``addedAffinity`` (a node affinity whose preferred terms count for every pod, besides its own),
+    ``arithmetic`` (``real``, the default, or ``integer``: cut to a whole number, as upstream does).
     Source: kube-scheduler plugin NodeAffinity.
     """
 
     name: ClassVar[str] = "NodeAffinity"
     reads: ClassVar[frozenset[str]] = frozenset({"node_affinity"})
-    normaliser: ClassVar[Normaliser] = Normaliser(from_zero=True)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        self._added = added_affinity(args, path)
+        given = Arguments(args, path, ("addedAffinity", "arithmetic"))
+        self._added = added_affinity(given)
+        self.normaliser = Normaliser(from_zero=True, cut=given.whole_numbers())
 
     def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
         """See ``Score``."""

@@ -32,7 +32,7 @@ class Allocatable(StaticScore):
 
     name: ClassVar[str] = "NodeResourcesAllocatable"
     reads: ClassVar[frozenset[str]] = frozenset()
-    normaliser: ClassVar[Normaliser] = Normaliser()
+    normaliser = Normaliser()
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         given = Arguments(args, path, ("mode", "resources"))

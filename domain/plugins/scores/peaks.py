@@ -36,7 +36,7 @@ class Peaks(StaticScore):
     name: ClassVar[str] = "Peaks"
     reads: ClassVar[frozenset[str]] = frozenset({"scoring_cpu_milli"})
     reads_usage = True
-    normaliser: ClassVar[Normaliser] = Normaliser(reverse=True, equal_full=True)
+    normaliser = Normaliser(reverse=True, equal_full=True)
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         allowed = ("nodePowerModel", *PROVIDER_ARGUMENTS)

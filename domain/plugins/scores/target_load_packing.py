@@ -75,21 +75,6 @@ class TargetLoadPacking(ResourceScore):
         """See ``Score``: the percentage of cpu that is used."""
         return percent_used(view, "cpu", rows)[None, :]
 
-    def raw(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``."""
-        capacity_part, *claims = self.term(template, view.resources).parts
-        capacity = view.column(view.table.allocatable, capacity_part.column, rows)
-        claimed = np.zeros(len(rows))
-        for part in claims:
-            claimed += part.weight * (view.column(view.table.requested, part.column, rows) + part.value)
-        percent, target = self.measured(view, rows)[0], self._target
-        added = np.divide(100.0 * claimed, capacity, out=np.zeros(len(rows)), where=capacity > 0)
-        used = np.where(capacity > 0, percent + added, np.where(np.isnan(percent), np.nan, 0.0))
-        rising = (100.0 - target) * used / target + target
-        falling = target * (100.0 - used) / (100.0 - target) if target < 100 else np.zeros(len(rows))
-        score: np.ndarray = np.select([used <= target, used <= 100.0], [rising, falling], 0.0)
-        return score
-
 
 def _cpu_milli(requests: Arguments) -> float:
     value = requests.raw("cpu")
