@@ -35,6 +35,19 @@ A pod that runs already (`spec.nodeName`) counts on its node whatever it asks fo
 """
 
 
+_TAIL = """
+## Where berth differs from kube-scheduler
+
+Both of these are on purpose, and neither decides whether a pod fits.
+
+- **The size of an image.** Nodes may report different sizes of one image. kube-scheduler takes that of the node which
+  it saw first, so its answer depends on when it started. berth takes each node's own.
+- **Resources of the pod as a whole** (`spec.resources`) in the score NodeResourcesFit. kube-scheduler counts them in its
+  filter and in NodeResourcesBalancedAllocation, but in this score only what the containers ask for. berth counts them
+  everywhere.
+"""
+
+
 def page() -> str:
     """Return the whole page."""
     parts = [_HEAD]
@@ -49,7 +62,7 @@ def page() -> str:
     parts += ["asks a scheduler plugin for what berth does not have.\n"]
     parts += ["| label | what becomes of it |", "|---|---|"]
     parts += [f"| {label} | ignored: `{code}` |" for code, label in BY_LABEL]
-    return "\n".join(parts) + "\n"
+    return "\n".join([*parts, _TAIL])
 
 
 def _table(shape: Shape) -> Iterator[str]:
