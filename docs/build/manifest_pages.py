@@ -40,11 +40,11 @@ _TAIL = """
 
 Both of these are on purpose, and neither decides whether a pod fits.
 
-- **The size of an image.** Nodes may report different sizes of one image. kube-scheduler takes that of the node which
-  it saw first, so its answer depends on when it started. berth takes each node's own.
-- **Resources of the pod as a whole** (`spec.resources`) in the score NodeResourcesFit. kube-scheduler counts them in its
-  filter and in NodeResourcesBalancedAllocation, but in this score only what the containers ask for. berth counts them
-  everywhere.
+- **The size of an image.** Nodes may report different sizes of one image. kube-scheduler takes that of the
+  node which it saw first, so its answer depends on when it started. berth takes each node's own.
+- **Resources of the pod as a whole** (`spec.resources`) in the score NodeResourcesFit. kube-scheduler counts
+  them in its filter and in NodeResourcesBalancedAllocation, but in this score only what the containers ask
+  for. berth counts them everywhere.
 """
 
 
