@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 UNSUPPORTED: Mapping[str, str] = {
-    "pod-affinity": "required pod affinity",
-    "pod-anti-affinity": "required pod anti-affinity",
-    "topology-spread": "topology spread with DoNotSchedule",
     "volume-claims": "volumes by claim",
     "resource-claims": "devices by claim",
     "scheduling-group": "a scheduling group",
 }
 """What a pod may demand and berth does not honour. The pod waits, with the reason ``unsupported:<code>``."""
 
+
+def _unread(what: str, plugin: str) -> str:
+    return f"{what}, for which the profile has no {plugin}"
+
+
 IGNORED: Mapping[str, str] = {
-    "preferred-pod-affinity": "preferred pod affinity",
-    "preferred-pod-anti-affinity": "preferred pod anti-affinity",
-    "preferred-topology-spread": "topology spread with ScheduleAnyway",
     "disks": "the limits of nodes for attached disks",
     "comparing-tolerations": "tolerations that compare numbers (Lt, Gt)",
     "runtime-class": "what its RuntimeClass adds (overhead, node selector, tolerations)",
     "pod-group": "the pod group that its label names",
-    "node-selector": "its node selector, for which the profile has no filter NodeAffinity",
-    "required-node-affinity": "required node affinity, for which the profile has no filter NodeAffinity",
-    "preferred-node-affinity": "preferred node affinity, for which the profile has no score NodeAffinity",
-    "host-ports": "its host ports, for which the profile has no filter NodePorts",
+    "node-selector": _unread("its node selector", "filter NodeAffinity"),
+    "required-node-affinity": _unread("required node affinity", "filter NodeAffinity"),
+    "preferred-node-affinity": _unread("preferred node affinity", "score NodeAffinity"),
+    "host-ports": _unread("its host ports", "filter NodePorts"),
+    "topology-spread": _unread("required topology spread", "filter PodTopologySpread"),
+    "preferred-topology-spread": _unread("preferred topology spread", "score PodTopologySpread"),
+    "pod-affinity": _unread("required pod affinity", "filter InterPodAffinity"),
+    "pod-anti-affinity": _unread("required pod anti-affinity", "filter InterPodAffinity"),
+    "preferred-pod-affinity": _unread("preferred pod affinity", "score InterPodAffinity"),
+    "preferred-pod-anti-affinity": _unread("preferred pod anti-affinity", "score InterPodAffinity"),
 }
 """What a pod may ask for without effect. The decision has the warning ``ignored:<code>``."""
 

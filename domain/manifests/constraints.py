@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
-from domain.manifests.between_pods import WirePodAffinity, WireSpread
+from domain.manifests.between_pods import WirePodAffinity
 from domain.manifests.label_selectors import OPERATORS, WireRequirement, read_values
 from domain.model.errors import FieldError
 from domain.model.limits import (
@@ -198,28 +198,3 @@ def _check_integer(text: str, path: str, operator: str) -> None:
     digits = text.removeprefix("-").removeprefix("+") if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and abs(int(text)) <= INT64_MAX):
         raise FieldError(path, f"{shown(text)} is not a 64-bit integer, which {operator} needs")
-
-
-def unsupported_demands(affinity: WireAffinity | None, spread: list[WireSpread]) -> Iterator[str]:
-    """Yield the constraints that a pod demands and this version does not honour, so that it waits."""
-    for name, kind in _between_pods(affinity):
-        if kind.required:
-            yield name
-    if any(item.when_unsatisfiable == "DoNotSchedule" for item in spread):
-        yield "topology-spread"
-
-
-def ignored_preferences(affinity: WireAffinity | None, spread: list[WireSpread]) -> Iterator[str]:
-    """Yield what a pod only prefers and no profile honours."""
-    for name, kind in _between_pods(affinity):
-        if kind.preferred:
-            yield f"preferred-{name}"
-    if any(item.when_unsatisfiable == "ScheduleAnyway" for item in spread):
-        yield "preferred-topology-spread"
-
-
-def _between_pods(affinity: WireAffinity | None) -> Iterator[tuple[str, WirePodAffinity]]:
-    if affinity is not None and affinity.pod_affinity is not None:
-        yield "pod-affinity", affinity.pod_affinity
-    if affinity is not None and affinity.pod_anti_affinity is not None:
-        yield "pod-anti-affinity", affinity.pod_anti_affinity

@@ -82,9 +82,9 @@ POD_SPEC = Shape(
         _honoured("overhead"),
         _honoured("nodeName", "the pod counts there: `adopted`"),
         _honoured("nodeSelector"),
-        _honoured("affinity", "in part, see below"),
+        _honoured("affinity", "see below"),
         _honoured("tolerations"),
-        _honoured("topologySpreadConstraints", "in part, see below"),
+        _honoured("topologySpreadConstraints", "see below"),
         _honoured("hostNetwork", "each container's port is then a port of the node"),
         _honoured("hostUsers", "with `hostNetwork`: the node must declare that it can"),
         _honoured("priority", "in the queue; nobody is evicted yet"),
@@ -185,12 +185,8 @@ POD_AFFINITY = Shape(
     "Pod: spec.affinity.podAffinity, podAntiAffinity",
     WirePodAffinity,
     (
-        Field(_REQUIRED, Treatment.HELD, ("unsupported:pod-affinity", "unsupported:pod-anti-affinity")),
-        Field(
-            _PREFERRED,
-            Treatment.IGNORED,
-            ("ignored:preferred-pod-affinity", "ignored:preferred-pod-anti-affinity"),
-        ),
+        _honoured(_REQUIRED, "by profiles with the filter InterPodAffinity"),
+        _honoured(_PREFERRED, "by profiles with the score InterPodAffinity"),
     ),
 )
 
@@ -229,12 +225,7 @@ SPREAD = Shape(
     "Pod: spec.topologySpreadConstraints[]",
     WireSpread,
     (
-        Field(
-            "whenUnsatisfiable",
-            Treatment.HELD,
-            ("unsupported:topology-spread", "ignored:preferred-topology-spread"),
-            "`DoNotSchedule` is held, `ScheduleAnyway` is ignored",
-        ),
+        _honoured("whenUnsatisfiable", "by profiles with the filter and the score PodTopologySpread"),
         _honoured("labelSelector", "where it is missing, no pod counts; `{}` matches the pod itself only"),
         _honoured("matchLabelKeys", "added to the selector; of labels that the pod lacks, nothing"),
         _honoured("maxSkew"),
@@ -347,6 +338,16 @@ BY_PROFILE = (
     ("ignored:required-node-affinity", f"`nodeAffinity.{_REQUIRED}`", "filter NodeAffinity"),
     ("ignored:preferred-node-affinity", f"`nodeAffinity.{_PREFERRED}`", "score NodeAffinity"),
     ("ignored:host-ports", "`hostPort`", "filter NodePorts"),
+    ("ignored:topology-spread", "`topologySpreadConstraints[]`, `DoNotSchedule`", "filter PodTopologySpread"),
+    (
+        "ignored:preferred-topology-spread",
+        "`topologySpreadConstraints[]`, `ScheduleAnyway`",
+        "score PodTopologySpread",
+    ),
+    ("ignored:pod-affinity", f"`podAffinity.{_REQUIRED}`", "filter InterPodAffinity"),
+    ("ignored:pod-anti-affinity", f"`podAntiAffinity.{_REQUIRED}`", "filter InterPodAffinity"),
+    ("ignored:preferred-pod-affinity", f"`podAffinity.{_PREFERRED}`", "score InterPodAffinity"),
+    ("ignored:preferred-pod-anti-affinity", f"`podAntiAffinity.{_PREFERRED}`", "score InterPodAffinity"),
 )
 """What is ignored if the pod's profile lacks a plugin: the code, the field, and the plugin."""
 

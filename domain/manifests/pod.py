@@ -13,10 +13,8 @@ from domain.manifests.constraints import (
     COMPARING,
     WireAffinity,
     WireToleration,
-    ignored_preferences,
     read_node_affinity,
     read_tolerations,
-    unsupported_demands,
 )
 from domain.manifests.metadata import PodMeta
 from domain.manifests.ports import WirePort, read_ports
@@ -199,9 +197,7 @@ def _asks_more(spec: WirePodSpec) -> bool:
     if spec.resources is not None and spec.resources.claims:
         return True
     return bool(
-        spec.affinity
-        or spec.volumes
-        or spec.topology_spread_constraints
+        spec.volumes
         or spec.resource_claims
         or spec.scheduling_group
         or spec.workload_ref
@@ -220,8 +216,6 @@ def asked_of_pods(spec: WirePodSpec) -> BetweenPods | None:
 
 def _unsupported(spec: WirePodSpec) -> Iterator[str]:
     """Yield the codes of what the pod demands and berth does not honour; ``fields.POD_SPEC`` lists them."""
-    if spec.affinity is not None or spec.topology_spread_constraints:
-        yield from unsupported_demands(spec.affinity, spec.topology_spread_constraints or [])
     if spec.volumes and claims_volumes(spec.volumes):
         yield "volume-claims"
     if spec.resource_claims or any(
@@ -235,8 +229,6 @@ def _unsupported(spec: WirePodSpec) -> Iterator[str]:
 
 def _ignored(spec: WirePodSpec) -> Iterator[str]:
     """Yield the codes of what could matter for placing the pod and is ignored."""
-    if spec.affinity is not None or spec.topology_spread_constraints:
-        yield from ignored_preferences(spec.affinity, spec.topology_spread_constraints or [])
     if spec.volumes and attaches_disks(spec.volumes):
         yield "disks"
     if spec.runtime_class_name and spec.overhead is None:

@@ -11,6 +11,7 @@ import msgspec
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.profiles import Profile
+from domain.plugins.asked import ignored_by
 from domain.plugins.base import (
     LimitFilter,
     OccupancyFilter,
@@ -174,18 +175,7 @@ class ProfilePlan:
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
         """Return what of a pod has no effect: what nobody reads, and what this profile has no plugin for."""
-        found = template.ignored
-        affinity = template.node_affinity
-        if "NodeAffinity" not in self._filter_names:
-            if template.node_selector:
-                found += ("node-selector",)
-            if affinity is not None and affinity.required is not None:
-                found += ("required-node-affinity",)
-        if affinity is not None and affinity.preferred and "NodeAffinity" not in self._score_names:
-            found += ("preferred-node-affinity",)
-        if template.host_ports and "NodePorts" not in self._filter_names:
-            found += ("host-ports",)
-        return found
+        return template.ignored + ignored_by(self._filter_names, self._score_names, template)
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)

@@ -10,7 +10,7 @@ import pytest
 from docs.build.manifest_pages import main
 from domain.cycle.explanation import warnings_of
 from domain.manifests.codes import IGNORED, UNSUPPORTED
-from domain.manifests.fields import SHAPES, Shape, Treatment, codes
+from domain.manifests.fields import BY_PROFILE, SHAPES, Shape, Treatment, codes
 from domain.manifests.objects import pod_from_manifest
 from domain.manifests.profile import profile_from_manifest
 from domain.model.pods import PodTemplate
@@ -36,9 +36,9 @@ DISKS = [
 ]
 
 ASKS: dict[str, list[Json]] = {
-    "unsupported:pod-affinity": [{"affinity": {"podAffinity": {REQUIRED: [ZONE]}}}],
-    "unsupported:pod-anti-affinity": [{"affinity": {"podAntiAffinity": {REQUIRED: [ZONE]}}}],
-    "unsupported:topology-spread": [
+    "ignored:pod-affinity": [{"affinity": {"podAffinity": {REQUIRED: [ZONE]}}}],
+    "ignored:pod-anti-affinity": [{"affinity": {"podAntiAffinity": {REQUIRED: [ZONE]}}}],
+    "ignored:topology-spread": [
         {"topologySpreadConstraints": [ZONE | {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}
     ],
     "unsupported:volume-claims": [
@@ -107,20 +107,24 @@ def test_a_pod_that_asks_for_it_is_told_so_and_nothing_else(code: str, spec: Jso
     assert told(template_of(spec, labels=labels), BARE) == [code]
 
 
-def test_what_berth_looks_at_is_no_warning() -> None:
-    plain = BUILT_IN_PROFILES["least-allocated"]
-    spec = {code: specs[0] for code, specs in ASKS.items()}
-    fine = (
-        spec["ignored:node-selector"],
-        spec["ignored:required-node-affinity"],
-        spec["ignored:host-ports"],
-        {"runtimeClassName": "kata", "overhead": {"cpu": "100m"}},
-    )
-    assert [told(template_of(each), ProfilePlan(plain)) for each in fine] == [[], [], [], []]
-    preferring = template_of(spec["ignored:preferred-node-affinity"])
-    assert told(preferring, ProfilePlan(plain)) == ["ignored:preferred-node-affinity"]
-    scoring = profile_plan(profile_manifest("scoring", scores=["NodeAffinity"]))
-    assert told(preferring, scoring) == []
+def test_what_the_profile_looks_at_is_no_warning() -> None:
+    filters = ["NodeAffinity", "NodePorts", "PodTopologySpread", "InterPodAffinity"]
+    scores = ["NodeAffinity", "PodTopologySpread", "InterPodAffinity"]
+    looking = profile_plan(profile_manifest("looking", filters=filters, scores=scores))
+    filtering = profile_plan(profile_manifest("filtering", filters=filters, scores=[]))
+    for code, *_ in BY_PROFILE:
+        template = template_of(ASKS[code][0])
+        assert told(template, looking) == []
+        assert told(template, filtering) == ([code] if code.startswith("ignored:preferred-") else [])
+    overhead = {"runtimeClassName": "kata", "overhead": {"cpu": "100m"}}
+    assert told(template_of(overhead), looking) == []
+
+
+def test_a_built_in_profile_honours_what_a_pod_demands() -> None:
+    for profile in BUILT_IN_PROFILES.values():
+        for code, *_ in BY_PROFILE:
+            if not code.startswith("ignored:preferred-"):
+                assert told(template_of(ASKS[code][0]), ProfilePlan(profile)) == []
 
 
 @pytest.mark.parametrize(

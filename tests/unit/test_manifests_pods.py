@@ -168,30 +168,6 @@ def test_host_network_turns_container_ports_into_host_ports() -> None:
     assert pod_from_manifest(pod_manifest("p", spec=spec)).template.host_ports == (HostPort(80), HostPort(82))
 
 
-TERM = {"topologyKey": "zone", "labelSelector": {}}
-
-
-def test_demands_that_are_not_honoured_yet_are_named() -> None:
-    weighted = {"weight": 1, "podAffinityTerm": TERM}
-    required, preferred = (
-        {f"{kind}DuringSchedulingIgnoredDuringExecution": [item]}
-        for kind, item in (("required", TERM), ("preferred", weighted))
-    )
-    must, should = (
-        TERM | {"maxSkew": 1, "whenUnsatisfiable": action} for action in ("DoNotSchedule", "ScheduleAnyway")
-    )
-    hard = {
-        "affinity": {"podAffinity": required, "podAntiAffinity": required},
-        "topologySpreadConstraints": [should, must],
-    }
-    soft = {
-        "affinity": {"podAffinity": preferred, "podAntiAffinity": preferred},
-        "topologySpreadConstraints": [should],
-    }
-    demands = [pod_from_manifest(pod_manifest("p", spec=spec)).template.unsupported for spec in (hard, soft)]
-    assert demands == [("pod-affinity", "pod-anti-affinity", "topology-spread"), ()]
-
-
 def requirement(
     key: str | None = "k", operator: str | None = "In", values: Any = ("v",), where: str = "matchExpressions"
 ) -> Any:

@@ -18,18 +18,19 @@ from services.plan.spelling import unknown_fields
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-WISH = {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]}}
-CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+DISK = {"name": "d", "cinder": {"volumeID": "1"}}
+WITH_DISK = {"volumes": [DISK]}
+HELD_WITH_DISK = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, DISK]}
 SOFT = node_manifest("n", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
 BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
 OBJECTS = [
     SOFT,
     BUDGET,
-    pod_manifest("a", affinity=WISH),
-    pod_manifest("b", affinity=WISH, spec=CLAIM),
+    pod_manifest("a", spec=WITH_DISK),
+    pod_manifest("b", spec=HELD_WITH_DISK),
     pod_manifest("plain"),
 ]
-WISHES = "2 pods, such as default/a: not looked at: preferred pod affinity (ignored:preferred-pod-affinity)"
+DISKS = "2 pods, such as default/a: not looked at: the limits of nodes for attached disks (ignored:disks)"
 UNUSED = "1 PodDisruptionBudget: accepted, not used yet"
 TAINT = "node n: the taint effect PreferNoSchedule only counts in a profile with the score TaintToleration"
 HELD = "pod default/b: not honoured: volumes by claim, so it waits (unsupported:volume-claims)"
@@ -52,15 +53,15 @@ def planned(*things: Json) -> list[str]:
 
 
 def test_apply_says_what_is_held_ignored_and_not_used() -> None:
-    assert sorted(applied(*OBJECTS)) == sorted([WISHES, UNUSED, TAINT, HELD])
+    assert sorted(applied(*OBJECTS)) == sorted([DISKS, UNUSED, TAINT, HELD])
 
 
 def test_plan_says_the_same_but_for_what_holds_a_pod_which_its_answer_says() -> None:
-    assert sorted(planned(*OBJECTS)) == sorted([WISHES, UNUSED, TAINT])
+    assert sorted(planned(*OBJECTS)) == sorted([DISKS, UNUSED, TAINT])
 
 
 def test_what_is_honoured_is_not_mentioned() -> None:
-    fine = (node_manifest("n"), pod_manifest("p"), pod_manifest("bound", affinity=WISH, node_name="n"))
+    fine = (node_manifest("n"), pod_manifest("p"), pod_manifest("bound", spec=WITH_DISK, node_name="n"))
     assert applied(*fine) == []
     assert planned(*fine) == []
 
@@ -96,8 +97,8 @@ def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:
     path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
     answer = CliRunner().invoke(app, ["plan", "-f", str(path), "-o", "json"])
     assert answer.exit_code == 0, answer.output
-    for line in (WISHES, UNUSED, TAINT):
+    for line in (DISKS, UNUSED, TAINT):
         assert line in answer.stderr
     pods = {pod["pod"]: pod.get("warnings", []) for pod in orjson.loads(answer.stdout)}
-    wish = ["ignored:preferred-pod-affinity"]
-    assert pods == {"default/a": wish, "default/b": wish, "default/plain": []}
+    disks = ["ignored:disks"]
+    assert pods == {"default/a": disks, "default/b": disks, "default/plain": []}

@@ -82,7 +82,7 @@ def test_the_examples_of_the_documentation_are_placed_as_they_say() -> None:
         "default/database: to node-a, score 425",
         "default/training: to node-gpu, score 450",
         "default/large: unschedulable",
-        "default/spread: unresolvable, held by unsupported:topology-spread",
+        "default/spread: to SOMEWHERE",
         "default/report: to node-a, score 237.5",
     ]
     assert "2\tinsufficient:cpu\ton 1" in done.stdout.splitlines()  # the other is too small when empty
@@ -94,10 +94,9 @@ def test_what_no_node_can_hold_is_unresolvable(tmp_path: Path) -> None:
 
 
 def test_a_pod_with_a_demand_that_is_not_honoured_yet_goes_nowhere(tmp_path: Path) -> None:
-    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
-    held = pod("p", topologySpreadConstraints=spread)
-    (found,) = answer("-f", write(tmp_path, "all.yaml", node("a"), held))
-    assert found["infeasible"] == {"a": "unsupported:topology-spread"}
+    claims = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    (found,) = answer("-f", write(tmp_path, "all.yaml", node("a"), pod("p", volumes=claims)))
+    assert found["infeasible"] == {"a": "unsupported:volume-claims"}
 
 
 def test_a_pod_of_an_unknown_profile_waits_and_the_others_are_planned(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_later_pods_of_a_parked_group_are_told_why_without_an_attempt(scheduler:
     [
         (template(10, profile="nobody"), {"unknown-profile:nobody": 1}),
         (template(10, gates=("wait",)), {"scheduling-gated:wait": 1}),
-        (template(10, unsupported=("pod-affinity",)), {"unsupported:pod-affinity": 1}),
+        (template(10, unsupported=("volume-claims",)), {"unsupported:volume-claims": 1}),
     ],
     ids=["profile", "gate", "unsupported"],
 )

@@ -13,9 +13,8 @@ from services.ports.store import DecisionRow
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest, record
 from tests.property.site import Site
 
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-WISH = {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]}}
-CLAIM = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+DISK = {"name": "d", "cinder": {"volumeID": "1"}}
+CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
 
 
 def decided(*pods: Json) -> list[Json]:
@@ -39,26 +38,26 @@ def explained(payload: Json) -> str:
 
 
 def test_a_bound_pod_is_warned_and_a_plain_one_is_not() -> None:
-    plain, wishing = decided(pod_manifest("a"), pod_manifest("b", affinity=WISH))
+    plain, with_disk = decided(pod_manifest("a"), pod_manifest("b", spec={"volumes": [DISK]}))
     assert "warnings" not in plain
-    assert wishing["outcome"] == "bound"
-    assert wishing["warnings"] == ["ignored:preferred-pod-affinity"]
-    assert "Not looked at: preferred pod affinity." in explained(wishing)
+    assert with_disk["outcome"] == "bound"
+    assert with_disk["warnings"] == ["ignored:disks"]
+    assert "Not looked at: the limits of nodes for attached disks." in explained(with_disk)
     assert "Not looked at" not in explained(plain)
 
 
 def test_a_pod_with_a_volume_claim_waits_and_is_warned_of_the_rest() -> None:
-    (held,) = decided(pod_manifest("a", affinity=WISH, spec={"volumes": CLAIM}))
+    (held,) = decided(pod_manifest("a", spec={"volumes": [CLAIM, DISK]}))
     assert held["outcome"] in ("unschedulable", "unresolvable")
     assert held["reasons"] == {"unsupported:volume-claims": 1}
-    assert held["warnings"] == ["ignored:preferred-pod-affinity"]
+    assert held["warnings"] == ["ignored:disks"]
     said = reason_in_words("unsupported:volume-claims", 1)
     assert said == "was not tried: this version does not honour volumes by claim"
     assert said in explained(held)
 
 
 def test_a_pod_that_runs_already_is_not_warned_of_what_was_decided_elsewhere() -> None:
-    (adopted,) = decided(pod_manifest("a", affinity=WISH, node_name="n", spec={"volumes": CLAIM}))
+    (adopted,) = decided(pod_manifest("a", node_name="n", spec={"volumes": [CLAIM, DISK]}))
     assert adopted["outcome"] == "adopted"
     assert "warnings" not in adopted
 
