@@ -25,6 +25,7 @@ from domain.plugins.base import (
 )
 from domain.plugins.contract import declared, registered
 from domain.plugins.counting import CountFilter, CountScore
+from domain.plugins.filters.inter_pod_affinity import InterPodAffinity
 from domain.plugins.filters.master_share import MasterShare
 from domain.plugins.filters.max_memory_sum import MaxMemorySum
 from domain.plugins.filters.node_affinity import NodeAffinity
@@ -34,6 +35,7 @@ from domain.plugins.filters.node_ports import NodePorts
 from domain.plugins.filters.node_resources_fit import NodeResourcesFit
 from domain.plugins.filters.node_unschedulable import NodeUnschedulable
 from domain.plugins.filters.peak_usage import PeakUsage
+from domain.plugins.filters.pod_topology_spread import PodTopologySpread
 from domain.plugins.filters.resource_threshold import ResourceThreshold
 from domain.plugins.filters.taint_toleration import TaintToleration
 from domain.plugins.kernel_budget import KernelBudget
@@ -41,12 +43,14 @@ from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.first_fit import FirstFit
 from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.scores.image_locality import IMAGE_FIELDS, ImageLocality, known_images
+from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as InterPodAffinityScore
 from domain.plugins.scores.load_variation_risk_balancing import LoadVariationRiskBalancing
 from domain.plugins.scores.low_risk_over_commitment import LowRiskOverCommitment
 from domain.plugins.scores.node_affinity import NodeAffinity as NodeAffinityScore
 from domain.plugins.scores.node_resources_allocatable import Allocatable
 from domain.plugins.scores.node_resources_balanced_allocation import Balanced
 from domain.plugins.scores.peaks import Peaks
+from domain.plugins.scores.pod_topology_spread import PodTopologySpread as PodTopologySpreadScore
 from domain.plugins.scores.requested_to_capacity_ratio import RequestedToCapacityRatio
 from domain.plugins.scores.taint_toleration import TaintToleration as TaintTolerationScore
 from domain.plugins.scores.target_load_packing import TargetLoadPacking
@@ -59,6 +63,8 @@ FILTERS = registered(
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     NodeDeclaredFeatures,
     ResourceThreshold,
     MaxMemorySum,
@@ -71,6 +77,8 @@ SCORES = registered(
     Balanced,
     TaintTolerationScore,
     NodeAffinityScore,
+    PodTopologySpreadScore,
+    InterPodAffinityScore,
     ImageLocality,
     Allocatable,
     TargetLoadPacking,

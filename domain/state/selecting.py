@@ -44,6 +44,8 @@ class Selectors:
         content, place = thing.content, (thing.kind, thing.namespace)
         assert content is None or isinstance(content, Selecting)
         selector = None if content is None else content.selector
+        if content is not None and selector is None and thing.kind != SERVICE:
+            selector = LabelSelector()  # the object is known: its pods are not selected by its uid
         known = self._selectors.setdefault(place, {})
         before = known.pop(thing.name, None)
         if selector is not None:

@@ -12,6 +12,8 @@ from domain.cycle.evaluate import Verdict
 
 CASES = Path(__file__).parent / "cases"
 FILES = (
+    "pod_topology_spread",
+    "interpod_affinity",
     "fit",
     "node_affinity",
     "taint_toleration",

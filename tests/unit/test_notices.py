@@ -53,11 +53,15 @@ def planned(*things: Json) -> list[str]:
 
 
 def test_apply_says_what_is_held_ignored_and_not_used() -> None:
-    assert sorted(applied(*OBJECTS)) == sorted([DISKS, UNUSED, TAINT, HELD])
+    assert sorted(applied(*OBJECTS)) == sorted([DISKS, UNUSED, HELD])
 
 
 def test_plan_says_the_same_but_for_what_holds_a_pod_which_its_answer_says() -> None:
-    assert sorted(planned(*OBJECTS)) == sorted([DISKS, UNUSED, TAINT])
+    assert sorted(planned(*OBJECTS)) == sorted([DISKS, UNUSED])
+
+
+def test_a_soft_taint_is_mentioned_where_no_profile_of_a_pod_scores_taints() -> None:
+    assert planned(SOFT, pod_manifest("p", scheduler_name="least-allocated")) == [TAINT]
 
 
 def test_what_is_honoured_is_not_mentioned() -> None:
@@ -97,7 +101,7 @@ def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:
     path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
     answer = CliRunner().invoke(app, ["plan", "-f", str(path), "-o", "json"])
     assert answer.exit_code == 0, answer.output
-    for line in (DISKS, UNUSED, TAINT):
+    for line in (DISKS, UNUSED):
         assert line in answer.stderr
     pods = {pod["pod"]: pod.get("warnings", []) for pod in orjson.loads(answer.stdout)}
     disks = ["ignored:disks"]

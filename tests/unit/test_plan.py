@@ -82,8 +82,8 @@ def test_the_examples_of_the_documentation_are_placed_as_they_say() -> None:
         "default/database: to node-a, score 425",
         "default/training: to node-gpu, score 450",
         "default/large: unschedulable",
-        "default/spread: to SOMEWHERE",
-        "default/report: to node-a, score 237.5",
+        "default/spread: to node-a, score 413",
+        "default/report: to node-a, score 256.25",
     ]
     assert "2\tinsufficient:cpu\ton 1" in done.stdout.splitlines()  # the other is too small when empty
 

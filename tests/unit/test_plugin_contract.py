@@ -42,20 +42,15 @@ from domain.plugins.base import (
 )
 from domain.plugins.contract import declared, registered
 from domain.plugins.counting import CountFilter, CountScore, Incoming
-from domain.plugins.filters.inter_pod_affinity import InterPodAffinity
 from domain.plugins.filters.node_name import NodeName
-from domain.plugins.filters.pod_topology_spread import PodTopologySpread
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
-from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as AffinityScore
-from domain.plugins.scores.pod_topology_spread import PodTopologySpread as SpreadScore
 from domain.plugins.template_filter import TemplateFilter
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from tests.plain_counting import World
 from tests.values import GIB, node, pod, template
 
-COUNTING = (PodTopologySpread, InterPodAffinity, SpreadScore, AffinityScore)
-PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), TemplateFilter, *COUNTING)
+PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), TemplateFilter)
 TEMPLATES_COUNT = 60
 
 _SSD = NodeSelectorTerm((Requirement("disk", "In", ("ssd",)),))

@@ -29,8 +29,8 @@ class InterPodAffinity(CountFilter):
     count.
 
     Arguments: those of the score, which the filter does not need.
-    Reason codes, in the order in which they are asked: ``pod-affinity``, ``pod-anti-affinity``,
-    ``existing-pod-anti-affinity``.
+    Reason codes: ``pod-affinity`` (evicting pods cannot help), ``pod-anti-affinity`` and
+    ``existing-pod-anti-affinity`` (evicting pods could help); the first that holds, in this order.
     Source: kube-scheduler plugin InterPodAffinity.
     """
 

@@ -25,7 +25,8 @@ class PodTopologySpread(CountFilter):
     any domain > maxSkew`. The lowest is 0 where there are fewer domains than ``minDomains``.
     Arguments: ``defaultConstraints`` (for pods without constraints; only with ``defaultingType: List``),
     ``defaultingType`` (``System``, the default: no default constraint refuses a node; or ``List``).
-    Reason codes: ``topology-spread``, ``topology-spread-missing-label`` (the node lacks the key).
+    Reason codes: ``topology-spread`` (evicting pods could help), ``topology-spread-missing-label`` (the node
+    lacks the key: evicting pods cannot help).
     Source: kube-scheduler plugin PodTopologySpread.
     """
 
