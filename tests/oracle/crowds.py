@@ -74,8 +74,8 @@ class Size:
 def size_of(seed: int, *, work_max: int) -> Size:
     """Return the size of a seed's crowd: 1 to 300 nodes, 1 to 500 pods; ``work_max`` bounds nodes × pods²."""
     random = Random(seed)
-    nodes = int(10 ** random.uniform(0, 2.478))
-    pods = int(10 ** random.uniform(0, 2.7))
+    nodes = min(300, int(10 ** random.uniform(0, 2.5)))
+    pods = min(500, int(10 ** random.uniform(0, 2.75)))
     while pods > 1 and (nodes + pods) * pods > work_max:
         pods = pods * 2 // 3
     return Size(

@@ -1,9 +1,9 @@
 """Many seeded cases against the oracle, over all cores: ``python -m tests.oracle.nightly [CASES [FIRST]]``.
 
-Each case is made of its seed alone, and is two: one with all plugins and measured usage (``seeded.py``), and
-one of 1 to 2,000 nodes and 1 to 5,000 pods with the plain ones, where the oracle decides every pod. A seed
-that fails is printed with its traceback, and fails again by itself with
-``python -m tests.oracle.nightly 1 SEED``.
+Each case is made of its seed alone, and is three: one with all plugins and measured usage (``seeded.py``),
+one of 1 to 2,000 nodes and 1 to 5,000 pods with the plain ones, where the oracle decides every pod, and one
+of pods that ask for and shun one another, with restarts (``crowds.py``). A seed that fails is printed with
+its traceback, and fails again by itself with ``python -m tests.oracle.nightly 1 SEED``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 import traceback
 from random import Random
 
+from tests.oracle.crowd_pair import CrowdPair, restart_at_random
+from tests.oracle.crowds import size_of
 from tests.oracle.pair import Pair
 from tests.oracle.scenarios import Scenario, World
 from tests.oracle.seeded import run_seeded
@@ -48,6 +50,8 @@ def failure_of(seed: int) -> tuple[int, str]:
     try:
         run_seeded(seed)
         Pair(World(scenario_of(seed))).run()
+        work_max = 20_000 if (seed + 1) % 20 else 400_000  # nodes and pods times pods
+        CrowdPair(size_of(seed, work_max=work_max)).run(restart_at_random(seed))
     except Exception:  # whatever it is, the seed is what has to be known
         return seed, traceback.format_exc()
     return seed, ""

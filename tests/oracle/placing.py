@@ -28,7 +28,7 @@ from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
 from tests.oracle import between_pods
-from tests.oracle.between_pods import Around, Refused
+from tests.oracle.between_pods import Around, Refused, has_keys, spreads_of
 from tests.oracle.rules import collide, selects, tolerated
 from tests.oracle.scoring import Seen, most, rate
 
@@ -71,6 +71,7 @@ class Refusal:
     code: str
     unresolvable: bool
     order: tuple[int, int, bool]
+    is_hopeless: bool = False  # for another reason of the same filter
 
 
 @dataclass
@@ -103,6 +104,7 @@ class Oracle:
         self._on: dict[str, list[OraclePod]] = {}
         self.around = Around()
         self.rules = between_pods
+        self._without_keys: set[str] = set()
         self._between: dict[int, Mapping[str, Refused]] = {}  # position of a filter -> nodes that it refuses
         self._figures: dict[str, dict[str, tuple[int, Measured]]] = {}  # node -> resource -> when, what
         self._peaks: dict[str, dict[str, dict[int, float]]] = {}  # node -> resource -> day -> highest
@@ -219,6 +221,7 @@ class Oracle:
             for i, use in enumerate(profile.filters)
             if use.name in BETWEEN_PODS
         }
+        self._without_keys = self._lacking(pod.spec, profile)
         refusals: dict[str, Refusal] = {}
         feasible: list[Seen] = []
         hopeless = 0
@@ -226,7 +229,7 @@ class Oracle:
             found = self._filter(profile, template, node)
             if found:
                 refusals[node.spec.name] = found[0]
-                hopeless += any(refusal.unresolvable for refusal in found)
+                hopeless += any(refusal.unresolvable or refusal.is_hopeless for refusal in found)
             else:
                 feasible.append(node)
         allowed = [node.spec for node in feasible]
@@ -258,6 +261,12 @@ class Oracle:
             [pod.spec.template for pod in on_it if not pod.measured],
             self.usage_of(name),
         )
+
+    def _lacking(self, pod: PodSpec, profile: Profile) -> set[str]:
+        """Return the nodes that lack a key of a hard spread constraint, whichever refuses them first."""
+        uses = [use for use in profile.filters if use.name == "PodTopologySpread"]
+        spreads = [each for use in uses for each in spreads_of(pod, use.args, self.around, hard=True)]
+        return {name for name, node in self.nodes.items() if not has_keys(spreads, node.spec)}
 
     def _held_by(self, template: PodTemplate) -> list[str]:
         if template.profile not in self.profiles:
@@ -307,7 +316,8 @@ class Oracle:
             case "PodTopologySpread" | "InterPodAffinity":
                 if node.name in self._between[position]:
                     code, unresolvable = self._between[position][node.name]
-                    return Refusal(code, unresolvable, (RULE, position * 10 + RULES.index(code), False))
+                    order = (RULE, position * 10 + RULES.index(code), False)
+                    return Refusal(code, unresolvable, order, node.name in self._without_keys)
             case "NodeDeclaredFeatures":
                 if not all(each in node.declared_features for each in template.features):
                     return Refusal("node-declared-features", True, static)
