@@ -10,7 +10,7 @@ from domain.cycle.counted import NOTHING
 from domain.kernels import arrays as kernel
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
-from domain.plugins.base import Limit, OccupancyFilter, Reason, Term
+from domain.plugins.base import Demand, Limit, OccupancyFilter, Reason, Term
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
 from domain.state.resources import (
@@ -35,6 +35,7 @@ _I, _L, _F = np.int32, np.int64, np.float64
 SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "static_part": ((), _I),
     "tree_of": ((), _I),
+    "base_of": ((), _I),
     "salt": ((), np.uint64),
     "occupancy_count": ((), _I),
     "occupancy_position": ((kernel.OCCUPANCIES_MAX,), _I),
@@ -147,6 +148,19 @@ class StaticPart:
         self.version += 1
 
 
+class Base:
+    """A base: its place in the arrays (-1: another took it), what it was computed from, its last call."""
+
+    __slots__ = ("called", "index", "key", "static", "version")
+
+    def __init__(self, key: Hashable, index: int) -> None:
+        self.key = key
+        self.index = index
+        self.static: StaticPart | None = None
+        self.version = -1
+        self.called = 0
+
+
 class Program:
     """What a slot was compiled from, and the reasons for its codes.
 
@@ -156,12 +170,14 @@ class Program:
     """
 
     __slots__ = (
+        "base",
         "called",
         "columns",
         "counted",
         "counted_version",
         "counters",
         "demand_names",
+        "demands",
         "images_generation",
         "limits",
         "occupancies",
@@ -187,12 +203,14 @@ class Program:
         self.called = 0
         self.columns: tuple[int, ...] = ()
         self.demand_names: list[str] = []
+        self.demands: list[Demand] = []
         self.limits: list[Limit] = []
         self.occupancies: list[OccupancyFilter] = []
         self.pod_class: PodClass | None = None
         self.counted = NOTHING
         self.counted_version = -1  # of the pods, when plugins were last asked for rules and values
         self.counters: list[int] = []
+        self.base: Base | None = None
 
     def reason(self, code: int) -> Reason:
         """Return the reason for a failure code of the kernel."""
@@ -297,6 +315,7 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
     for d, demand in enumerate(demands):
         groups.demand_column[slot, d] = demand.column
         groups.demand_value[slot, d] = demand.value
+    program.demands = demands
     program.demand_names = [demand.name for demand in demands]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from domain.cycle.counted import PodsKnown, counted_of, write_counted
+from domain.cycle.bases import Bases, empty_bases
+from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
 from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
 from domain.kernels import arrays as kernel
@@ -98,8 +99,10 @@ class GroupSlots:
                 winner=np.zeros((trees, 2 * width), dtype=np.int32),
                 histogram=np.zeros((trees, kernel.CODES), dtype=np.int32),
             ),
+            bases=empty_bases(width),
         )
         self.groups.tree_of[:] = -1
+        self._bases = Bases(self.groups)
         self._allocate_bounds()
         self._free = list(range(slots - 1, -1, -1))
         self._free_statics = list(range(statics - 1, -1, -1))
@@ -154,6 +157,7 @@ class GroupSlots:
         """Mark everything as stale, because the change log was started again."""
         self.groups.trees.synced[:] = -1
         self.groups.trees.used[:] = 0
+        self.groups.bases.synced[:] = -1
         if self.groups.static_code.shape[1] != self._snapshot.rows_width:
             self._allocate()
         else:
@@ -263,6 +267,8 @@ class GroupSlots:
         self._refresh_static(program)
         if program.pod_class is not None and program.counted_version != self._pods.version:
             self._refresh_counted(program, program.pod_class)
+        if program.counted is not NOTHING:
+            self._bases.give(program, self._call)
         groups, slot = self.groups, program.slot
         if program.static_version != program.static.version:
             program.static_version = program.static.version

@@ -18,6 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from domain.kernels.count_arrays import Bases as Bases
+from domain.kernels.count_arrays import Counters as Counters
+from domain.kernels.count_arrays import Effects as Effects
+
 DEMANDS_MAX = 11
 ADDS_MAX = 18
 TERMS_MAX = 8
@@ -171,6 +175,8 @@ class Groups(NamedTuple):
     occupied: np.ndarray
     trees: Trees
     tree_of: np.ndarray
+    bases: Bases
+    base_of: np.ndarray  # int32[G]: the base of a slot with rules or values, or -1
     salt: np.ndarray  # uint64[G]
     occupancy_count: np.ndarray  # int32[G]
     occupancy_position: np.ndarray  # int32[G, OCCUPANCIES_MAX]
@@ -232,39 +238,6 @@ class Groups(NamedTuple):
     value_counter: np.ndarray  # int32[G, VALUES_MAX]
     value_extra: np.ndarray  # int32[G, VALUES_MAX]: maxSkew - 1
     value_flags: np.ndarray  # int32[G, VALUES_MAX]
-
-
-class Counters(NamedTuple):
-    """What placed pods count by domain. C counters, T topologies, M masks of eligible rows, W rows.
-
-    ``domain`` int32[T, W] is the domain of a row, -1 where it has none. Counter c counts the rows of
-    ``eligible[mask[c]]``, all where the mask is -1, in the domains of topology ``topology[c]``: they stand in
-    ``sums`` and ``has_nodes`` from ``first[c]`` on, ``length[c]`` of them. ``has_nodes`` says whether a
-    domain has an eligible row: a minimum is taken over these. ``total`` is the sum of all domains,
-    ``version`` grows with each change.
-    """
-
-    domain: np.ndarray
-    eligible: np.ndarray  # uint8[M, W]
-    topology: np.ndarray  # int32[C]
-    mask: np.ndarray  # int32[C]
-    first: np.ndarray  # int64[C]
-    length: np.ndarray  # int32[C]
-    sums: np.ndarray  # int32[D]
-    has_nodes: np.ndarray  # uint8[D]
-    total: np.ndarray  # int64[C]
-    version: np.ndarray  # int64[C]
-
-
-class Effects(NamedTuple):
-    """What a pod of a slot adds to counters once it is placed.
-
-    Slot ``g`` adds ``weight[e]`` to ``counter[e]`` for every e in ``first[g] .. first[g + 1] - 1``.
-    """
-
-    first: np.ndarray  # int32[G + 1]
-    counter: np.ndarray  # int32[E]
-    weight: np.ndarray  # int32[E]
 
 
 class EqualRows(NamedTuple):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from domain.kernels import (
     arrays,
+    bases,
     blocks,
     branch_and_bound,
     counting,
@@ -45,6 +46,7 @@ from domain.kernels.tournament import sync, take_tree
 
 PARTS = (
     arrays,
+    bases,
     blocks,
     branch_and_bound,
     counting,

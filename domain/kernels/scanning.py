@@ -1,17 +1,18 @@
-"""Full scan: filter and score all rows, block by block, and keep nothing for the next pod."""
+"""Full scan: filter and score all rows, block by block, from the group's base where it has one."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from domain.kernels.arrays import BLOCK, INFEASIBLE, TOP
+from domain.kernels.bases import has_base, sync_base
 from domain.kernels.blocks import fit_rows, sync_blocks
-from domain.kernels.compiling import function, inner
+from domain.kernels.compiling import function, helper, inner
 from domain.kernels.counting import fit_rules, rule_code, set_rules, set_values, write_rules
 from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, widen_extremes
-from domain.kernels.scoring import score_block
+from domain.kernels.scoring import add_scores, first_counted, score_block, scores_count
 from domain.kernels.top_k import keep_best
 from domain.kernels.tournament import void_tree
 from domain.kernels.variance import extremes_of_growth, grow_variances
@@ -22,6 +23,34 @@ def copy_flags(source, target):  # type: ignore[no-untyped-def]
     """Copy uint8[n]; a loop, as a slice assignment would count references."""
     for i in range(len(source)):
         target[i] = source[i]
+
+
+@function
+def _copy_totals(source, target):  # type: ignore[no-untyped-def]
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@helper
+def _fit(columns, groups, bounds, g, with_base, first, n, scratch):  # type: ignore[no-untyped-def]
+    """Filter a block by all but the rules: see ``fit_block``."""
+    if with_base:
+        copy_flags(groups.bases.fits[groups.base_of[g], first : first + n], scratch.fits[:n])
+    else:
+        fit_rows(columns, groups, bounds, g, first, n, scratch)
+
+
+@helper
+def _score(columns, groups, g, with_base, first, n, scratch):  # type: ignore[no-untyped-def]
+    """Score a block: see ``score_block``."""
+    if with_base:
+        _copy_totals(groups.bases.total[groups.base_of[g], first : first + n], scratch.total[:n])
+        add_scores(
+            columns, groups, g, first_counted(groups, g), scores_count(groups, g), first,
+            scratch.fits[:n], scratch.total[:n], scratch,
+        )  # fmt: skip
+    else:
+        score_block(columns, groups, g, first, scratch.fits[:n], scratch.total[:n], scratch)
 
 
 @inner
@@ -79,7 +108,7 @@ def scan(  # type: ignore[no-untyped-def]
     int64
         The best total, with the row in ``scratch.row``; ``INFEASIBLE`` where no row is.
 
-    Cost: O(N) per filter and score.
+    Cost: O(N) per filter and score. With a base: O(N) per rule and per value of a score by counts.
     """
     kept = 0
     last_score = INFEASIBLE
@@ -88,11 +117,15 @@ def scan(  # type: ignore[no-untyped-def]
     if explains:
         scratch.histogram[:] = 0
     count = columns.rows_count[0]
-    sync_blocks(columns, bounds, changes, scratch.marks)
+    with_base = has_base(groups, g)
+    if with_base:
+        sync_base(columns, groups, changes, g, scratch)
+    else:
+        sync_blocks(columns, bounds, changes, scratch.marks)
     set_rules(groups, counters, g)
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
-        fit_rows(columns, groups, bounds, g, first, n, scratch)
+        _fit(columns, groups, bounds, g, with_base, first, n, scratch)
         fit_rules(groups, counters, g, first, scratch.fits[:n])
         copy_flags(scratch.fits[:n], scratch.feasible[first : first + n])
     if groups.raws_varying[groups.static_part[g]] + groups.variance_count[g] > 0:
@@ -102,7 +135,7 @@ def scan(  # type: ignore[no-untyped-def]
     for first in range(0, count, BLOCK):
         n = min(BLOCK, count - first)
         copy_flags(scratch.feasible[first : first + n], scratch.fits[:n])
-        score_block(columns, groups, g, first, scratch.fits[:n], scratch.total[:n], scratch)
+        _score(columns, groups, g, with_base, first, n, scratch)
         if explains and _count_fitting(scratch.fits[:n]) < n:
             for i in range(n):
                 if scratch.fits[i] == 0:

@@ -81,10 +81,21 @@ def score_block(columns, groups, g, first, fits, total, scratch):  # type: ignor
 
     Parameters and cost are those of ``rate_block``, for each score.
     """
+    set_static(groups, g, first, total)
+    add_scores(columns, groups, g, 0, scores_count(groups, g), first, fits, total, scratch)
+
+
+@helper
+def first_counted(groups, g):  # type: ignore[no-untyped-def]
+    """Return the number of the first score that depends on what pods count, on this row or on others."""
+    return groups.raw_count[g] + groups.term_count[g]
+
+
+@inner
+def add_scores(columns, groups, g, begin, end, first, fits, total, scratch):  # type: ignore[no-untyped-def]
+    """Add scores ``begin .. end - 1`` to the totals of a block, int64[n]: see ``score_block``."""
     n = len(total)
-    part = groups.static_part[g]
-    _set_static(groups.static_score[part, first : first + n], groups.static_constant[part], total)
-    for k in range(scores_count(groups, g)):
+    for k in range(begin, end):
         if k < groups.raw_count[g] and is_constant(groups, g, k):
             continue
         rate_block(columns, groups, g, k, first, fits, scratch.value[:n], scratch)
@@ -98,8 +109,15 @@ def score_row(columns, groups, g, row, scratch):  # type: ignore[no-untyped-def]
     return scratch.one_total[0]
 
 
+@helper
+def set_static(groups, g, first, total):  # type: ignore[no-untyped-def]
+    """Write the totals of a block, int64[n], by the static scores that are not normalised or are constant."""
+    part = groups.static_part[g]
+    _set(groups.static_score[part, first : first + len(total)], groups.static_constant[part], total)
+
+
 @function
-def _set_static(static_score, constant, total):  # type: ignore[no-untyped-def]
+def _set(static_score, constant, total):  # type: ignore[no-untyped-def]
     for i in range(len(total)):
         total[i] = static_score[i] + constant
 

@@ -175,7 +175,7 @@ def mix(value: int) -> int:
 
 def draw_world(dice: random.Random) -> World:
     """Draw rows, counters, slots and a few pods."""
-    rows, slots = dice.randrange(1, 14), dice.randrange(1, 4)
+    rows, slots = dice.choice((dice.randrange(1, 14), 40)), dice.randrange(1, 4)
     counters = []
     for _ in range(dice.randrange(1, 6)):
         domains_count = dice.choice((1, 2, 3, rows))
@@ -236,7 +236,7 @@ def groups_of(world: World, width: int) -> kernel.Groups:
         static_raw=np.zeros((1, 1, width)),
         static_position=np.zeros((1, kernel.STATIC_MAX + 1), dtype=np.int32),
         static_constant=np.zeros(1, dtype=np.int64),
-        raw_constant=np.zeros((1, kernel.RAWS_MAX)),
+        raw_constant=np.full((1, kernel.RAWS_MAX), np.nan),
         raws_varying=np.zeros(1, dtype=np.int32),
         occupied=np.zeros((count, kernel.OCCUPANCIES_MAX, width), dtype=np.int16),
         trees=kernel.Trees(
@@ -248,8 +248,15 @@ def groups_of(world: World, width: int) -> kernel.Groups:
             winner=np.zeros((count, 2 * width), dtype=np.int32),
             histogram=np.zeros((count, kernel.CODES), dtype=np.int32),
         ),
+        bases=kernel.Bases(
+            fits=np.zeros((count, width), dtype=np.uint8),
+            total=np.zeros((count, width), dtype=np.int64),
+            synced=np.full(count, -1, dtype=np.int64),
+        ),
     )
     groups.tree_of[:] = -1
+    asked = [slot.asks for slot in world.slots]
+    groups.base_of[:] = [asked.index(asks) if asks else -1 for asks in asked]
     for g, slot in enumerate(world.slots):
         groups.salt[g] = slot.salt
         groups.fit_position[g] = kernel.RULES_MAX

@@ -1,0 +1,48 @@
+"""Arrays of what is counted over pods, and of what groups share that ask for it; see ``arrays.py``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Counters(NamedTuple):
+    """What placed pods count by domain. C counters, T topologies, M masks of eligible rows, W rows.
+
+    ``domain`` int32[T, W] is the domain of a row, -1 where it has none. Counter c counts the rows of
+    ``eligible[mask[c]]``, all where the mask is -1, in the domains of topology ``topology[c]``: they stand in
+    ``sums`` and ``has_nodes`` from ``first[c]`` on, ``length[c]`` of them. ``has_nodes`` says whether a
+    domain has an eligible row: a minimum is taken over these. ``total`` is the sum of all domains,
+    ``version`` grows with each change.
+    """
+
+    domain: np.ndarray
+    eligible: np.ndarray  # uint8[M, W]
+    topology: np.ndarray  # int32[C]
+    mask: np.ndarray  # int32[C]
+    first: np.ndarray  # int64[C]
+    length: np.ndarray  # int32[C]
+    sums: np.ndarray  # int32[D]
+    has_nodes: np.ndarray  # uint8[D]
+    total: np.ndarray  # int64[C]
+    version: np.ndarray  # int64[C]
+
+
+class Effects(NamedTuple):
+    """What a pod of a slot adds to counters once it is placed.
+
+    Slot ``g`` adds ``weight[e]`` to ``counter[e]`` for every e in ``first[g] .. first[g + 1] - 1``.
+    """
+
+    first: np.ndarray  # int32[G + 1]
+    counter: np.ndarray  # int32[E]
+    weight: np.ndarray  # int32[E]
+
+
+class Bases(NamedTuple):
+    """Bases B (``bases``): ``fits`` uint8[B, N], ``total`` int64[B, N], ``synced`` int64[B] as in trees."""
+
+    fits: np.ndarray
+    total: np.ndarray
+    synced: np.ndarray
