@@ -48,6 +48,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     workload: str
+    profile: str
     nodes: int
     pods_before: int
     pods: int
@@ -86,12 +87,13 @@ def shapes(names: Sequence[str], *, nodes: int | None = None, pods: int | None =
 def growth() -> list[Table]:
     """Return the tables of the cost of a pod by nodes, by groups and by pods that are there."""
     plain = resized(WORKLOADS["groups-1000"], pods=20_000)
+    least = msgspec.structs.replace(plain, profile="least-allocated")
     ours = resized(WORKLOADS["deployments-500"], pods=20_000)
     sizes = (5_000, 20_000)
-    by_nodes = [Table("nodes", tuple(resized(each, nodes=n) for n in sizes)) for each in (plain, ours)]
+    by_nodes = [Table("nodes", tuple(resized(each, nodes=n) for n in sizes)) for each in (plain, least, ours)]
     by_groups = [
         Table("groups", tuple(resized(each, groups=groups) for groups in (100, 1_000, 10_000)))
-        for each in (plain, ours)
+        for each in (plain, least, ours)
     ]
     by_placed = [
         Table(
@@ -101,7 +103,7 @@ def growth() -> list[Table]:
                 for before in (10_000, 100_000, 1_000_000)
             ),
         )
-        for each in (plain, ours)
+        for each in (plain, least, ours)
     ]
     return [*by_nodes, *by_groups, *by_placed]
 
@@ -125,6 +127,7 @@ def _rows(table: Table, runs: int) -> Iterator[Row]:
         yield Row(
             table=table.name,
             workload=workload.name,
+            profile=workload.profile,
             nodes=workload.nodes,
             pods_before=workload.pods_before,
             pods=workload.pods,

@@ -46,6 +46,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement, as ``-o json`` shows it. benchmarks/README.md says what each key means."""
 
     workload: str
+    profile: str
     nodes: int
     pods_before: int
     pods: int
@@ -87,6 +88,7 @@ def what(options: Options, servers: Servers, offered: Offered) -> dict[str, Any]
     workload = options.workload
     return {
         "workload": workload.name,
+        "profile": workload.profile,
         "nodes": workload.nodes,
         "pods_before": workload.pods_before,
         "pods": workload.pods,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from benchmarks.shapes import HOST, SHAPES, TEAM, ZONE, Json
 from domain.model.errors import BerthError
 from domain.model.pods import DEFAULT_PROFILE
+from domain.model.profiles import BUILT_IN_PROFILES
 from services.codec.encode import encode_event
 from services.ports.log import Entry
 from services.traces import openb
@@ -114,23 +115,35 @@ WORKLOADS: Mapping[str, Workload] = {row.name: row for row in _TABLE}
 
 
 def resized(
-    workload: Workload, *, nodes: int | None = None, pods: int | None = None, groups: int | None = None
+    workload: Workload,
+    *,
+    nodes: int | None = None,
+    pods: int | None = None,
+    groups: int | None = None,
+    profile: str | None = None,
 ) -> Workload:
-    """Return the workload in another size. What is None stays as it is.
+    """Return the workload in another size, or of another built-in profile. What is None stays as it is.
 
     Raises
     ------
     WorkloadError
-        A trace cannot grow, and its groups cannot be set.
+        A trace cannot grow, and its groups and its profile cannot be set. There is no such profile.
     """
+    if profile is not None and profile not in BUILT_IN_PROFILES:
+        raise WorkloadError(f"profile {profile} is not built in; allowed are {', '.join(BUILT_IN_PROFILES)}")
     is_trace = workload.groups == 0
-    if is_trace and (groups is not None or (nodes or 0) > workload.nodes or (pods or 0) > workload.pods):
+    if is_trace and (
+        groups is not None
+        or profile is not None
+        or (nodes or 0) > workload.nodes
+        or (pods or 0) > workload.pods
+    ):
         raise WorkloadError(
             f"{workload.name} has {workload.nodes} nodes and {workload.pods} pods of its own kinds; "
             "it can be cut, not made larger or regrouped"
         )
-    size = {"nodes": nodes, "pods": pods, "groups": groups}
-    changed = {key: value for key, value in size.items() if value is not None}
+    size = {"nodes": nodes, "pods": pods, "groups": groups, "profile": profile}
+    changed: dict[str, Any] = {key: value for key, value in size.items() if value is not None}
     if not is_trace and groups is None and pods is not None:
         all_differ = workload.groups == workload.pods
         changed["groups"] = pods if all_differ else min(workload.groups, pods)

@@ -41,7 +41,7 @@ _RAW_BYTES = 8
 class GroupSlots:
     """Compiles groups into slots and keeps them while there is room; the least recently used goes first.
 
-    ``bytes_max`` bounds the trees, which take up to a third of it, and the static parts.
+    ``bytes_max`` bounds the trees, which take up to a sixth of it, and the static parts.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class GroupSlots:
         self._statics.clear()
         self._in_arrays.clear()
         slots, width = self._slots_max, self._snapshot.rows_width
-        statics = self._fitting(self._bytes_max * 2 // 3, _STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
-        trees = self._fitting(self._bytes_max // 3, _TREE_ROW_BYTES)
+        statics = self._fitting(self._bytes_max * 5 // 6, _STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
+        trees = self._fitting(self._bytes_max // 6, _TREE_ROW_BYTES)
         self.groups = kernel.Groups(
             **_zeros(SLOT_FIELDS, slots),
             static_code=np.zeros((statics, width), dtype=np.int16),

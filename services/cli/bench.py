@@ -62,6 +62,9 @@ def e2e(
     nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
     pods: Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")] = None,
     groups: Annotated[int | None, typer.Option(min=1, help="Other number of kinds of pods.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The built-in profile of the pods; not of a trace.")
+    ] = None,
     shards: Annotated[int, typer.Option(min=1, max=1024, help="Shards, all of one worker.")] = 1,
     rate: Annotated[
         float | None, typer.Option(min=0.1, help="Pods offered a second, come what may; else unbounded.")
@@ -100,7 +103,9 @@ def e2e(
         raise CommandError("--embedded has no Kafka; leave --kafka and --dsn out")
     if kafka is not None and len(names) * runs > 1:
         raise CommandError("with --kafka and --dsn one measurement is possible: it needs an empty database")
-    wanted = [resized(WORKLOADS[name], nodes=nodes, pods=pods, groups=groups) for name in names]
+    wanted = [
+        resized(WORKLOADS[name], nodes=nodes, pods=pods, groups=groups, profile=profile) for name in names
+    ]
     dsn = dsn and Settings.from_env(None, postgres_dsn=dsn).dsn
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
     for each in wanted:

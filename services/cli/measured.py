@@ -32,6 +32,7 @@ def show_e2e(reports: Sequence[Report]) -> None:
     first = reports[0]
     rows = [
         ("workload", first.workload),
+        ("profile", first.profile),
         ("nodes", f"{first.nodes:,}"),
         ("pods", f"{first.pods:,} in {first.groups:,} groups, {first.pods_before:,} before the clock starts"),
         ("shards, workers", f"{first.shards}, 1"),
@@ -136,6 +137,7 @@ def show_domains(run: DomainsRun) -> None:
     """Print a line per row."""
     columns = _columns(
         ("WORKLOAD", "workload"),
+        ("PROFILE", "profile"),
         ("BY", "table"),
         ("NODES", "nodes"),
         ("PODS BEFORE", "pods_before"),

@@ -60,7 +60,7 @@ def pods_of(entries: list[Entry]) -> list[Any]:
 
 def small(name: str) -> Workload:
     size = SMALL.get(name, {"nodes": 10, "pods": 200})
-    return resized(WORKLOADS[name], **size)
+    return resized(WORKLOADS[name], nodes=size["nodes"], pods=size["pods"])
 
 
 def test_the_command_offers_the_whole_table() -> None:
@@ -104,8 +104,10 @@ def test_the_trace_is_whole_unless_it_is_cut() -> None:
     assert cut == Material([], whole.nodes[:10], [], whole.pods[:20])
 
 
-@pytest.mark.parametrize("size", [{"nodes": 1_524}, {"pods": 8_153}, {"groups": 3}])
-def test_the_trace_cannot_be_made_larger_or_regrouped(size: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "size", [{"nodes": 1_524}, {"pods": 8_153}, {"groups": 3}, {"profile": "least-allocated"}]
+)
+def test_the_trace_cannot_be_made_larger_or_regrouped(size: dict[str, Any]) -> None:
     with pytest.raises(WorkloadError, match="1523 nodes and 8152 pods"):
         resized(WORKLOADS["openb"], **size)
 
@@ -115,6 +117,13 @@ def test_other_sizes_keep_what_a_workload_is_about() -> None:
     assert resized(WORKLOADS["groups-1000"], pods=200_000).groups == 1_000
     assert resized(WORKLOADS["groups-1000"], pods=10).groups == 10
     assert resized(WORKLOADS["plain-500"], pods=9, groups=3).groups == 3
+
+
+def test_pods_of_a_workload_may_name_a_built_in_profile() -> None:
+    made = material(resized(small("groups-1000"), profile="least-allocated"))
+    assert {pod.template.profile for pod in pods_of(made.pods)} == {"least-allocated"}
+    with pytest.raises(WorkloadError, match="profile least is not built in; allowed are default-scheduler"):
+        resized(WORKLOADS["distinct"], profile="least")
 
 
 def test_batches_keep_all_in_order() -> None:
