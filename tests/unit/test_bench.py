@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks import domains
 from benchmarks.cluster import SCORES, Cluster, ask_of
 from benchmarks.domains import DomainsRun, Row
 from benchmarks.engine import EngineRun, measure
-from benchmarks.flow import EngineReport
+from benchmarks.flow import EngineReport, bring_in
 from benchmarks.memory import DEPLOYMENTS, PLAIN, WAYS, MemoryReport, MemoryRun, in_own_process
 from benchmarks.offering import Offered, offer
 from benchmarks.parts import Figure, Part, measure_parts, replayed
@@ -35,6 +36,7 @@ from benchmarks.workloads import (
     material,
     resized,
 )
+from domain.cycle.schedule import Scheduler
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.quantities import to_milli, to_units
 from services.cli.bench import WorkloadName
@@ -354,3 +356,25 @@ def test_namespaces_of_a_workload_have_labels_that_its_pods_select() -> None:
     assert {pod.namespace for pod in pods} == set(labels)
     (term,) = pods[0].template.pod_anti_affinity.required
     assert all(term.namespace_selector.matches(each) for each in labels.values())
+
+
+@pytest.mark.parametrize("name", domains.NAMES)
+def test_every_pod_of_a_shape_is_placed_where_it_may_be(name: str) -> None:
+    """Otherwise the measurement would be about something else."""
+    row = WORKLOADS[name]
+    workload = msgspec.structs.replace(row, nodes=60, pods_before=20, pods=30, groups=min(row.groups, 5))
+    scheduler, records = Scheduler(BUILT_IN_PROFILES, seed=0), material(workload)
+    bring_in(scheduler, Decoder(), records)
+    bring_in(scheduler, Decoder(), records._replace(config=[], nodes=[], before=records.pods))
+    pods = [entry.spec for entry in scheduler.state.pods.values()]
+    where = {entry.spec.key: entry.node for entry in scheduler.state.pods.values()}
+    assert len(pods) == 50
+    assert all(where.values())
+    for pod in pods:
+        alike = [other for other in pods if other.labels == pod.labels and other is not pod]
+        if pod.template.pod_anti_affinity and pod.template.pod_anti_affinity.required:
+            assert where[pod.key] not in {where[other.key] for other in alike}
+        for constraint in pod.template.spread:
+            zones = Counter(int(where[other.key][5:]) % 3 for other in [*alike, pod])
+            skew = max(zones.values()) - min(zones[zone] for zone in range(3))
+            assert skew <= constraint.max_skew or not constraint.hard
