@@ -324,6 +324,7 @@ class GroupSlots:
         groups, part, plan, view = self.groups, program.static.index, program.plan, self._view
         codes = np.zeros(len(rows), dtype=np.int16)
         reasons: list[Reason] = []
+        unnamed: list[tuple[int, np.ndarray]] = []
         for position, plugin in plan.static_filters:
             refused = plugin.refuse(program.template, view, rows)
             base = len(reasons)
@@ -333,6 +334,11 @@ class GroupSlots:
             if refused is not None:
                 first_to_refuse = (codes == 0) & (refused != 0)
                 codes[first_to_refuse] = base + refused[first_to_refuse]
+            named = plugin.named(program.template, view, rows)
+            if named is not None:
+                unnamed.append((base + 1, ~named))
+        for code, others in unnamed:
+            codes[others] = code
         program.static.reasons = reasons
         groups.static_code[part, rows] = codes
         self.bounds.synced[part] = -1

@@ -83,6 +83,13 @@ class StaticFilter(Plugin):
         None when every node passes.
         """
 
+    def named(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
+        """Return bool[len(rows)]: the nodes that the pod names; None where it names none.
+
+        All others are refused by the first of ``reasons`` before any filter is asked.
+        """
+        return None
+
 
 class OccupancyFilter(Plugin):
     """Refuses nodes where too many pods already hold what the template asks for."""

@@ -29,7 +29,7 @@ from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
 from tests.oracle import between_pods
 from tests.oracle.between_pods import Around, Refused, has_keys, spreads_of
-from tests.oracle.rules import collide, selects, tolerated
+from tests.oracle.rules import collide, may_name, selects, tolerated
 from tests.oracle.scoring import Seen, most, rate
 
 TOP = 5
@@ -288,7 +288,10 @@ class Oracle:
 
     def _filter(self, profile: Profile, template: PodTemplate, node: Seen) -> list[Refusal]:
         """Return the refusals of the node by each filter, in the profile's order."""
-        asked = (self._ask(use, i, template, node) for i, use in enumerate(profile.filters))
+        asked = [self._ask(use, i, template, node) for i, use in enumerate(profile.filters)]
+        for i, use in enumerate(profile.filters):
+            if use.name == "NodeAffinity" and not may_name(template, node.spec):
+                asked.insert(0, Refusal("node-affinity", True, (STATIC, i * 100, False)))
         return [refusal for refusal in asked if refusal is not None]
 
     def _ask(self, use: PluginUse, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:

@@ -73,3 +73,13 @@ def collide(a: HostPort, b: HostPort) -> bool:
     """Say whether two host ports cannot be held on one node."""
     same_address = a.host_ip == b.host_ip or a.host_ip in ANY_ADDRESS or b.host_ip in ANY_ADDRESS
     return (a.host_port, a.protocol) == (b.host_port, b.protocol) and same_address
+
+
+def may_name(template: PodTemplate, node: NodeSpec) -> bool:
+    """Say whether a required term names the node, or some term names none."""
+    required = template.node_affinity.required if template.node_affinity is not None else None
+    for term in required or ():
+        listed = [field.values for field in term.match_fields if field.operator == "In"]
+        if all(node.name in values for values in listed):
+            return True
+    return not required

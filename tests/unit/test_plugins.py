@@ -278,6 +278,24 @@ def test_a_node_that_declares_all_features_takes_the_pod() -> None:
     assert attempt(only("NodeDeclaredFeatures"), [able], asking).bound_count
 
 
+def test_a_pod_that_names_nodes_is_refused_by_all_others_for_that() -> None:
+    """Upstream asks no filter about the others, so a cordon or a taint there is no reason."""
+    nodes = [node("a", unschedulable=True), node("b", unschedulable=True), node("c", unschedulable=True)]
+
+    def reasons(*names: tuple[str, ...]) -> dict[str, int]:
+        terms = tuple(
+            NodeSelectorTerm((), tuple(Requirement("metadata.name", "In", (name,)) for name in each))
+            for each in names
+        )
+        asking = template(1, node_affinity=NodeAffinity(required=terms))
+        return attempt(BUILT_IN_PROFILES["default-scheduler"], nodes, pod("p", asking)).reasons
+
+    assert reasons(("a",)) == {"node-unschedulable": 1, "node-affinity": 2}
+    assert reasons(("a",), ("c", "c")) == {"node-unschedulable": 2, "node-affinity": 1}
+    assert reasons(("a", "b")) == {"node-affinity": 3}
+    assert reasons(("a",), ()) == {"node-unschedulable": 3}
+
+
 def test_a_cordoned_node_takes_a_pod_that_tolerates_the_cordon() -> None:
     shape = template(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),))
     assert attempt(only("NodeUnschedulable"), [node("n", unschedulable=True)], pod("p", shape)).bound_count

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from domain.model.pods import PodTemplate
+from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.node_selectors import added_affinity, match_any_term, match_labels
@@ -16,11 +16,18 @@ from domain.plugins.view import NodeView
 _OWN, _ADDED = 1, 2
 
 
+def _names_of(term: NodeSelectorTerm) -> set[str] | None:
+    """Return the names of nodes that a term asks for, None where it asks for none."""
+    asked = [set(field.values) for field in term.match_fields if field.operator == "In"]
+    return set.intersection(*asked) if asked else None
+
+
 class NodeAffinity(StaticFilter):
     """Refuse a node that ``spec.nodeSelector`` or the required node affinity does not match.
 
     Arguments: ``addedAffinity`` (a node affinity whose required terms every pod must meet besides its own; it
-    is looked at first).
+    is looked at first). Where every required term names nodes (``matchFields`` with ``In``), the others are
+    refused by this filter, even if one before it would refuse them too.
     Reason codes: ``node-affinity``, ``node-affinity-enforced`` (by ``addedAffinity``).
     Source: kube-scheduler plugin NodeAffinity.
     """
@@ -39,6 +46,15 @@ class NodeAffinity(StaticFilter):
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         added = added_affinity(Arguments(args, path, ("addedAffinity",)))
         self._added = None if added is None else added.required
+
+    def named(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
+        """See ``StaticFilter``: the nodes in ``matchFields``, where each required term names some."""
+        required = None if template.node_affinity is None else template.node_affinity.required
+        names = [_names_of(term) for term in required or ()]
+        if not names or None in names:
+            return None
+        known = {view.table.rows.get(name, -1) for each in names for name in each or ()}
+        return np.isin(rows, list(known))
 
     def refuse(self, template: PodTemplate, view: NodeView, rows: np.ndarray) -> np.ndarray | None:
         """See ``StaticFilter``."""
