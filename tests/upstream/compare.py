@@ -68,7 +68,9 @@ def compared(program: Program, scenario: Json) -> tuple[int, list[Difference]]:
         The scenario makes no sense to the API server.
     """
     verdicts = plan_scenario({key: scenario[key] for key in ("objects", "schedule")})
-    answers = program.ask(scenario, {verdict.pod: verdict.node for verdict in verdicts})
+    # A pod that found a node only once a later one was there is asked about again, when it did.
+    decided = {**scenario, "schedule": [verdict.pod for verdict in verdicts]}
+    answers = program.ask(decided, {verdict.pod: verdict.node for verdict in verdicts})
     own = {name_of(each): each for each in scenario["objects"] if each["kind"] == "Pod"}
     found: list[Difference] = []
     for verdict, answer in zip(verdicts, answers, strict=True):
