@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Protocol
 
 from domain.manifests.codes import UNSUPPORTED
 
@@ -31,6 +32,29 @@ def _phrases() -> Mapping[str, str]:
     for plugin in FILTERS.values():
         found |= plugin.phrases
     return found
+
+
+class SeenRule(Protocol):
+    """A rule over other pods and what it saw: see ``domain.model.decisions.RuleSeen``."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def count_max(self) -> int | None: ...
+    @property
+    def count_min(self) -> int | None: ...
+    @property
+    def domains(self) -> Mapping[str, int]: ...
+
+
+def rule_in_words(rule: SeenRule) -> str:
+    """Return a sentence on a rule that refused nodes: what it demands, and what it counted."""
+    if rule.count_max is None:
+        return f"No pod that it needs is near: {rule.text}."
+    found = ", ".join(f"{domain} has {count}" for domain, count in rule.domains.items())
+    lowest = "" if rule.count_min is None else f", as the lowest count is {rule.count_min}"
+    most = f"At most {rule.count_max}" if rule.count_max > 0 else "None"
+    return f"{most} may be there before it{lowest}: {rule.text}{found and f'; {found}'}."
 
 
 def plural(count: int, noun: str) -> str:

@@ -5,18 +5,20 @@ The kernel evaluates every row by the functions with which it places pods (``ker
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import scratch_for, warnings_of
+from domain.cycle.explanation import rule_seen, scratch_for, warnings_of
+from domain.cycle.program import Program
 from domain.cycle.queue import WaitingGroup
 from domain.cycle.slots import GroupSlots
 from domain.kernels import evaluating
+from domain.kernels.arrays import RULE
 from domain.kernels.ties import salted
-from domain.model.decisions import Outcome, is_unresolvable
+from domain.model.decisions import Outcome, RuleSeen, is_unresolvable
 from domain.model.pods import PodSpec
 from domain.model.signature import tie_salt
 from domain.plugins.base import Reason
@@ -55,6 +57,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Feasible node -> plugin -> normalised score, before its weight.
     weights : dict
         Plugin -> weight.
+    rules : list of RuleSeen
+        The rules over other pods that refused nodes, each with what it counted.
     """
 
     pod: str
@@ -68,6 +72,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     scores: dict[str, float]
     score_parts: dict[str, dict[str, float]]
     weights: dict[str, float]
+    rules: list[RuleSeen] = []
 
 
 def evaluate(
@@ -120,6 +125,7 @@ def evaluate(
         },
         score_parts=parts,
         weights=weights,
+        rules=seen.rules,
     )
 
 
@@ -134,12 +140,13 @@ class _Seen(NamedTuple):
     hopeless: np.ndarray
     parts: Mapping[str, np.ndarray]
     totals: np.ndarray
+    rules: list[RuleSeen]
 
 
 def _refused(held_by: Sequence[str], count: int) -> _Seen:
     """Return what a pod sees that no node may take: every row is refused by the first code."""
     ones = np.ones(count, dtype=np.int64)
-    return _Seen(ones, {1: Reason(held_by[0], unresolvable=True)} if held_by else {}, ones, {}, -ones)
+    return _Seen(ones, {1: Reason(held_by[0], unresolvable=True)} if held_by else {}, ones, {}, -ones, [])
 
 
 def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:
@@ -175,7 +182,22 @@ def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) 
     for use in plan.static_scores:
         rated[use.label] = use.plugin.raw(pod.template, view, view.all_rows())
     reasons = {code: program.reason(code) for code in np.unique(codes[codes != 0]).tolist()}
-    return _Seen(codes, reasons, hopeless, rated, totals)
+    rules = list(_rules_seen(program, slots, codes))
+    return _Seen(codes, reasons, hopeless, rated, totals, rules)
+
+
+def _rules_seen(program: Program, slots: GroupSlots, codes: np.ndarray) -> Iterator[RuleSeen]:
+    """Yield what each rule saw that refused nodes."""
+    arrays = slots.counters.arrays
+    for r, (_, rule) in enumerate(program.counted.rules):
+        number, code = program.counters[r], RULE + 2 * r
+        if not ((codes == code) | (codes == code + 1)).any():
+            continue
+        domains = np.unique(arrays.domain[arrays.topology[number], np.flatnonzero(codes == code)])
+        sums = arrays.sums[arrays.first[number] + domains].tolist()
+        named = [slots.counters.domain_name(number, domain) for domain in domains.tolist()]
+        highest = int(slots.groups.rule_high[program.slot, r])
+        yield rule_seen(rule, highest, dict(zip(named, sums, strict=True)))
 
 
 def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:

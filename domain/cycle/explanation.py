@@ -14,6 +14,7 @@ from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
 from domain.model.limits import reason_codes_bytes_max
 from domain.model.pods import PodTemplate
+from domain.plugins.counting import Rule
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -252,15 +253,20 @@ def _rules_seen(program: Program, output: KernelOutput, a: int) -> tuple[RuleSee
         found = zip(domains.tolist(), output.rule_sum[a, which, r].tolist(), strict=True)
         name = output.counters.domain_name
         seen.append(
-            RuleSeen(
-                reason=rule.reason.code,
-                text=rule.text,
-                count_max=None if rule.kind == kernel.NEEDED else highest,
-                count_min=highest - rule.bound if rule.kind == kernel.SPREAD else None,
-                domains={name(program.counters[r], d): count for d, count in found if d >= 0},
-            )
+            rule_seen(rule, highest, {name(program.counters[r], d): count for d, count in found if d >= 0})
         )
     return tuple(seen)
+
+
+def rule_seen(rule: Rule, highest: int, domains: dict[str, int]) -> RuleSeen:
+    """Return what a rule saw: the highest count that passes, and counts of domains that it refused."""
+    return RuleSeen(
+        reason=rule.reason.code,
+        text=rule.text,
+        count_max=None if rule.kind == kernel.NEEDED else highest,
+        count_min=highest - rule.bound if rule.kind == kernel.SPREAD else None,
+        domains=domains,
+    )
 
 
 def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tuple[dict[str, int], int]:

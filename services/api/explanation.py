@@ -25,7 +25,7 @@ from services.api.answers_decisions import (
     UsageThen,
 )
 from services.api.formats import instant, profile_target, quantities, row_id, stamp, sum_in_units
-from services.phrases import parts_in_words, plural, reasons_in_words
+from services.phrases import parts_in_words, plural, reasons_in_words, rule_in_words
 from services.ports.store import DecisionRow, Store
 
 
@@ -182,7 +182,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     elif decision.reason:
         yield f"Reason: {decision.reason}."
     if waits and cycle is not None:
-        yield from map(_rule_in_words, cycle.rules)
+        yield from map(rule_in_words, cycle.rules)
     if decision.warnings:
         yield f"Not looked at: {'; '.join(map(ignored_in_words, decision.warnings))}."
     if cycle is None:
@@ -198,14 +198,6 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     elif cycle.feasible:
         room, before = plural(cycle.feasible, "node"), plural(cycle.bound, "equal pod")
         yield f"When its cycle began, {room} had room; {before} got there first."
-
-
-def _rule_in_words(rule: RuleSeen) -> str:
-    if rule.count_max is None:
-        return f"No pod that it needs is near: {rule.text}."
-    found = ", ".join(f"{domain} has {count}" for domain, count in rule.domains.items())
-    lowest = "" if rule.count_min is None else f", as the lowest count is {rule.count_min}"
-    return f"At most {rule.count_max} may be there before it{lowest}: {rule.text}{found and f'; {found}'}."
 
 
 def _opening(decision: Decision) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
 
 from services.cli.output import Column, Json, print_json, print_table
 from services.cli.tables import REASON
 from services.cli.terminal import echo
-from services.phrases import plural, reason_in_words, reasons_in_words, weighted
+from services.phrases import plural, reason_in_words, reasons_in_words, rule_in_words, weighted
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 NODES_SHOWN_MAX = 5
 MOVED_SHOWN_MAX = 10
 REASONS_SHOWN_MAX = 5
+RULES_SHOWN_MAX = 5
+DOMAINS_SHOWN_MAX = 8
 
 
 def write_json(stream: TextIO, answers: Sequence[Answer], every_node: Sequence[bool]) -> None:
@@ -264,6 +269,9 @@ def _show(verdict: Verdict) -> None:
             {"count": count, "reason": reason, "evict": _evicting_helps(count, hopeless[reason])}
             for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         ])  # fmt: skip
+    for rule in verdict.rules[:RULES_SHOWN_MAX]:
+        shown = islice(rule.domains.items(), DOMAINS_SHOWN_MAX)
+        echo(rule_in_words(msgspec.structs.replace(rule, domains=dict(shown))))
     echo("")
 
 

@@ -147,10 +147,11 @@ def compact(planned: Planned) -> dict[str, object]:
 
 
 def full(verdict: Verdict) -> dict[str, object]:
-    """Return a pod's answer with every node; like a decision, it has warnings only where there are some."""
+    """Return a pod's answer with every node; warnings and rules only where there are some."""
     found: dict[str, object] = msgspec.to_builtins(verdict)
-    if not verdict.warnings:
-        del found["warnings"]
+    for name in ("warnings", "rules"):
+        if not found[name]:
+            del found[name]
     return found
 
 

@@ -319,3 +319,25 @@ def test_a_profile_as_written_is_a_profile_as_kept() -> None:
         scores=(PluginUse(name="B", weight=2.0, args={"x": 1}),),
     )
     assert profile_from_manifest(written) == kept
+
+
+def test_a_rule_over_other_pods_says_what_it_counted(tmp_path: Path) -> None:
+    nodes = [node(name) for name in ("a", "b")]
+    for each in nodes:
+        each["metadata"]["labels"] = {"zone": each["metadata"]["name"]}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    there, waits = pod("there", nodeName="a"), pod("waits", topologySpreadConstraints=[spread])
+    for each in (there, waits):
+        each["metadata"]["labels"] = {"app": "web"}
+    file = write(tmp_path, "all.yaml", *nodes, there, waits)
+    (found,) = answer("-f", file)
+    assert found["infeasible"] == {"a": "topology-spread"}
+    seen = {"reason": "topology-spread", "text": "zone maxSkew 1 app=web", "count_max": 0, "count_min": 0}
+    assert found["rules"] == [seen | {"domains": {"a": 1}}]
+    sentence = "None may be there before it, as the lowest count is 0: zone maxSkew 1 app=web; a has 1."
+    assert sentence in berth_plan("-f", file).stdout.splitlines()
