@@ -45,6 +45,7 @@ class Counted(NamedTuple):
 
     rules: list[tuple[int, Rule]]
     scores: list[list[Value]]
+    is_cut: bool = False  # what is left of too much, as far as nodes have the topology keys now
 
     def specs(self) -> Iterator[CounterSpec]:
         """Yield the counter of each rule, then of each value."""
@@ -56,11 +57,13 @@ NOTHING = Counted([], [])
 """What most pods ask of others."""
 
 
-def counted_of(plan: ProfilePlan, pod: Incoming) -> Counted:
+def counted_of(plan: ProfilePlan, pod: Incoming, is_known: Callable[[str], bool] | None = None) -> Counted:
     """Ask the plugins of a profile what a pod asks of others.
 
-    A pod with more rules or values than the kernel takes is refused everywhere: to leave some out would place
-    it where it must not be.
+    Where that is more than the kernel takes, nothing is left out that could matter to a hard demand: rules
+    that refuse nothing, as no node has their topology key (``is_known`` says which keys nodes have), and
+    values that only other pods ask for. Who still asks for too much is refused everywhere: to leave more out
+    would place it where it must not be.
     """
     rules = [(position, rule) for position, plugin in plan.count_filters for rule in plugin.rules(pod)]
     scores = [use.plugin.values(pod) for use in plan.count_scores]
@@ -69,10 +72,48 @@ def counted_of(plan: ProfilePlan, pod: Incoming) -> Counted:
     if not rules and not scores:
         return NOTHING
     found = Counted(rules, scores)
-    if len(rules) > rules_per_pod_max or sum(map(len, scores)) > values_per_pod_max:
-        counter = next(found.specs())
-        return Counted([(0, Rule(kernel.AT_MOST, counter, -1, _TOO_MANY, missing=_TOO_MANY))], [])
+    if not _is_too_much(found):
+        return found
+    found = _cut(found, is_known or (lambda _: True))
+    if _is_too_much(found):
+        nowhere = Rule(kernel.AT_MOST, next(found.specs()), -1, _TOO_MANY, missing=_TOO_MANY)
+        return Counted([(0, nowhere)], [], True)
     return found
+
+
+def _is_too_much(counted: Counted) -> bool:
+    values_count = sum(map(len, counted.scores))
+    return len(counted.rules) > rules_per_pod_max or values_count > values_per_pod_max
+
+
+def _cut(counted: Counted, is_known: Callable[[str], bool]) -> Counted:
+    """Leave out what no node can show, and values of other pods' terms for which there is no room.
+
+    A node without the key passes such a rule, and such a value is 0 on it.
+    """
+    rules = [
+        (position, rule)
+        for position, rule in counted.rules
+        if rule.kind != kernel.AT_MOST or rule.missing is not None or is_known(rule.counter.topology_key)
+    ]
+    scores = [
+        [value for value in values if value.sized or is_known(value.counter.topology_key)]
+        for values in counted.scores
+    ]
+    room = values_per_pod_max - sum(_is_own(value) for values in scores for value in values)
+    kept: list[list[Value]] = []
+    for values in scores:
+        kept.append([])
+        for value in values:
+            is_own = _is_own(value)
+            if is_own or room > 0:
+                kept[-1].append(value)
+            room -= not is_own
+    return Counted(rules, kept, True)
+
+
+def _is_own(value: Value) -> bool:
+    return value.sized or bool(value.counter.weigher.matches)
 
 
 def write_counted(

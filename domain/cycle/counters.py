@@ -23,6 +23,8 @@ from domain.state.pod_classes import PodClass
 
 _COUNTERS_FIRST = 16
 _CELLS_FIRST = 1 << 10
+_CELL_BYTES = 5
+_COUNTER_CELLS, _ANCHOR_CELLS = 300, 60  # what a counter takes beside its domains, as cells
 _TYPES: dict[str, type] = {
     "topology": np.int32,
     "mask": np.int32,
@@ -38,9 +40,10 @@ _TYPES: dict[str, type] = {
 class _Counter:
     """A counter: its number in the kernel's arrays, and how many programs use it now."""
 
-    __slots__ = ("number", "spec", "users_count")
+    __slots__ = ("cells", "number", "spec", "users_count")
 
-    def __init__(self, spec: CounterSpec, number: int) -> None:
+    def __init__(self, spec: CounterSpec, number: int, anchors_count: int) -> None:
+        self.cells = _COUNTER_CELLS + _ANCHOR_CELLS * anchors_count
         self.spec = spec
         self.number = number
         self.users_count = 0
@@ -67,6 +70,7 @@ class CounterTable:
         self._domains = Domains(state.table, width)
         self._names: dict[tuple[str, bool, int], str] = {}  # of domains, while nodes stay what they are
         self._cells_end = 0
+        self._cells_beside = 0  # of all counters: what they take beside the arrays
         self._namespaces_version = 0
         empty: dict[str, np.ndarray] = {name: np.zeros(0, dtype=kind) for name, kind in _TYPES.items()}
         self.arrays = kernel.Counters(domain=self._domains.domain, eligible=self._domains.eligible, **empty)
@@ -93,7 +97,8 @@ class CounterTable:
     @property
     def is_full(self) -> bool:
         """Whether the counters take so much memory that some should be given back."""
-        return self._cells_end > self._cells_max
+        taken = self._cells_end + self._cells_beside + self._domains.bytes_used // _CELL_BYTES
+        return taken > self._cells_max
 
     def domain_name(self, number: int, domain: int) -> str:
         """Return what a counter's domain stands for: a value of the topology key, or the name of a node."""
@@ -144,6 +149,8 @@ class CounterTable:
     @property
     def is_behind(self) -> bool:
         """Whether ``sync`` may move a counter."""
+        if not self._by_spec:
+            return False
         has_namespaces = self._namespaces_version != self._index.namespaces_version
         return bool(self._index.journal) or self._domains.is_behind or has_namespaces
 
@@ -233,13 +240,16 @@ class CounterTable:
             self._index.journal = []
             self._effects.clear()
         assert not self._index.journal, "a counter begins between a sync and the end of its cycle"
-        self._make_room()
+        if self.is_full:
+            self.drop_unused()
         if not self._free:
             self._grow()
-        counter = _Counter(spec, self._free.pop())
+        anchors = spec.weigher.anchors()
+        counter = _Counter(spec, self._free.pop(), len(anchors))
         number = counter.number
         self._by_spec[spec], self._by_number[number] = counter, counter
-        for anchor in spec.weigher.anchors():
+        self._cells_beside += counter.cells
+        for anchor in anchors:
             self._anchored.setdefault(anchor, {})[number] = None
         arrays = self.arrays
         arrays.topology[number] = self._domains.take_topology(spec.topology_key, by_row=spec.by_row)
@@ -284,22 +294,17 @@ class CounterTable:
 
     # ------------------------------------------------------------------------------------------- memory
 
-    def _make_room(self) -> None:
-        """Drop counters that nobody uses, the oldest first, while all of them take too much memory."""
-        if self._cells_end <= self._cells_max:
-            return
-        for spec, counter in list(self._by_spec.items()):
-            if self._cells_end <= self._cells_max // 2:
-                break
-            if not counter.users_count:
-                self._end(spec, counter)
-                self._cells_end -= int(self.arrays.length[counter.number])
-        self._lay_out()
+    def drop_unused(self) -> None:
+        """Drop every counter that nobody uses. Cost: O(counters)."""
+        unused = [counter for counter in self._by_spec.values() if not counter.users_count]
+        for counter in unused:
+            self._end(counter)
+        if unused:
+            self._effects.clear()
+            self._lay_out()
 
-    def _end(self, spec: CounterSpec, counter: _Counter) -> None:
-        number = counter.number
-        for pod_class in self._index.classes_with(spec.weigher.anchors()):
-            self._effects.get(pod_class, {}).pop(number, None)
+    def _end(self, counter: _Counter) -> None:
+        number, spec = counter.number, counter.spec
         self._domains.drop_topology(int(self.arrays.topology[number]))
         self._domains.drop_mask(int(self.arrays.mask[number]))
         for anchor in spec.weigher.anchors():
@@ -307,6 +312,7 @@ class CounterTable:
             if not self._anchored[anchor]:
                 del self._anchored[anchor]
         del self._by_spec[spec], self._by_number[number]
+        self._cells_beside -= counter.cells
         self.arrays.version[number] += 1  # whoever waits for it to change must look again
         self._free.append(number)
 

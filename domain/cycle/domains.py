@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from domain.state.keyed_values import ABSENT
 from domain.state.table import NodeTable
 
 _CAPACITY_FIRST = 8
+_NUMBERS_FIRST = 4
+
+T = TypeVar("T")
 
 
 class _Topology:
@@ -68,7 +72,10 @@ class Domains:
         self._generation = -1
         self._topologies: list[_Topology] = []
         self._masks: list[_Mask] = []
-        self._having: dict[tuple[int, int], np.ndarray] = {}
+        self._numbers_of: dict[Hashable, int] = {}  # of the topologies and masks in use
+        self._free_topologies: list[int] = []
+        self._free_masks: list[int] = []
+        self._having: dict[int, dict[int, np.ndarray]] = {}  # by topology and mask
         self.names: dict[int, str] = {}
         self.rows: dict[str, int] = {}
         self.domain = np.full((0, width), -1, dtype=np.int32)
@@ -76,54 +83,60 @@ class Domains:
 
     # ---------------------------------------------------------------------------------- keys and masks
 
+    @property
+    def bytes_used(self) -> int:
+        """Memory of the keys and masks in use, by row."""
+        topologies_count = len(self._topologies) - len(self._free_topologies)
+        return self._width * (4 * topologies_count + len(self._masks) - len(self._free_masks))
+
     def take_topology(self, key: str, *, by_row: bool) -> int:
         """Return the number of a key, which is used once more."""
-        unused = None
-        for t, topology in enumerate(self._topologies):
-            if topology.users_count and (topology.key, topology.by_row) == (key, by_row or not key):
-                topology.users_count += 1
-                return t
-            unused = t if not topology.users_count else unused
-        made = _Topology(key, self._width if by_row or not key else _CAPACITY_FIRST, by_row=by_row)
-        made.users_count = 1
-        if unused is None:
-            unused = len(self._topologies)
-            self._topologies.append(made)
-            self.domain = np.concatenate([self.domain, np.full((1, self._width), -1, dtype=np.int32)])
-        self._topologies[unused] = made
-        self._forget(topology=unused)
-        self.domain[unused] = -1
-        self._write_domain(unused, np.arange(len(self.names)))
-        return unused
+        by_row = by_row or not key
+        number = self._numbers_of.get((key, by_row))
+        if number is None:
+            made = _Topology(key, self._width if by_row else _CAPACITY_FIRST, by_row=by_row)
+            number = self._numbers_of[key, by_row] = _put(self._topologies, self._free_topologies, made)
+            if number >= len(self.domain):
+                more = np.full((max(_NUMBERS_FIRST, number), self._width), -1, dtype=np.int32)
+                self.domain = np.concatenate([self.domain, more])
+            self._having.pop(number, None)
+            self.domain[number] = -1
+            self._write_domain(number, np.arange(len(self.names)))
+        self._topologies[number].users_count += 1
+        return number
 
     def take_mask(self, eligible: Eligible) -> int:
         """Return the number of a set of eligible rows, which is used once more."""
-        unused = None
-        for m, mask in enumerate(self._masks):
-            if mask.users_count and mask.eligible == eligible:
-                mask.users_count += 1
-                return m
-            unused = m if not mask.users_count else unused
-        made = _Mask(eligible)
-        made.users_count = 1
-        if unused is None:
-            unused = len(self._masks)
-            self._masks.append(made)
-            self.eligible = np.concatenate([self.eligible, np.zeros((1, self._width), dtype=np.uint8)])
-        self._masks[unused] = made
-        self._forget(mask=unused)
-        self.eligible[unused] = 0
-        self._write_eligible(unused, np.arange(len(self.names)))
-        return unused
+        number = self._numbers_of.get(eligible)
+        if number is None:
+            number = self._numbers_of[eligible] = _put(self._masks, self._free_masks, _Mask(eligible))
+            if number >= len(self.eligible):
+                more = np.zeros((max(_NUMBERS_FIRST, number), self._width), dtype=np.uint8)
+                self.eligible = np.concatenate([self.eligible, more])
+            for of_topology in self._having.values():
+                of_topology.pop(number, None)
+            self.eligible[number] = 0
+            self._write_eligible(number, np.arange(len(self.names)))
+        self._masks[number].users_count += 1
+        return number
 
-    def drop_topology(self, topology: int) -> None:
+    def drop_topology(self, number: int) -> None:
         """Give a key back."""
-        self._topologies[topology].users_count -= 1
+        topology = self._topologies[number]
+        topology.users_count -= 1
+        if not topology.users_count:
+            del self._numbers_of[topology.key, topology.by_row]
+            self._free_topologies.append(number)
 
-    def drop_mask(self, mask: int) -> None:
+    def drop_mask(self, number: int) -> None:
         """Give a set of eligible rows back; -1 is none."""
-        if mask >= 0:
-            self._masks[mask].users_count -= 1
+        if number < 0:
+            return
+        mask = self._masks[number]
+        mask.users_count -= 1
+        if not mask.users_count:
+            del self._numbers_of[mask.eligible]
+            self._free_masks.append(number)
 
     def capacity(self, topology: int) -> int:
         """Return the number that every domain of a key is below."""
@@ -131,19 +144,14 @@ class Domains:
 
     def having_rows(self, topology: int, mask: int) -> np.ndarray:
         """Return uint8[capacity]: whether a domain has an eligible row."""
-        found = self._having.get((topology, mask))
+        found = self._having.get(topology, {}).get(mask)
         if found is None:
             domain = self.domain[topology]
             present = domain >= 0 if mask < 0 else (domain >= 0) & (self.eligible[mask] != 0)
             found = np.zeros(self.capacity(topology), dtype=np.uint8)
             found[domain[present]] = 1
-            self._having[topology, mask] = found
+            self._having.setdefault(topology, {})[mask] = found
         return found
-
-    def _forget(self, *, topology: int | None = None, mask: int | None = None) -> None:
-        stale = [pair for pair in self._having if topology in (None, pair[0]) and mask in (None, pair[1])]
-        for pair in stale:
-            del self._having[pair]
 
     # ------------------------------------------------------------------------------------------- rows
 
@@ -242,3 +250,12 @@ class Domains:
             if value not in known:
                 known[value] = topology.free.pop() if topology.free else len(known)
         return [known[value] for value in values]
+
+
+def _put(items: list[T], free: list[int], item: T) -> int:
+    """Put an item where none is used, and return where."""
+    if not free:
+        items.append(item)
+        return len(items) - 1
+    items[free[-1]] = item
+    return free.pop()

@@ -249,6 +249,8 @@ def _rules_seen(program: Program, output: KernelOutput, a: int) -> tuple[RuleSee
     codes = output.reason_code[a, which]
     for r in sorted({(code - first) // 2 for code in codes.tolist() if first <= code < kernel.GONE}):
         rule, domains = program.counted.rules[r][1], output.rule_domain[a, which, r]
+        if rule.bound < 0:  # it refuses every node, whatever is counted there
+            continue
         highest = int(output.rule_high[a, which, r])
         found = zip(domains.tolist(), output.rule_sum[a, which, r].tolist(), strict=True)
         name = output.counters.domain_name

@@ -345,7 +345,7 @@ class Scheduler:
         ``version`` is the part of those that a placement can cure. The others are as they were: placing
         only adds to them.
         """
-        if attempt.rules is msgspec.UNSET:
+        if attempt.rules is msgspec.UNSET and not program.counted.is_cut:
             return None
         kinds = [rule.kind for _, rule in program.counted.rules]
         numbers = program.counters[: len(kinds)]

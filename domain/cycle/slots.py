@@ -185,7 +185,7 @@ class GroupSlots:
             self._drop(key)
             program = None
         if program is None:
-            if not self._free and not self._drop_oldest():
+            if not (self._free or self._drop_oldest()) or not self._make_room_for_counters():
                 return None
             terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
             static = self._static_part(template, plan, terms)
@@ -211,10 +211,21 @@ class GroupSlots:
 
     def _drop_oldest(self) -> bool:
         """Drop the program that was not used for longest; say whether there was one beside this call's."""
-        key, oldest = next(iter(self._programs.items()))
-        if oldest.called == self._call:
+        key, oldest = next(iter(self._programs.items()), ("", None))
+        if oldest is None or oldest.called == self._call:
             return False
         self._drop(key)
+        return True
+
+    def _make_room_for_counters(self) -> bool:
+        """Drop programs while counters take too much; return False if those of this call alone do."""
+        if self.counters.is_full:
+            self.counters.drop_unused()
+        while self._programs and self.counters.is_full:
+            dropped_count = sum(self._drop_oldest() for _ in range(1 + len(self._programs) // 4))
+            if not dropped_count:
+                return False
+            self.counters.drop_unused()
         return True
 
     def _drop(self, key: Hashable) -> None:
@@ -265,7 +276,7 @@ class GroupSlots:
     def _refresh(self, program: Program) -> None:
         """Ask the static plugins again about rows that changed, and count again what pods hold."""
         self._refresh_static(program)
-        if program.pod_class is not None and program.counted_version != self._pods.version:
+        if program.pod_class is not None and program.counted_version != self._counted_version(program):
             self._refresh_counted(program, program.pod_class)
         if program.counted is not NOTHING:
             self._bases.give(program, self._call)
@@ -285,20 +296,26 @@ class GroupSlots:
                 groups.occupancy_allowed[slot, o] = allowed
                 self._release_tree(slot)
 
+    def _counted_version(self, program: Program) -> int:
+        """Return a number that moves when plugins are to be asked again about a program."""
+        labels = self._state.table.last_spec_generation if program.counted.is_cut else 0
+        return self._pods.version + labels
+
     def _refresh_counted(self, program: Program, pod_class: PodClass) -> None:
         """Ask the plugins again what the group's pods ask of others."""
-        program.counted_version = self._pods.version
         pod = Incoming(
             program.template, pod_class.namespace, pod_class.labels, pod_class.controller, self._pods
         )
-        counted = counted_of(program.plan, pod)
+        labels = self._state.table.labels
+        counted = counted_of(program.plan, pod, lambda key: labels.entries(key) is not None)
         if counted == program.counted:
+            program.counted_version = self._counted_version(program)
             return
-        while self.counters.is_full and self._drop_oldest():
-            pass
+        self._make_room_for_counters()
         before = program.counters
         program.counters = write_counted(counted, program.plan, program.slot, self.groups, self.counters.take)
         program.counted = counted
+        program.counted_version = self._counted_version(program)
         for number in before:
             self.counters.drop(number)
 

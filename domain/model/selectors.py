@@ -42,7 +42,7 @@ class LabelRequirement(msgspec.Struct, frozen=True, order=True):
                 return f"!{self.key}"
 
 
-class LabelSelector(msgspec.Struct, frozen=True):
+class LabelSelector(msgspec.Struct, frozen=True, cache_hash=True):
     """Requirements that must all hold, sorted, each once; without any it matches everything.
 
     ``matchLabels`` are read as ``In`` with one value. Where a manifest has no selector at all, None stands
@@ -77,7 +77,7 @@ class SpreadConstraint(msgspec.Struct, frozen=True, kw_only=True):
     honours_taints: bool = False
 
 
-class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True):
+class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One term of pod affinity or anti-affinity: pods that match, and the topology in which they count.
 
     ``namespaces`` is never empty where ``namespace_selector`` is None: the pod's own namespace stands for

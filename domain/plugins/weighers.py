@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
+from functools import cached_property
 from typing import Protocol
 
 import msgspec
@@ -73,7 +75,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return anchors_of_selector(namespaces, self.selector)
 
 
-class Weigher(msgspec.Struct, frozen=True, cache_hash=True):
+class Weigher(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     """How much one placed pod adds to a counter.
 
     Attributes
@@ -95,9 +97,18 @@ class Weigher(msgspec.Struct, frozen=True, cache_hash=True):
         if pod.terminating and not self.with_terminating:
             return 0
         weight = sum(w for all_of, w in self.matches if all(m.matches(pod, namespaces) for m in all_of))
-        if pod.marks:
-            weight += sum(pod.marks.get(mark, 0) * each for mark, each in self.marks)
+        if pod.marks and self.marks:
+            weights = self.weights
+            weight += sum(weights.get(mark, 0) * count for mark, count in pod.marks.items())
         return weight
+
+    @cached_property
+    def weights(self) -> Mapping[Mark, int]:
+        """The weight of each mark. A pod carries few of them, where very many may be asked for."""
+        found: Counter[Mark] = Counter()
+        for mark, weight in self.marks:
+            found[mark] += weight
+        return found
 
     def anchors(self) -> set[Hashable]:
         """Return anchors of which every pod that weighs anything has one: see ``domain.model.anchors``."""

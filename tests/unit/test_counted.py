@@ -8,13 +8,15 @@ from domain.cycle.counted import NOTHING, Counted, counted_of
 from domain.kernels import arrays as kernel
 from domain.model.limits import rules_per_pod_max, values_per_pod_max
 from domain.model.profiles import PluginUse, Profile
+from domain.model.selectors import LabelSelector
 from domain.plugins.base import Reason
 from domain.plugins.counting import CounterSpec, CountFilter, CountScore, Incoming, Rule, Value
 from domain.plugins.registry import ProfilePlan, ScoreUse
-from domain.plugins.weighers import Weigher
+from domain.plugins.weighers import Match, Weigher
 from tests.values import template
 
-COUNTER = CounterSpec("zone", Weigher())
+COUNTER = CounterSpec("zone", Weigher(matches=(((Match(selector=LabelSelector()),), 1),)))
+OF_OTHERS = CounterSpec("zone", Weigher())
 FULL = Reason("full", unresolvable=False)
 
 

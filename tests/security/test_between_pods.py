@@ -1,0 +1,122 @@
+"""What can a producer do to others through what pods ask of each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from domain.cycle.schedule import Scheduler
+from domain.model.events import NodeUpserted, PodUpserted
+from domain.model.limits import pod_affinity_terms_max, rules_per_pod_max
+from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.selectors import LabelRequirement, LabelSelector, SpreadConstraint
+from tests import values
+from tests.builders import Json, node_manifest, pod_manifest
+from tests.property.site import Site, audit
+
+KEYS = tuple(f"k{i}" for i in range(pod_affinity_terms_max))
+TOO_MUCH = rules_per_pod_max + 1
+
+
+def shunning(keys: Iterable[str], *, wherever: bool = True) -> Json:
+    """Return anti-affinity to every pod, of all namespaces or of the own one, by each topology key."""
+    selector: dict[str, Any] = {"namespaceSelector": {}} if wherever else {}
+    terms = [{"topologyKey": key, "labelSelector": {}, **selector} for key in keys]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def disliking(keys: Iterable[str]) -> Json:
+    """Return the same as a preference."""
+    terms = [{"topologyKey": key, "labelSelector": {}, "namespaceSelector": {}} for key in keys]
+    preferred = [{"weight": 100, "podAffinityTerm": term} for term in terms]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def placed(site: Site) -> dict[str, str]:
+    """Return the node of each pod that has one."""
+    pods = site.planner.scheduler.state.pods
+    return {entry.spec.key.partition("/")[2]: entry.node for entry in pods.values() if entry.node}
+
+
+def reasons(site: Site, signature_of: str) -> dict[str, int]:
+    """Return why a pod found no node."""
+    pod = site.planner.scheduler.state.pods[f"default/{signature_of}"].spec
+    groups = site.planner.scheduler.queue.groups.values()
+    (attempt,) = [group.attempt for group in groups if group.signature == pod.signature]
+    assert attempt is not None
+    return attempt.reasons_at_failure or {}
+
+
+@pytest.fixture
+def site() -> Site:
+    """A worker with two nodes, the first of which has no label."""
+    site = Site()
+    site.tell(
+        "ADDED", node_manifest("bare", cpu=1), node_manifest("n1", cpu=8, labels=dict.fromkeys(KEYS, "a"))
+    )
+    return site
+
+
+def test_a_pod_that_asks_more_than_can_be_counted_waits_and_stops_nobody(site: Site) -> None:
+    site.tell("ADDED", pod_manifest("p", affinity=shunning(KEYS, wherever=False)))
+    site.tell("ADDED", pod_manifest("q", "other", cpu=2))
+    assert placed(site) == {"q": "n1"}
+    assert reasons(site, "p") == {"too-many-rules": 2}
+    audit(site)
+
+
+def test_keys_that_no_node_has_do_not_count_against_a_pod(site: Site) -> None:
+    keys = [f"unknown{i}" for i in range(pod_affinity_terms_max)]
+    site.tell("ADDED", pod_manifest("p", cpu=2, affinity=shunning(keys, wherever=False)))
+    assert placed(site) == {"p": "n1"}
+
+
+def test_a_waiting_pod_cannot_stop_all_others_by_many_unknown_keys(site: Site) -> None:
+    keys = [f"unknown{i}" for i in range(TOO_MUCH)]
+    site.tell("ADDED", pod_manifest("wall", "bad", cpu=100, affinity=shunning(keys)))
+    site.tell("ADDED", pod_manifest("p", cpu=2))
+    assert placed(site) == {"p": "n1"}
+
+
+def test_a_key_that_a_node_gets_later_is_heeded(site: Site) -> None:
+    keys = [f"unknown{i}" for i in range(TOO_MUCH)]
+    site.tell("ADDED", pod_manifest("wall", "bad", cpu=2, affinity=shunning(keys)))
+    site.tell("ADDED", pod_manifest("p1", cpu=2))
+    assert placed(site) == {"wall": "n1", "p1": "n1"}
+    site.tell("MODIFIED", node_manifest("n1", cpu=8, labels={keys[-1]: "a"}))
+    site.tell("ADDED", pod_manifest("p2", cpu=2))
+    assert placed(site) == {"wall": "n1", "p1": "n1"}
+    assert reasons(site, "p2")["existing-pod-anti-affinity"] == 1
+
+
+def test_preferences_of_others_never_keep_a_pod_from_being_placed(site: Site) -> None:
+    site.tell("MODIFIED", node_manifest("bare", cpu=1, labels={f"more{i}": "a" for i in range(4)}))
+    site.tell("ADDED", pod_manifest("e1", "bad", cpu=100, affinity=disliking(KEYS)))
+    more = [f"more{i}" for i in range(4)]
+    site.tell("ADDED", pod_manifest("e2", "bad", cpu=100, affinity=disliking(more)))
+    site.tell("ADDED", pod_manifest("p", cpu=2))
+    assert placed(site) == {"p": "n1"}
+
+
+def test_many_different_constraints_take_bounded_memory() -> None:
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    for n in range(4):
+        labels = {"zone": f"z{n % 2}", **{f"k{i}": "x" for i in range(n, 200, 2)}}
+        scheduler.fold(NodeUpserted(values.node(f"n{n}", cpu=64_000, pods=1_000, labels=labels)))
+    counters = scheduler._slots.counters
+    counters._cells_max = 20_000
+    taken = []
+    for i in range(200):
+        constraint = SpreadConstraint(
+            topology_key="zone", selector=LabelSelector((LabelRequirement("app", "In", (f"a{i}",)),))
+        )
+        shape = values.template(100, node_selector={f"k{i}": "x"}, spread=(constraint,))
+        scheduler.fold(PodUpserted(values.pod(f"p{i}", shape, labels={"app": f"a{i}"})))
+        if i % 10 == 9:
+            scheduler.cycle()
+            taken.append((len(counters._by_spec), counters._domains.bytes_used))
+    assert all(entry.node for entry in scheduler.state.pods.values())
+    assert max(count for count, _ in taken) < 80
+    assert max(size for _, size in taken) < 80 * 64 + 4 * 64
