@@ -57,10 +57,10 @@ _FILTERS = tuple(
 
 _WHOLE = {"arithmetic": "integer"}
 _UPSTREAM_SCORES = (
-    PluginUse(name="TaintToleration", weight=3, args=_WHOLE),
-    PluginUse(name="NodeAffinity", weight=2, args=_WHOLE),
-    PluginUse(name="PodTopologySpread", weight=2),
-    PluginUse(name="InterPodAffinity", weight=2),
+    PluginUse(name="TaintToleration", weight=3.0, args=_WHOLE),
+    PluginUse(name="NodeAffinity", weight=2.0, args=_WHOLE),
+    PluginUse(name="PodTopologySpread", weight=2.0),
+    PluginUse(name="InterPodAffinity", weight=2.0),
     PluginUse(name="NodeResourcesFit", args={"scoringStrategy": {"type": "LeastAllocated"}, **_WHOLE}),
     PluginUse(name="NodeResourcesBalancedAllocation", args=_WHOLE),
     PluginUse(name="ImageLocality", args=_WHOLE),

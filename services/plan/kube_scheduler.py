@@ -39,6 +39,17 @@ _DEFAULTS: tuple[tuple[str, int], ...] = (
 _BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder"))
 """Plugins of kube-scheduler whose work every worker does under any profile."""
 
+_IN_WHOLE_NUMBERS = frozenset(
+    (
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+    )
+)
+"""Scores of kube-scheduler that berth computes in real numbers unless it is told otherwise."""
+
 _POINTS = (
     "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit",
     "preBind", "bind", "postBind", "multiPoint",
@@ -107,7 +118,7 @@ class _Profile:
 
     def manifest(self, name: Any) -> Json:
         filters = [self._use(each, {}) for each in self._at("filter", FILTERS)]
-        scores = [self._use(each, {"weight": each.weight or 1}) for each in self._at("score", SCORES)]
+        scores = [self._score(each) for each in self._at("score", SCORES)]
         for point in set(_POINTS) - {"filter", "score", "multiPoint"}:
             for each in self._enabled(point):
                 self._warn_unless_known(each)
@@ -116,6 +127,13 @@ class _Profile:
 
     def _use(self, each: _Enabled, more: Json) -> Json:
         return {"name": each.name, **more, "args": self._args.get(each.name, {})}
+
+    def _score(self, each: _Enabled) -> Json:
+        """Return a score that counts as kube-scheduler does: in whole numbers."""
+        use = self._use(each, {"weight": each.weight or 1})
+        if each.name in _IN_WHOLE_NUMBERS:
+            use["args"] = {"arithmetic": "integer", **use["args"]}
+        return use
 
     def _multi_point(self) -> list[_Enabled]:
         disabled = self._disabled("multiPoint")

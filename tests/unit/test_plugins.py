@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from domain.cycle.counted import PodsKnown
 from domain.cycle.schedule import Scheduler
 from domain.kernels.arrays import DEMANDS_MAX, PARTS_MAX, STATIC_MAX, TERMS_MAX
 from domain.model.decisions import Attempt
@@ -25,6 +26,7 @@ from domain.model.pods import (
     Toleration,
 )
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from domain.model.selectors import AffinityTerm, LabelSelector, PodAffinity, SpreadConstraint
 from domain.model.usage import Measured
 from domain.plugins.base import (
     LimitFilter,
@@ -36,6 +38,7 @@ from domain.plugins.base import (
     StaticScore,
     VarianceScore,
 )
+from domain.plugins.counting import CountFilter, CountScore, Incoming
 from domain.plugins.node_selectors import match_term
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
 from domain.plugins.tolerations import tolerated, tolerates
@@ -124,6 +127,12 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
         plugin.demand(shape, state.resources)
     if isinstance(plugin, ResourceScore):
         plugin.term(shape, state.resources)
+    if isinstance(plugin, CountFilter | CountScore):
+        incoming = Incoming(shape, "ns", {}, None, PodsKnown(state))
+        if isinstance(plugin, CountFilter):
+            plugin.rules(incoming)
+        else:
+            plugin.values(incoming)
     if isinstance(plugin, StaticScore):
         measured = Measured(avg=50.0, std=10.0)
         plugin.raw(shape, NodeView(state, {"n": {"cpu": measured, "memory": measured}}), rows)
@@ -140,6 +149,9 @@ def test_reads_the_fields_that_it_declares_and_no_others(plugin: type[Plugin]) -
         node_affinity=NodeAffinity(required=(NodeSelectorTerm((requirement,)),)),
         tolerations=(Toleration("k"),),
         node_name="n",
+        spread=(SpreadConstraint(topology_key="zone", selector=LabelSelector(), honours_taints=True),),
+        pod_affinity=PodAffinity(required=(AffinityTerm(topology_key="zone", namespaces=("ns",)),)),
+        pod_anti_affinity=PodAffinity(required=(AffinityTerm(topology_key="zone", namespaces=("ns",)),)),
     )  # fmt: skip
     state = ClusterState(seed=1)
     state.apply(NodeUpserted(node("n", unschedulable=True, taints=(Taint("k"),), labels={"k": "v"})))
