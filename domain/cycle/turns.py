@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from domain.model.marks import terms_of
 from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.plugins.registry import ProfilePlan
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # Measured with benchmarks/hostile.py: a cost for each, and how many nodes cost one more.
 _POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of them for every pod
+_TERM_NODES = 400  # and once per constraint and term over other pods
 _GROUP, _GROUP_NODES = 60, 400
 _REQUIREMENT, _REQUIREMENT_NODES = 5, 600
 _PORT, _PORT_NODES = 20, 1_000
@@ -55,9 +57,11 @@ def _values_of(term: NodeSelectorTerm) -> int:
     return sum(len(each.values) for each in (*term.match_expressions, *term.match_fields))
 
 
-def pod_work(plan: ProfilePlan, table: NodeTable) -> int:
+def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     """Return about how much work it is to place one more pod of a group."""
-    return _POD + len(plan.variance_scores) * table.count // _POD_NODES
+    terms_count = len(template.spread) + sum(1 for _ in terms_of(template))
+    nodes = table.count
+    return _POD + len(plan.variance_scores) * nodes // _POD_NODES + terms_count * nodes // _TERM_NODES
 
 
 def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) -> Sequence[Candidate]:
@@ -82,14 +86,14 @@ class _Works:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._of_pod: dict[ProfilePlan, int] = {}
-        self._of_group: dict[bytes, int] = {}  # by signature: classes of pods cost nothing by themselves
+        self._of_pod: dict[bytes, int] = {}  # by signature: classes of pods cost nothing by themselves
+        self._of_group: dict[bytes, int] = {}
 
     def of_pod(self, group: WaitingGroup) -> int:
         assert group.plan is not None
-        work = self._of_pod.get(group.plan)
+        work = self._of_pod.get(group.signature)
         if work is None:
-            work = self._of_pod[group.plan] = pod_work(group.plan, self._table)
+            work = self._of_pod[group.signature] = pod_work(group.template, group.plan, self._table)
         return work
 
     def of_group(self, group: WaitingGroup) -> int:

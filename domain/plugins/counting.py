@@ -66,6 +66,15 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     by_row: bool = False
 
 
+_TEXT_MAX = 200
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """Return a selector for an explanation: its beginning where it is long, as every attempt repeats it."""
+    text = "nothing" if selector is None else str(selector)
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 3]}..."
+
+
 class Rule(NamedTuple):
     """A demand on the count of a node's domain.
 

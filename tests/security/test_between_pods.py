@@ -120,3 +120,33 @@ def test_many_different_constraints_take_bounded_memory() -> None:
     assert all(entry.node for entry in scheduler.state.pods.values())
     assert max(count for count, _ in taken) < 80
     assert max(size for _, size in taken) < 80 * 64 + 4 * 64
+
+
+def seen_by(site: Site, name: str) -> list[str]:
+    """Return what the explanation of a pod's attempt says of rules."""
+    pod = site.planner.scheduler.state.pods[f"default/{name}"].spec
+    groups = site.planner.scheduler.queue.groups.values()
+    (attempt,) = [group.attempt for group in groups if group.signature == pod.signature]
+    assert attempt is not None
+    return [rule.text for rule in attempt.rules or ()]
+
+
+def test_an_explanation_does_not_show_what_pods_of_other_namespaces_ask_for(site: Site) -> None:
+    selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["secret-project"]}]}
+    term = {"topologyKey": KEYS[0], "labelSelector": selector, "namespaceSelector": {}}
+    wall = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    site.tell("ADDED", pod_manifest("wall", "bad", cpu=2, labels={"app": "secret-project"}, affinity=wall))
+    site.tell("ADDED", pod_manifest("p", cpu=2))
+    assert reasons(site, "p")["existing-pod-anti-affinity"] == 1
+    assert seen_by(site, "p") == [KEYS[0]]
+
+
+def test_an_explanation_does_not_grow_with_selectors(site: Site) -> None:
+    values_of = [f"{i:063d}" for i in range(900)]
+    selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values_of}]}
+    terms = [{"topologyKey": KEYS[0], "labelSelector": selector}]
+    wall = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    site.tell("ADDED", *(pod_manifest(f"p{i}", cpu=2, affinity=wall) for i in range(2)))
+    (text,) = seen_by(site, "p1")
+    assert text.startswith(f"{KEYS[0]} app notin (")
+    assert len(text) < 300

@@ -6,16 +6,18 @@ import pytest
 
 from domain.cycle.queue import WaitingGroup
 from domain.cycle.turns import Candidate, group_work, in_turn, pod_work
+from domain.model.events import NodeUpserted
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.selectors import SpreadConstraint
 from domain.model.signature import signature
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
-from tests.values import template
+from tests.values import node, template
 
 PLAN = ProfilePlan(BUILT_IN_PROFILES[DEFAULT_PROFILE])
 TABLE = ClusterState(seed=0).table
-ONE = group_work(template(1), PLAN, TABLE) + pod_work(PLAN, TABLE)
+ONE = group_work(template(1), PLAN, TABLE) + pod_work(template(1), PLAN, TABLE)
 
 
 def candidates(*wanted: tuple[str, int, int]) -> list[Candidate]:
@@ -79,5 +81,14 @@ def test_one_has_its_turn_whatever_it_costs(work_max: int) -> None:
 def test_a_group_is_paid_for_once() -> None:
     (one,) = candidates(("a", 0, 1))
     pods = [(0, i, f"a/p{i}", one[3]) for i in range(100)] + candidates(("b", 0, 1))
-    room = ONE + 99 * pod_work(PLAN, TABLE) + ONE
+    room = ONE + 99 * pod_work(template(1), PLAN, TABLE) + ONE
     assert len(list(in_turn(pods, TABLE, room))) == 101
+
+
+def test_a_pod_costs_more_the_more_it_asks_of_other_pods() -> None:
+    state = ClusterState(seed=0)
+    for n in range(1_000):
+        state.apply(NodeUpserted(node(f"n{n}")))
+    asking = template(1, spread=(SpreadConstraint(topology_key="zone", hard=False),) * 16)
+    plain = pod_work(template(1), PLAN, state.table)
+    assert pod_work(asking, PLAN, state.table) == plain + 16 * 1_000 // 400

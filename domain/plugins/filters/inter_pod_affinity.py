@@ -10,9 +10,10 @@ from domain.model.marks import Carries
 from domain.model.selectors import AffinityTerm
 from domain.plugins.affinity_terms import match_of, read_arguments, terms_of_others, weighers_by_key
 from domain.plugins.base import Reason
-from domain.plugins.counting import CounterSpec, CountFilter, Incoming, Rule
+from domain.plugins.counting import CounterSpec, CountFilter, Incoming, Rule, selector_text
 from domain.plugins.weighers import Weigher
 
+_SELECTORS_SHOWN_MAX = 8
 _AFFINITY = Reason("pod-affinity", unresolvable=True)
 _OWN_ANTI = Reason("pod-anti-affinity", unresolvable=False)
 _OTHERS_ANTI = Reason("existing-pod-anti-affinity", unresolvable=False)
@@ -83,7 +84,10 @@ def _anti_of_others(pod: Incoming) -> list[Rule]:
     marks = [mark for mark in terms_of_others(pod) if mark.kind == Carries.ANTI_AFFINITY]
     weighers = weighers_by_key((), [(mark, 1) for mark in marks])
     terms = [mark.term for mark in marks]
-    return [_none_of(key, weigher, terms, _OTHERS_ANTI) for key, weigher in weighers.items()]
+    # Who may look at this pod need not be allowed to see what pods of other namespaces ask for.
+    of_its_own = [term for term in terms if term.namespaces == (pod.namespace,)]
+    shown = of_its_own if len(of_its_own) == len(terms) else []
+    return [_none_of(key, weigher, shown, _OTHERS_ANTI) for key, weigher in weighers.items()]
 
 
 def _none_of(key: str, weigher: Weigher, terms: Iterable[AffinityTerm], reason: Reason) -> Rule:
@@ -91,5 +95,8 @@ def _none_of(key: str, weigher: Weigher, terms: Iterable[AffinityTerm], reason: 
 
 
 def _text(key: str, terms: Iterable[AffinityTerm]) -> str:
-    selectors = {str(term.selector or "nothing") for term in terms if term.topology_key == key}
-    return f"{key} {' or '.join(sorted(selectors))}"
+    """Return the topology key and the selectors of its terms, where they are few: all pods may have some."""
+    selectors = {term.selector for term in terms if term.topology_key == key}
+    if not 0 < len(selectors) <= _SELECTORS_SHOWN_MAX:
+        return key
+    return f"{key} {' or '.join(sorted(selector_text(each) for each in selectors))}"

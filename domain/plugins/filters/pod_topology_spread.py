@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from domain.kernels import arrays as kernel
 from domain.plugins.base import Reason
-from domain.plugins.counting import CountFilter, Incoming, Rule
+from domain.plugins.counting import CountFilter, Incoming, Rule, selector_text
 from domain.plugins.spread_constraints import Constraint, SpreadDefaults, counter_of
 
 _TOO_UNEVEN = Reason("topology-spread", unresolvable=False)
@@ -48,6 +48,7 @@ class PodTopologySpread(CountFilter):
 
 def _rule(constraint: Constraint, pod: Incoming, keys: tuple[str, ...]) -> Rule:
     spread, match = constraint
+    selector = selector_text(None if match is None else match.selector)
     own = match is not None and match.matches(pod, pod.pods.namespaces)
     return Rule(
         kernel.SPREAD,
@@ -56,5 +57,5 @@ def _rule(constraint: Constraint, pod: Incoming, keys: tuple[str, ...]) -> Rule:
         _TOO_UNEVEN,
         missing=_NO_LABEL,
         min_domains=spread.min_domains,
-        text=f"{spread.topology_key} maxSkew {spread.max_skew} {match.selector if match else 'nothing'}",
+        text=f"{spread.topology_key} maxSkew {spread.max_skew} {selector}",
     )
