@@ -9,7 +9,7 @@ from pathlib import Path
 
 from docs.build.plugin_steps import STEPS
 from docs.build.writing import write_or_check
-from domain.plugins.base import OccupancyFilter, Plugin, Reason, StaticFilter
+from domain.plugins.base import Plugin, Reason, StaticFilter
 from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
 
 PAGE = Path(__file__).parent.parent / "plugins.md"
@@ -78,8 +78,6 @@ def reason_codes(plugin: type[Plugin]) -> str:
     reasons: tuple[Reason, ...] = ()
     if issubclass(plugin, StaticFilter):
         reasons = getattr(plugin, "reasons", ())
-    elif issubclass(plugin, OccupancyFilter):
-        reasons = (plugin.reason,)
     return ", ".join(
         f"`{reason.code}` (evicting pods {'cannot' if reason.unresolvable else 'could'} help)"
         for reason in reasons

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from domain.kernels import arrays as kernel
 from domain.model.limits import rules_per_pod_max, values_per_pod_max
+from domain.model.marks import MasterMark
+from domain.model.pods import PodTemplate, is_master
 from domain.plugins.base import Reason
 from domain.plugins.counting import CounterSpec, Incoming, Rule, Value
 from domain.plugins.registry import ProfilePlan
@@ -31,8 +33,13 @@ class PodsKnown:
 
     @property
     def version(self) -> int:
-        """Moves whenever a rule or value may be another."""
+        """See ``PodsSeen``."""
         return self._index.version
+
+    def version_for(self, template: PodTemplate) -> tuple[int, int]:
+        """Return what moves when a pod's rules may be others: those of masters depend on how many exist."""
+        masters = self.pods_with(MasterMark(template.cluster)) if is_master(template) else 0
+        return self.version, masters
 
     @property
     def namespaces(self) -> NamespaceLabels:
@@ -94,7 +101,10 @@ def _cut(counted: Counted, is_known: Callable[[str], bool]) -> Counted:
     rules = [
         (position, rule)
         for position, rule in counted.rules
-        if rule.kind != kernel.AT_MOST or rule.missing is not None or is_known(rule.counter.topology_key)
+        if rule.kind != kernel.AT_MOST
+        or rule.missing is not None
+        or not rule.counter.topology_key
+        or is_known(rule.counter.topology_key)
     ]
     scores = [
         [value for value in values if value.sized or is_known(value.counter.topology_key)]

@@ -10,7 +10,7 @@ from domain.cycle.counted import NOTHING
 from domain.kernels import arrays as kernel
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
-from domain.plugins.base import Demand, Limit, OccupancyFilter, Reason, Term
+from domain.plugins.base import Demand, Limit, Reason, Term
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
 from domain.state.resources import (
@@ -37,9 +37,6 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "tree_of": ((), _I),
     "base_of": ((), _I),
     "salt": ((), np.uint64),
-    "occupancy_count": ((), _I),
-    "occupancy_position": ((kernel.OCCUPANCIES_MAX,), _I),
-    "occupancy_allowed": ((kernel.OCCUPANCIES_MAX,), _I),
     "limit_count": ((), _I),
     "limit_position": ((kernel.LIMITS_MAX,), _I),
     "limit_width": ((kernel.LIMITS_MAX,), _I),
@@ -180,7 +177,6 @@ class Program:
         "demands",
         "images_generation",
         "limits",
-        "occupancies",
         "plan",
         "pod_class",
         "slot",
@@ -205,10 +201,9 @@ class Program:
         self.demand_names: list[str] = []
         self.demands: list[Demand] = []
         self.limits: list[Limit] = []
-        self.occupancies: list[OccupancyFilter] = []
         self.pod_class: PodClass | None = None
         self.counted = NOTHING
-        self.counted_version = -1  # of the pods, when plugins were last asked for rules and values
+        self.counted_version = (-1, -1)  # of the pods, when plugins were last asked for rules and values
         self.counters: list[int] = []
         self.base: Base | None = None
 
@@ -216,11 +211,9 @@ class Program:
         """Return the reason for a failure code of the kernel."""
         if code <= kernel.STATIC_MAX:
             return self.static.reasons[code - 1]
-        if code < kernel.OCCUPIED:
+        if code < kernel.RULE:
             which, is_hopeless = divmod(code - kernel.LIMIT, 2)
             return Reason(self.limits[which].reason, unresolvable=bool(is_hopeless))
-        if code < kernel.RULE:
-            return self.occupancies[code - kernel.OCCUPIED].reason
         if code < kernel.GONE:
             which, lacks_domain = divmod(code - kernel.RULE, 2)
             _, rule = self.counted.rules[which]
@@ -288,11 +281,6 @@ def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]
 
 def _compile_filters(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> None:
     slot, template, plan = program.slot, program.template, program.plan
-    for position, occupancy in plan.occupancies:
-        if occupancy.concerns(template):
-            groups.occupancy_position[slot, len(program.occupancies)] = position
-            program.occupancies.append(occupancy)
-    groups.occupancy_count[slot] = len(program.occupancies)
     for position, plugin in plan.limits:
         limits = plugin.limits(template, resources)
         assert len(limits) <= plugin.limits_max, plugin.name

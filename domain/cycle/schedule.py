@@ -8,11 +8,12 @@ per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from domain.cycle.counted import PodsKnown
 from domain.cycle.explanation import (
     KernelOutput,
     explain,
@@ -39,7 +40,6 @@ from domain.model.limits import (
 from domain.model.marks import MasterMark
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
-from domain.plugins.base import OccupancyFilter
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import Assumed, ClusterState, Settle
@@ -102,6 +102,7 @@ class Scheduler:
         self._snapshot = Snapshot(self.state.table)
         self._slots = GroupSlots(self.state, self._snapshot)
         self._view = NodeView(self.state)
+        self._pods = PodsKnown(self.state)
         self._now_ms = 0
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
@@ -150,9 +151,9 @@ class Scheduler:
 
     def _lets_more_in(self, template: PodTemplate) -> bool:
         return is_master(template) and any(
-            occupancy.concerns(template) and occupancy.grows(template, self._view)
+            plugin.grows(template, self._pods)
             for plan in self.profiles.plans.values()
-            for _, occupancy in plan.occupancies
+            for _, plugin in plan.count_filters
         )
 
     def _fold_profile(self, event: ProfileEvent) -> Change:
@@ -241,7 +242,6 @@ class Scheduler:
             self._slots.groups,
             self._slots.bounds,
             self._snapshot.changes,
-            _exclusions(list(programs.values()), slots),
             self._slots.counters.arrays,
             self._slots.counters.effects([(p.slot, p.pod_class) for p in programs.values()], slots),
             sequence,
@@ -343,13 +343,19 @@ class Scheduler:
         """Return the counters whose rules refused nodes, and the sum of their versions then; None: no rule.
 
         ``version`` is the part of those that a placement can cure. The others are as they were: placing
-        only adds to them.
+        only adds to them. Rules about a node by itself are left out: what cures them makes room on it.
         """
         if attempt.rules is msgspec.UNSET and not program.counted.is_cut:
             return None
-        kinds = [rule.kind for _, rule in program.counted.rules]
-        numbers = program.counters[: len(kinds)]
-        at_most = [n for n, kind in zip(numbers, kinds, strict=True) if kind == kernel.AT_MOST]
+        spanning = [
+            (number, rule.kind)
+            for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
+            if rule.counter.topology_key
+        ]
+        if not spanning:
+            return None
+        numbers = [number for number, _ in spanning]
+        at_most = [number for number, kind in spanning if kind == kernel.AT_MOST]
         return numbers, version + self._slots.counters.version_of(at_most)
 
     def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
@@ -368,27 +374,3 @@ class Scheduler:
         for key in keys:
             entry = self.state.pods[key]
             result.verdicts.append(Failure(entry.spec, entry.arrival, len(result.attempts) - 1))
-
-
-def _exclusions(programs: Sequence[Program], slots: int) -> kernel.Exclusions:
-    """Return which of these groups cannot share a node because of what their pods hold."""
-    asking: dict[tuple[str, Hashable], list[tuple[int, int]]] = {}  # what must not be held -> slot, occupancy
-    filters: dict[str, OccupancyFilter] = {}
-    for program in programs:
-        for o, occupancy in enumerate(program.occupancies):
-            filters[occupancy.name] = occupancy
-            for asked in set(occupancy.asked_by(program.template)):
-                asking.setdefault((occupancy.name, asked), []).append((program.slot, o))
-    # A group whose own profile does not ask may still hold what another group's profile asks for.
-    excluded: dict[int, set[tuple[int, int]]] = {}
-    for one in programs if asking else ():
-        held = {(name, each) for name, f in filters.items() for each in f.held_by(one.template)}
-        counted = set().union(*(asking.get(each, ()) for each in held))
-        if counted:
-            excluded[one.slot] = counted
-    lengths = np.zeros(slots + 1, dtype=np.int32)
-    for slot, counted in excluded.items():
-        lengths[slot + 1] = len(counted)
-    flat = [pair for slot in sorted(excluded) for pair in sorted(excluded[slot])]
-    pairs = np.array(flat, dtype=np.int32).reshape(-1, 2)
-    return kernel.Exclusions(np.cumsum(lengths).astype(np.int32), pairs[:, 0].copy(), pairs[:, 1].copy())

@@ -20,7 +20,7 @@ from domain.kernels import arrays as kernel
 from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
 from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
-from domain.model.limits import group_cache_bytes_max, groups_cached_max, pods_per_node_max
+from domain.model.limits import group_cache_bytes_max, groups_cached_max
 from domain.model.pods import PodTemplate
 from domain.plugins.base import Reason, Term
 from domain.plugins.counting import Incoming
@@ -32,7 +32,6 @@ from domain.state.snapshot import Snapshot
 
 _CACHED_MIN = 16
 _CACHED_MAX = 1_024
-_COUNT_MAX = int(np.iinfo(np.int16).max) - pods_per_node_max
 _TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
 _STATIC_ROW_BYTES = 2 + 8 + 4  # a code, a score, a base
 _RAW_BYTES = 8
@@ -89,7 +88,6 @@ class GroupSlots:
             static_constant=np.zeros(statics, dtype=np.int64),
             raw_constant=np.zeros((statics, kernel.RAWS_MAX)),
             raws_varying=np.zeros(statics, dtype=np.int32),
-            occupied=np.zeros((slots, kernel.OCCUPANCIES_MAX, width), dtype=np.int16),
             trees=kernel.Trees(
                 owner=np.full(trees, -1, dtype=np.int32),
                 used=np.zeros(trees, dtype=np.int64),
@@ -274,7 +272,7 @@ class GroupSlots:
         return static
 
     def _refresh(self, program: Program) -> None:
-        """Ask the static plugins again about rows that changed, and count again what pods hold."""
+        """Ask the plugins again as far as nodes or pods changed."""
         self._refresh_static(program)
         if program.pod_class is not None and program.counted_version != self._counted_version(program):
             self._refresh_counted(program, program.pod_class)
@@ -287,19 +285,12 @@ class GroupSlots:
             for k, extremes in program.static.extremes.items():
                 groups.raw_low[slot, k], groups.raw_high[slot, k] = extremes
             self._release_tree(slot)
-        for o, occupancy in enumerate(program.occupancies):
-            rows, counts = occupancy.counts(program.template, self._view)
-            groups.occupied[slot, o, :] = 0
-            groups.occupied[slot, o, rows] = np.minimum(counts, _COUNT_MAX)
-            allowed = min(occupancy.allowed(program.template, self._view), _COUNT_MAX)
-            if groups.occupancy_allowed[slot, o] != allowed:
-                groups.occupancy_allowed[slot, o] = allowed
-                self._release_tree(slot)
 
-    def _counted_version(self, program: Program) -> int:
-        """Return a number that moves when plugins are to be asked again about a program."""
+    def _counted_version(self, program: Program) -> tuple[int, int]:
+        """Return what moves when plugins are to be asked again about a program."""
         labels = self._state.table.last_spec_generation if program.counted.is_cut else 0
-        return self._pods.version + labels
+        version, masters = self._pods.version_for(program.template)
+        return version + labels, masters
 
     def _refresh_counted(self, program: Program, pod_class: PodClass) -> None:
         """Ask the plugins again what the group's pods ask of others."""

@@ -5,7 +5,6 @@ Failure codes per (group, row)::
     0                   feasible
     1 .. 40             a static filter's reason, in the order of the group's reason table
     LIMIT + 2 * l       limit l is passed; one more where evicting could not help
-    OCCUPIED + o        the pods on the node hold too much of what occupancy o counts
     RULE + 2 * r        rule r refuses the count of the row's domain; one more where the row has no domain
     FIT + bits          resources: bit d is set when demand d does not fit what is free
     FIT + UNRESOLVABLE + bits    as above, and some demand exceeds even an empty node
@@ -33,7 +32,6 @@ STATIC_MAX = 40
 LIMIT = STATIC_MAX + 1
 LIMITS_MAX = 8
 LIMIT_COLUMNS_MAX = 4
-OCCUPANCIES_MAX = 2
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 """Kinds of resource terms."""
@@ -45,8 +43,7 @@ RULES_MAX = 24
 VALUES_MAX = 32
 COUNTED_MAX = 4
 SCORES_MAX = RAWS_MAX + TERMS_MAX + VARIANCES_MAX + COUNTED_MAX
-OCCUPIED = LIMIT + 2 * LIMITS_MAX
-RULE = OCCUPIED + OCCUPANCIES_MAX
+RULE = LIMIT + 2 * LIMITS_MAX
 GONE = RULE + 2 * RULES_MAX
 FIT = GONE + 1
 UNRESOLVABLE = 1 << DEMANDS_MAX
@@ -147,7 +144,7 @@ class Trees(NamedTuple):
 class Groups(NamedTuple):
     """Slots of equivalence groups. The first axis is the slot G, or the static part S.
 
-    Only ``occupied`` has an entry per group and row, so thousands of groups keep their slots.
+    Nothing has an entry per group and row, so thousands of groups keep their slots.
 
     What static plugins say is the same for many groups, so it is kept once per static part: ``static_part``
     int32[G] is the part of a slot. ``static_code`` int16[S, N]. ``static_score`` int64[S, N] is the
@@ -159,9 +156,8 @@ class Groups(NamedTuple):
     float64[S, RAWS_MAX] is its value, 0..100, NaN where it varies; ``raws_varying`` int32[S] how many vary;
     ``static_constant`` int64[S] what the others add to every total.
 
-    Per row of a slot: ``occupied`` int16[G, OCCUPANCIES_MAX, N], what counts against the group. ``tree_of``
-    int32[G] is the tree of a slot, or -1. ``raw_low`` and ``raw_high`` are the extremes over the feasible
-    rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
+    ``tree_of`` int32[G] is the tree of a slot, or -1. ``raw_low`` and ``raw_high`` are the extremes over the
+    feasible rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
     """
 
     static_part: np.ndarray
@@ -172,15 +168,11 @@ class Groups(NamedTuple):
     static_constant: np.ndarray  # int64[S]
     raw_constant: np.ndarray  # float64[S, RAWS_MAX]
     raws_varying: np.ndarray  # int32[S]
-    occupied: np.ndarray
     trees: Trees
     tree_of: np.ndarray
     bases: Bases
     base_of: np.ndarray  # int32[G]: the base of a slot with rules or values, or -1
     salt: np.ndarray  # uint64[G]
-    occupancy_count: np.ndarray  # int32[G]
-    occupancy_position: np.ndarray  # int32[G, OCCUPANCIES_MAX]
-    occupancy_allowed: np.ndarray  # int32[G, OCCUPANCIES_MAX]
     limit_count: np.ndarray  # int32[G]
     limit_position: np.ndarray  # int32[G, LIMITS_MAX]
     limit_width: np.ndarray  # int32[G, LIMITS_MAX]: number of columns
@@ -290,18 +282,6 @@ class ChangeLog(NamedTuple):
 
     rows: np.ndarray
     length: np.ndarray
-
-
-class Exclusions(NamedTuple):
-    """Which slots' pods count against each other.
-
-    A pod of slot ``g``, once placed, counts 1 on its node in ``occupied[slots[e], occupancies[e]]`` for every
-    e in ``first[g] .. first[g + 1] - 1``.
-    """
-
-    first: np.ndarray  # int32[G + 1]
-    slots: np.ndarray  # int32[E]
-    occupancies: np.ndarray  # int32[E]
 
 
 class Placed(NamedTuple):

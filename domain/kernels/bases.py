@@ -19,8 +19,7 @@ _RENEWED_SHARE = 16
 @helper
 def has_base(groups, g):  # type: ignore[no-untyped-def]
     """Say whether a group has a base, and all that is in it depends on the row alone."""
-    own = groups.raws_varying[groups.static_part[g]] + groups.occupancy_count[g]
-    return groups.base_of[g] >= 0 and own == 0
+    return groups.base_of[g] >= 0 and groups.raws_varying[groups.static_part[g]] == 0
 
 
 @function

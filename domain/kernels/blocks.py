@@ -81,7 +81,7 @@ def record_placement(columns, groups, bounds, changes, g, row):  # type: ignore[
 @helper
 def has_room(groups, bounds, g, b):  # type: ignore[no-untyped-def]
     """Say whether every demand fits on a block's fullest row, and no other filter depends on its pods."""
-    room = groups.occupancy_count[g] + groups.limit_count[g] == 0
+    room = groups.limit_count[g] == 0
     for d in range(groups.demand_count[g]):
         room = room and groups.demand_value[g, d] <= bounds.free_low[groups.demand_column[g, d], b]
     return room

@@ -18,7 +18,6 @@ from domain.kernels.arrays import (
     LIMIT,
     NEEDED,
     NEVER,
-    OCCUPIED,
     REQUIRED,
     RULE,
     SIZED,
@@ -127,10 +126,8 @@ def rule_code(groups, counters, g, row, code):  # type: ignore[no-untyped-def]
     position = NEVER
     if 0 < code < LIMIT:
         position = groups.static_position[groups.static_part[g], code]
-    elif LIMIT <= code < OCCUPIED:
+    elif LIMIT <= code < RULE:
         position = groups.limit_position[g, (code - LIMIT) // 2]
-    elif OCCUPIED <= code < RULE:
-        position = groups.occupancy_position[g, code - OCCUPIED]
     elif code >= FIT:
         position = groups.fit_position[g]
     for r in range(groups.rule_count[g]):

@@ -112,7 +112,7 @@ def find_equal_rows(columns, groups, bounds, g, like):  # type: ignore[no-untype
 @helper
 def fit_equal_rows(groups, equal, g):  # type: ignore[no-untyped-def]
     """Say whether none, all or some of the equal rows are feasible."""
-    fit = SOME_FIT if groups.occupancy_count[g] + groups.limit_count[g] > 0 else ALL_FIT
+    fit = SOME_FIT if groups.limit_count[g] > 0 else ALL_FIT
     for d in range(groups.demand_count[g]):
         c = groups.demand_column[g, d]
         if groups.demand_value[g, d] > equal.free_high[c]:

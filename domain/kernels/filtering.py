@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.kernels.arrays import FIT, GONE, LIMIT, NEVER, OCCUPIED, UNRESOLVABLE
+from domain.kernels.arrays import FIT, GONE, LIMIT, NEVER, UNRESOLVABLE
 from domain.kernels.compiling import helper
 
 
@@ -18,11 +18,6 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
     if static != 0:
         code = static
         position = groups.static_position[part, static]
-    for o in range(groups.occupancy_count[g]):
-        full = groups.occupied[g, o, row] >= groups.occupancy_allowed[g, o]
-        if full and groups.occupancy_position[g, o] < position:
-            code = OCCUPIED + o
-            position = groups.occupancy_position[g, o]
     for m in range(groups.limit_count[g]):
         if groups.limit_position[g, m] < position:
             bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], row]
@@ -77,11 +72,6 @@ def fit_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped
     static_code = groups.static_code[groups.static_part[g], first:end]
     for i in range(n):
         fits[i] = static_code[i] == 0
-    for o in range(groups.occupancy_count[g]):
-        allowed = groups.occupancy_allowed[g, o]
-        occupied = groups.occupied[g, o, first:end]
-        for i in range(n):
-            fits[i] &= occupied[i] < allowed
     for d in range(groups.demand_count[g]):
         value = groups.demand_value[g, d]
         allocatable = columns.allocatable[groups.demand_column[g, d], first:end]

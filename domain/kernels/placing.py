@@ -80,12 +80,10 @@ _PODS_MIN = 4
 
 
 @helper
-def _count(columns, groups, changes, exclusions, counters, effects, g, row):  # type: ignore[no-untyped-def]
+def _count(columns, groups, changes, counters, effects, g, row):  # type: ignore[no-untyped-def]
     """Count a pod of a group on a row, and log the change."""
     for a in range(groups.add_count[g]):
         columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
-    for e in range(exclusions.first[g], exclusions.first[g + 1]):
-        groups.occupied[exclusions.slots[e], exclusions.occupancies[e], row] += 1
     count_effects(counters, effects, g, row)
     changes.rows[changes.length[0]] = row
     changes.length[0] += 1
@@ -120,13 +118,13 @@ def _explain_failure(  # type: ignore[no-untyped-def]
 
 @entry(*PARTS)
 def place(  # type: ignore[no-untyped-def]
-    columns, groups, bounds, changes, exclusions, counters, effects, sequence, placed, scratch
+    columns, groups, bounds, changes, counters, effects, sequence, placed, scratch
 ):
     """Place pods in order, each on the best row as its predecessors left it.
 
     Parameters
     ----------
-    columns, groups, bounds, changes, exclusions, counters, effects
+    columns, groups, bounds, changes, counters, effects
         The arrays of ``domain.kernels.arrays``. ``columns.requested``, the slots, the counters and the change
         log are written. The change log must have room for P more rows.
     sequence : int32[P]
@@ -184,7 +182,7 @@ def place(  # type: ignore[no-untyped-def]
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score
-        _count(columns, groups, changes, exclusions, counters, effects, g, scratch.row[0])
+        _count(columns, groups, changes, counters, effects, g, scratch.row[0])
         record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 

@@ -60,7 +60,6 @@ unknown_nodes_measured_max = 10_000
 # What the filters and scores of one profile may have together.
 static_reasons_max = 40
 limits_per_profile_max = 8
-occupancy_filters_max = 2
 resource_filters_max = 1
 normalised_scores_max = 8
 resource_scores_max = 8

@@ -1,13 +1,12 @@
 """What a plugin is: a small class with a name, the pod fields that it reads, and one question it answers.
 
 A *static filter* and a *static score* depend on the node's spec alone (and, where they say so, on measured
-usage). They are asked once per equivalence group, and again only for rows where that changed. An *occupancy
-filter* counts what the pods on a node hold against the group, such as host ports. A *limit filter*, a
-*resource filter* and a *resource score* depend on what is requested. They hand numbers to the placing kernel,
-which evaluates a row again whenever a pod is placed on it. A *variance score* rates how evenly a resource
-would be used over all nodes.
+usage). They are asked once per equivalence group, and again only for rows where that changed. A *limit
+filter*, a *resource filter* and a *resource score* depend on what is requested. They hand numbers to the
+placing kernel, which evaluates a row again whenever a pod is placed on it. A *variance score* rates how
+evenly a resource would be used over all nodes. What counts other pods is in ``counting.py``.
 
-A plugin may be of several kinds: then its static answer counts first, its occupancy second, its limits last.
+A plugin may be of several kinds: then its static answer counts first, its limits second.
 Every score has two forms with the same answer to the last bit: ``raw``, in numpy, which ``cycle/evaluate.py``
 asks, and the numbers that it hands to the kernel.
 """
@@ -15,7 +14,7 @@ asks, and the numbers that it hands to the kernel.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -89,45 +88,6 @@ class StaticFilter(Plugin):
         All others are refused by the first of ``reasons`` before any filter is asked.
         """
         return None
-
-
-class OccupancyFilter(Plugin):
-    """Refuses nodes where too many pods already hold what the template asks for."""
-
-    reason: ClassVar[Reason]
-
-    @abstractmethod
-    def concerns(self, template: PodTemplate) -> bool:
-        """Say whether the filter could refuse the template at all."""
-
-    @abstractmethod
-    def counts(self, template: PodTemplate, view: NodeView) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and counts, int64[K] each: how much counts against the template on each node.
-
-        A row occurs at most once. Missing rows count 0.
-        """
-
-    @abstractmethod
-    def allowed(self, template: PodTemplate, view: NodeView) -> int:
-        """Return the count, 1 or more, at which a node refuses the template."""
-
-    def grows(self, template: PodTemplate, view: NodeView) -> bool:
-        """Say whether one more pod like this, wherever it runs, raises what is allowed.
-
-        Pods that came before it are tried first, by what was allowed then. Parked ones are tried again.
-        """
-        return False
-
-    @abstractmethod
-    def held_by(self, template: PodTemplate) -> Iterable[Hashable]:
-        """Return what a pod of the template holds, once placed: it counts 1 against who asks for any of it.
-
-        A template that the filter does not concern may hold something, too.
-        """
-
-    @abstractmethod
-    def asked_by(self, template: PodTemplate) -> Iterable[Hashable]:
-        """Return what must not be held by others for a pod of the template; see ``held_by``."""
 
 
 class Limit(NamedTuple):

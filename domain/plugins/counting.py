@@ -116,7 +116,7 @@ class PodsSeen(Protocol):
 
     @property
     def version(self) -> int:
-        """Moves whenever any rule or value of any waiting pod may be another."""
+        """Moves whenever a rule or value of a waiting pod may be another, but for ``pods_with`` masters."""
         ...
 
     @property
@@ -164,8 +164,16 @@ class CountFilter(Plugin):
     def rules(self, pod: Incoming) -> list[Rule]:
         """Return the rules in the order in which they are asked; the first that refuses decides.
 
-        They may change only with ``PodsSeen.version``. One pod has at most ``kernel.RULES_MAX`` of them.
+        They may change only with ``PodsSeen.version``, and those of a master with how many masters its
+        cluster has. One pod has at most ``kernel.RULES_MAX`` of them.
         """
+
+    def grows(self, template: PodTemplate, pods: PodsSeen) -> bool:
+        """Say whether one more master like this, wherever it runs, raises the bound of a rule.
+
+        Masters that came before it are tried first, by the bound of then. Parked ones are tried again.
+        """
+        return False
 
 
 class CountScore(Score):

@@ -7,7 +7,6 @@ from domain.model import limits
 from domain.model.errors import FieldError
 from domain.plugins.base import (
     LimitFilter,
-    OccupancyFilter,
     Plugin,
     ResourceFilter,
     ResourceScore,
@@ -19,7 +18,6 @@ from domain.plugins.counting import CountScore
 
 assert limits.static_reasons_max == kernel.STATIC_MAX
 assert limits.limits_per_profile_max == kernel.LIMITS_MAX
-assert limits.occupancy_filters_max == kernel.OCCUPANCIES_MAX
 assert limits.normalised_scores_max == kernel.RAWS_MAX
 assert limits.resource_scores_max == kernel.TERMS_MAX
 assert limits.scored_resources_max == kernel.PARTS_MAX
@@ -59,8 +57,6 @@ def _uses(plugin: Plugin) -> list[tuple[str, str, int]]:
         uses.append(("static_reasons_max", "reasons of filters by spec or usage", len(plugin.reasons)))
     if isinstance(plugin, LimitFilter):
         uses.append(("limits_per_profile_max", "limits", plugin.limits_max))
-    if isinstance(plugin, OccupancyFilter):
-        uses.append(("occupancy_filters_max", "filters that count pods", 1))
     if isinstance(plugin, ResourceFilter):
         uses.append(("resource_filters_max", "filters of free resources", 1))
     if isinstance(plugin, StaticScore) and plugin.normaliser is not None:

@@ -14,7 +14,6 @@ from domain.model.profiles import Profile
 from domain.plugins.asked import ignored_by
 from domain.plugins.base import (
     LimitFilter,
-    OccupancyFilter,
     Plugin,
     ResourceFilter,
     ResourceScore,
@@ -132,7 +131,6 @@ class ProfilePlan:
         self.filters: list[Plugin] = []
         self.scores: list[ScoreUse[Score]] = []
         self.static_filters: list[tuple[int, StaticFilter]] = []
-        self.occupancies: list[tuple[int, OccupancyFilter]] = []
         self.limits: list[tuple[int, LimitFilter]] = []
         self.fit: tuple[int, ResourceFilter] | None = None
         self.static_scores: list[ScoreUse[StaticScore]] = []
@@ -191,8 +189,6 @@ class ProfilePlan:
             if not all(reason.unresolvable for reason in plugin.reasons):
                 raise TypeError(f"{plugin.name}: no pod that leaves changes what a static filter says")
             self.static_filters.append((position, plugin))
-        if isinstance(plugin, OccupancyFilter):
-            self.occupancies.append((position, plugin))
         if isinstance(plugin, LimitFilter):
             self.limits.append((position, plugin))
         if isinstance(plugin, CountFilter):

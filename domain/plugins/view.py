@@ -1,4 +1,4 @@
-"""What plugins may read of the nodes: columns by resource name, images, measured usage, pods."""
+"""What plugins may read of the nodes: columns by resource name, images, measured usage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from domain.model.marks import Mark
 from domain.model.usage import Measured, Usage
 from domain.state.cluster import ClusterState
 from domain.state.resources import ResourceIndex
@@ -57,14 +56,6 @@ class NodeView:
     def resources(self) -> ResourceIndex:
         """Which resource is in which column."""
         return self._state.resources
-
-    def nodes_with(self, mark: Mark) -> Mapping[str, int]:
-        """Return how often pods on each node carry a mark, by name."""
-        return self._state.index.nodes_with(mark)
-
-    def pods_with(self, mark: Mark) -> int:
-        """Return how many pods carry a mark, placed or waiting."""
-        return self._state.index.pods_with(mark)
 
     def all_rows(self) -> np.ndarray:
         """Return the rows of all nodes, those that a filter refused among them."""

@@ -37,7 +37,7 @@ MASK = (1 << 64) - 1
 REPELLING = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 DAY_MS = 86_400_000
-STATIC, LIMIT, OCCUPIED, RULE, FIT = range(5)
+STATIC, LIMIT, RULE, FIT = range(4)
 RULES = (
     "topology-spread", "topology-spread-missing-label",
     "pod-affinity", "pod-anti-affinity", "existing-pod-anti-affinity",
@@ -313,7 +313,7 @@ class Oracle:
             case "NodePorts":
                 held = [port for pod in seen.pods for port in pod.host_ports]
                 if any(collide(a, b) for a in template.host_ports for b in held):
-                    return Refusal("host-port-conflict", False, (OCCUPIED, position, False))
+                    return Refusal("host-port-conflict", False, (RULE, position * 10, False))
             case "NodeResourcesFit":
                 return self._fit(template, seen)
             case "PodTopologySpread" | "InterPodAffinity":
@@ -344,7 +344,7 @@ class Oracle:
         count = sum(p.spec.template.cluster == template.cluster for p in masters)
         here = sum(pod.role == "master" and pod.cluster == template.cluster for pod in seen.pods)
         if here >= max(1, math.floor(share * count / 100)):
-            return Refusal("master-share", False, (OCCUPIED, position, False))
+            return Refusal("master-share", False, (RULE, position * 10, False))
         return None
 
     def _threshold(self, use: PluginUse, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:

@@ -238,7 +238,6 @@ def groups_of(world: World, width: int) -> kernel.Groups:
         static_constant=np.zeros(1, dtype=np.int64),
         raw_constant=np.full((1, kernel.RAWS_MAX), np.nan),
         raws_varying=np.zeros(1, dtype=np.int32),
-        occupied=np.zeros((count, kernel.OCCUPANCIES_MAX, width), dtype=np.int16),
         trees=kernel.Trees(
             owner=np.full(count, -1, dtype=np.int32),
             used=np.zeros(count, dtype=np.int64),
@@ -384,7 +383,6 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
         groups_of(world, width),
         bounds_of(width),
         changes,
-        kernel.Exclusions(*(np.zeros(n, dtype=np.int32) for n in (slots + 1, 0, 0))),
         counters_of(world, width),
         effects_of(world),
         np.array(sequence, dtype=np.int32),

@@ -32,7 +32,6 @@ from domain.model.selectors import (
 from domain.model.usage import Measured
 from domain.plugins.base import (
     LimitFilter,
-    OccupancyFilter,
     Plugin,
     ResourceFilter,
     ResourceScore,
@@ -156,13 +155,6 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
     found: dict[str, Any] = {}
     if isinstance(plugin, StaticFilter):
         found["refuse"] = plugin.refuse(shape, view, rows)
-    if isinstance(plugin, OccupancyFilter):
-        found["concerns"] = plugin.concerns(shape)
-        found["counts"] = (
-            [each.tolist() for each in plugin.counts(shape, view)] if found["concerns"] else None
-        )
-        found["allowed"] = (plugin.allowed(shape, view), plugin.grows(shape, view))
-        found["holds"] = (sorted(plugin.held_by(shape), key=repr), sorted(plugin.asked_by(shape), key=repr))
     if isinstance(plugin, LimitFilter):
         found["limits"] = plugin.limits(shape, resources)
     if isinstance(plugin, ResourceFilter):
@@ -173,7 +165,7 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
         found["term"] = plugin.term(shape, resources)
     asking = Incoming(shape, "default", {"app": "web"}, None, World((), selected={"default": [_APP]}))
     if isinstance(plugin, CountFilter):
-        found["rules"] = plugin.rules(asking)
+        found["rules"] = (plugin.rules(asking), plugin.grows(shape, asking.pods))
     if isinstance(plugin, CountScore):
         found["values"] = plugin.values(asking)
     elif isinstance(plugin, StaticScore):

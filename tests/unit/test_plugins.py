@@ -30,7 +30,6 @@ from domain.model.selectors import AffinityTerm, LabelSelector, PodAffinity, Spr
 from domain.model.usage import Measured
 from domain.plugins.base import (
     LimitFilter,
-    OccupancyFilter,
     Plugin,
     ResourceFilter,
     ResourceScore,
@@ -113,12 +112,6 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
     view, rows = NodeView(state), np.arange(state.table.count)
     if isinstance(plugin, StaticFilter):
         plugin.refuse(shape, view, rows)
-    if isinstance(plugin, OccupancyFilter):
-        plugin.concerns(shape)
-        plugin.counts(shape, view)
-        plugin.allowed(shape, view)
-        list(plugin.held_by(shape))
-        list(plugin.asked_by(shape))
     if isinstance(plugin, LimitFilter):
         plugin.limits(shape, state.resources)
     if isinstance(plugin, ResourceFilter):
@@ -149,6 +142,8 @@ def test_reads_the_fields_that_it_declares_and_no_others(plugin: type[Plugin]) -
         node_affinity=NodeAffinity(required=(NodeSelectorTerm((requirement,)),)),
         tolerations=(Toleration("k"),),
         node_name="n",
+        role="master",
+        cluster="c",
         spread=(SpreadConstraint(topology_key="zone", selector=LabelSelector(), honours_taints=True),),
         pod_affinity=PodAffinity(required=(AffinityTerm(topology_key="zone", namespaces=("ns",)),)),
         pod_anti_affinity=PodAffinity(required=(AffinityTerm(topology_key="zone", namespaces=("ns",)),)),
