@@ -230,6 +230,7 @@ class GroupSlots:
         program = self._programs.pop(key)
         self._release_tree(program.slot)
         self._release_counters(program)
+        self.groups.base_of[program.slot] = -1
         self._free.append(program.slot)
         static = program.static
         static.users_count -= 1
@@ -307,6 +308,8 @@ class GroupSlots:
         program.counters = write_counted(counted, program.plan, program.slot, self.groups, self.counters.take)
         program.counted = counted
         program.counted_version = self._counted_version(program)
+        program.base = None  # who asks for nothing any more must not keep one, as it would not be renewed
+        self.groups.base_of[program.slot] = -1
         for number in before:
             self.counters.drop(number)
 
