@@ -144,7 +144,10 @@ def test_reads_the_fields_that_it_declares_and_no_others(plugin: type[Plugin]) -
         node_name="n",
         role="master",
         cluster="c",
-        spread=(SpreadConstraint(topology_key="zone", selector=LabelSelector(), honours_taints=True),),
+        spread=tuple(
+            SpreadConstraint(topology_key="zone", selector=LabelSelector(), honours_taints=True, hard=hard)
+            for hard in (True, False)
+        ),
         pod_affinity=PodAffinity(required=(AffinityTerm(topology_key="zone", namespaces=("ns",)),)),
         pod_anti_affinity=PodAffinity(required=(AffinityTerm(topology_key="zone", namespaces=("ns",)),)),
     )  # fmt: skip
