@@ -335,7 +335,7 @@ class GroupSlots:
         groups, part, plan, view = self.groups, program.static.index, program.plan, self._view
         codes = np.zeros(len(rows), dtype=np.int16)
         reasons: list[Reason] = []
-        unnamed: list[tuple[int, np.ndarray]] = []
+        unnamed: list[tuple[Reason, np.ndarray]] = []
         for position, plugin in plan.static_filters:
             refused = plugin.refuse(program.template, view, rows)
             base = len(reasons)
@@ -347,9 +347,11 @@ class GroupSlots:
                 codes[first_to_refuse] = base + refused[first_to_refuse]
             named = plugin.named(program.template, view, rows)
             if named is not None:
-                unnamed.append((base + 1, ~named))
-        for code, others in unnamed:
-            codes[others] = code
+                unnamed.append((plugin.reasons[0], ~named))
+        for reason, others in unnamed:
+            reasons.append(reason)  # once more, since here it comes before all other filters
+            codes[others] = len(reasons)
+            groups.static_position[part, len(reasons)] = -1
         program.static.reasons = reasons
         groups.static_code[part, rows] = codes
         self.bounds.synced[part] = -1

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from domain.model.errors import Unavailable
+from domain.model.profiles import BUILT_IN_PROFILES
 from services import bootstrap
 from services.adapters.postgres.queries import PostgresStore
 from services.api import answers
@@ -224,8 +225,10 @@ async def test_the_explanation_of_a_placement(world: World) -> None:
     assert found["template"]["requests"] == {"cpu": 500, "memory": 1 << 30}
     assert cycle["reasons"] == {"untolerated-taint": 1, "node-unschedulable": 2}
     assert {each["node"] for each in cycle["candidates"]} == {"n1"}
+    weights = {use.name: use.weight for use in BUILT_IN_PROFILES["default-scheduler"].scores}
     for each in cycle["candidates"]:
-        assert sum(each["parts"].values()) == pytest.approx(each["score"])
+        total = sum(weights[name] * part for name, part in each["parts"].items())
+        assert total == pytest.approx(each["score"])
         assert each["inputs"]["sums"]["pods"]["allocatable"] == "110"
         assert int(each["inputs"]["sums"]["pods"]["requested"]) >= 0
         assert (each["inputs"]["usage"], each["inputs"]["node_version"]) == (None, None)
