@@ -112,6 +112,11 @@ def scratch_for(
         upper_bound=np.empty(blocks),
         marks=np.zeros(blocks, dtype=np.uint8),
         estimate=np.empty(kernel.BLOCK, dtype=np.float32),
+        share=np.empty((2, kernel.BLOCK), dtype=np.float32),
+        bound=np.empty(width, dtype=np.int32),
+        block_highest=np.empty(width // kernel.BLOCK + 1, dtype=np.int32),
+        ranked_row=np.empty(kernel.TOP, dtype=np.int32),
+        ranked_score=np.empty(kernel.TOP, dtype=np.int64),
         rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
         rate=np.empty(kernel.PARTS_MAX),
     )

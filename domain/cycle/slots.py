@@ -35,6 +35,8 @@ _CACHED_MAX = 1_024
 _TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
 _STATIC_ROW_BYTES = 2 + 8 + 4  # a code, a score, a base
 _RAW_BYTES = 8
+_WHOLE_MAX = kernel.TOTAL_ONE << 22
+"""Totals of whole scores below 2^22 are exact in float32, with what resource terms add to them."""
 
 
 class GroupSlots:
@@ -86,6 +88,7 @@ class GroupSlots:
             static_raw=np.zeros((statics, max(self._raws_count, 1), width)),
             static_position=np.zeros((statics, kernel.STATIC_MAX + 1), dtype=np.int32),
             static_constant=np.zeros(statics, dtype=np.int64),
+            static_whole=np.zeros(statics, dtype=np.uint8),
             raw_constant=np.zeros((statics, kernel.RAWS_MAX)),
             raws_varying=np.zeros(statics, dtype=np.int32),
             trees=kernel.Trees(
@@ -117,9 +120,11 @@ class GroupSlots:
         self.bounds = kernel.Bounds(
             free_low=np.zeros((resources, blocks), dtype=np.int64),
             free_high=np.zeros((resources, blocks), dtype=np.int64),
+            free=np.zeros((resources, width), dtype=np.float32),
             loss=np.zeros((resources, width), dtype=np.float32),
             loss_low=np.zeros((resources, blocks), dtype=np.float32),
             base=np.zeros((statics, width), dtype=np.float32),
+            even=np.zeros((statics, width), dtype=np.float32),
             best=np.zeros((statics, blocks), dtype=np.float32),
             refused=np.zeros((statics, blocks), dtype=np.int32),
             blocks_synced=np.full(1, -1, dtype=np.int64),
@@ -386,6 +391,9 @@ class GroupSlots:
                 constant = normal.py_func(raw[0], low, high, normaliser.flags)
                 groups.raw_constant[part, k] = constant
                 groups.static_constant[part] += whole_column(np.array(constant), use.weight)
+        totals = groups.static_score[part, :count] + groups.static_constant[part]
+        is_whole = not (totals & (kernel.TOTAL_ONE - 1)).any() and totals.min(initial=0) >= 0
+        groups.static_whole[part] = is_whole and totals.max(initial=0) < _WHOLE_MAX
         groups.raws_varying[part] = len(program.plan.normalised_scores) - len(program.static.extremes)
 
 

@@ -166,6 +166,7 @@ class Groups(NamedTuple):
     static_raw: np.ndarray
     static_position: np.ndarray
     static_constant: np.ndarray  # int64[S]
+    static_whole: np.ndarray  # uint8[S]: its totals are whole scores
     raw_constant: np.ndarray  # float64[S, RAWS_MAX]
     raws_varying: np.ndarray  # int32[S]
     trees: Trees
@@ -256,20 +257,24 @@ class Bounds(NamedTuple):
     """What branch and bound knows of rows, and of blocks of ``SPAN`` rows.
 
     Per resource column, for all groups: ``free_low`` and ``free_high`` int64[R, B], the extremes of what is
-    free in a block (the high one may be too high); ``loss`` float32[R, N], 100 / capacity, or 0 without
-    capacity; ``loss_low`` float32[R, B], the smallest of a block.
+    free in a block (the high one may be too high); ``free`` float32[R, N], the free share in percent, -1
+    without capacity; ``loss`` float32[R, N], 100 / capacity, or 0 without capacity; ``loss_low`` float32[R,
+    B], the smallest of a block.
     Per static part: ``base`` float32[S, N], the score of a pod that asks for nothing, -inf where a static
-    filter refuses the row or it is among the equal rows; ``best`` float32[S, B], the highest base of a block;
-    ``refused`` int32[S, B], how many rows static filters refuse.
+    filter refuses the row or it is among the equal rows; ``even`` float32[S, N], the whole score of
+    BalancedAllocation without the pod, before what it changes; ``best`` float32[S, B], the highest base of a
+    block; ``refused`` int32[S, B], how many rows static filters refuse.
     ``blocks_synced`` int64[1] and ``synced`` int64[S] are the positions in the change log up to which the
     former and the latter are right; -1: nothing is.
     """
 
     free_low: np.ndarray
     free_high: np.ndarray
+    free: np.ndarray
     loss: np.ndarray
     loss_low: np.ndarray
     base: np.ndarray
+    even: np.ndarray
     best: np.ndarray
     refused: np.ndarray
     blocks_synced: np.ndarray
@@ -349,5 +354,10 @@ class Scratch(NamedTuple):
     upper_bound: np.ndarray  # float64[B]
     marks: np.ndarray  # uint8[B], all 0 between two uses
     estimate: np.ndarray  # float32[BLOCK]: estimated scores of a block
+    share: np.ndarray  # float32[2, BLOCK]
+    bound: np.ndarray  # int32[N]: the upper bound of each row, in whole scores; -1: refused
+    block_highest: np.ndarray  # int32[N / BLOCK]
+    ranked_row: np.ndarray  # int32[TOP]
+    ranked_score: np.ndarray  # int64[TOP]
     rated: np.ndarray  # int32[PARTS_MAX]: columns of which the pod asks
     rate: np.ndarray  # float64[PARTS_MAX]: what the pod loses per unit of ``loss`` in each of them

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import INFEASIBLE, LEAST_ALLOCATED, TOP, TOTAL_ONE, UNKNOWN
+from domain.kernels.arrays import BALANCED_CHANGE, INFEASIBLE, LEAST_ALLOCATED, TOP, TOTAL_ONE, UNKNOWN, WHOLE
 from domain.kernels.blocks import has_room, span_of, summarise, sync_blocks
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.equal_rows import (
@@ -34,6 +34,7 @@ from domain.kernels.equal_rows import (
 from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row, fit_block
 from domain.kernels.scoring import score_block, score_row
+from domain.kernels.terms import rate_evenness
 from domain.kernels.top_k import keep_best
 
 _ROUNDING = 1e-7
@@ -56,17 +57,30 @@ def has_upper_bounds(groups, g):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _set_base(columns, groups, bounds, g, row):  # type: ignore[no-untyped-def]
-    """Write the base of a row: the score of a pod that asks for nothing."""
+def _set_base(columns, groups, bounds, g, row, scratch):  # type: ignore[no-untyped-def]
+    """Write the base of a row: the score of a pod that asks for nothing.
+
+    Of whole scores (``whole_bounds.py``) it has none, but the evenness of what the row's pods use is kept.
+    """
     part = groups.static_part[g]
     score = -np.inf
     is_equal_row = are_equal_rows_of(bounds.equal_rows, part) and bounds.equal_rows.at[row] >= 0
     if row < columns.rows_count[0] and groups.static_code[part, row] == 0 and not is_equal_row:
         score = (groups.static_score[part, row] + groups.static_constant[part]) / TOTAL_ONE
         for t in range(groups.term_count[g]):
+            begin = groups.term_first[g, t]
+            parts = groups.term_first[g, t + 1]
+            if groups.term_kind[g, t] == BALANCED_CHANGE + WHOLE:
+                rate_evenness(
+                    columns.allocatable, columns.requested, row, groups.part_column[g, begin:parts],
+                    groups.part_value[g, begin:parts], 0, True, scratch.work, scratch.value[:1],
+                )  # fmt: skip
+                bounds.even[part, row] = scratch.value[0]
+            if groups.term_kind[g, t] != LEAST_ALLOCATED:
+                continue
             total = 0.0
             weights = 0.0
-            for p in range(groups.term_first[g, t], groups.term_first[g, t + 1]):
+            for p in range(begin, parts):
                 capacity = columns.allocatable[groups.part_column[g, p], row]
                 free = max(capacity - columns.requested[groups.part_column[g, p], row], 0)
                 total += groups.part_weight[g, p] * (free * 100.0 / max(capacity, 1))
@@ -103,7 +117,7 @@ def _sync_marked_blocks(columns, groups, bounds, g, marks):  # type: ignore[no-u
 
 
 @helper
-def _sync_base(columns, groups, bounds, changes, g, marks):  # type: ignore[no-untyped-def]
+def sync_base(columns, groups, bounds, changes, g, scratch):  # type: ignore[no-untyped-def]
     """Bring the base of a static part up to date with the change log.
 
     Cost: O(rows changed), or O(N) when more than a quarter of the rows changed.
@@ -121,9 +135,9 @@ def _sync_base(columns, groups, bounds, changes, g, marks):  # type: ignore[no-u
         everything = known < 0 or (length - known) * 4 > columns.rows_count[0]
         for i in range(len(columns.tie) if everything else length - known):
             row = i if everything else changes.rows[known + i]
-            _set_base(columns, groups, bounds, g, row)
-            marks[row // span] = 1
-        _sync_marked_blocks(columns, groups, bounds, g, marks)
+            _set_base(columns, groups, bounds, g, row, scratch)
+            scratch.marks[row // span] = 1
+        _sync_marked_blocks(columns, groups, bounds, g, scratch.marks)
         bounds.synced[part] = length
 
 
@@ -191,7 +205,7 @@ def _counts_in_full(groups, bounds, g, b):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _count_reasons(columns, groups, bounds, g, blocks, histogram):  # type: ignore[no-untyped-def]
+def count_reasons(columns, groups, bounds, g, blocks, histogram):  # type: ignore[no-untyped-def]
     """Count the rows per code. A block where every demand fits on the fullest row refuses nothing."""
     histogram[:] = 0
     part = groups.static_part[g]
@@ -262,7 +276,8 @@ def _score_promising_rows(columns, groups, bounds, g, b, n, found, scratch):  # 
                 c = groups.demand_column[g, d]
                 summarise(
                     columns.allocatable[c], columns.requested[c], first, first + n,
-                    bounds.free_low[c], bounds.free_high[c], bounds.loss[c], bounds.loss_low[c], b,
+                    bounds.free_low[c], bounds.free_high[c], bounds.free[c], bounds.loss[c],
+                    bounds.loss_low[c], b,
                 )  # fmt: skip
         if are_equal_rows_of(bounds.equal_rows, groups.static_part[g]):
             for i in range(n):
@@ -292,7 +307,7 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
     Cost: O(N / SPAN) for the upper bounds, and the few blocks that can hold the best row.
     """
     sync_blocks(columns, bounds, changes, scratch.marks)
-    _sync_base(columns, groups, bounds, changes, g, scratch.marks)
+    sync_base(columns, groups, bounds, changes, g, scratch)
     span = span_of(columns, bounds)
     blocks = (columns.rows_count[0] + span - 1) // span
     part = groups.static_part[g]
@@ -311,7 +326,7 @@ def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch
             )
     rated, reach, margin = _set_upper_bounds(groups, bounds, g, blocks, scratch)
     if wanted == TOP:
-        _count_reasons(columns, groups, bounds, g, blocks, scratch.histogram)
+        count_reasons(columns, groups, bounds, g, blocks, scratch.histogram)
     looks = 0
     scored = 0
     while looks < blocks + _BEST_FIRST:

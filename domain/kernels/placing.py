@@ -1,6 +1,6 @@
 """The placing kernel (START HERE): pods one after another, each onto the best node of the whole cluster.
 
-There are three ways to the best node. All give the answer of a full re-score for every pod, which
+There are four ways to the best node. All give the answer of a full re-score for every pod, which
 ``tests/oracle/placing.py`` is.
 
 - *Tournament tree* (``tournament.py``): a group keeps a failure code and a score per row, and a tree over the
@@ -9,6 +9,7 @@ There are three ways to the best node. All give the answer of a full re-score fo
 - *Branch and bound* (``branch_and_bound.py``): groups with the same static part share an upper bound per
   block of rows, and a pod visits only the blocks that could hold a better row than the best one found. This
   wins where many groups take turns.
+- *Bounds by the row* (``whole_bounds.py``): the same for whole scores, where nearly all rows tie.
 - *Full scan* (``scanning.py``): all rows are scored anew, block by block. This is for scores without upper
   bounds.
 """
@@ -34,6 +35,7 @@ from domain.kernels import (
     totals,
     tournament,
     variance,
+    whole_bounds,
 )
 from domain.kernels.arrays import INFEASIBLE, TOP, UNKNOWN
 from domain.kernels.blocks import record_placement
@@ -43,6 +45,7 @@ from domain.kernels.counting import count_effects, has_counts, version_of, write
 from domain.kernels.explain import write_failure, write_reasons, write_top
 from domain.kernels.scanning import count_codes, scan
 from domain.kernels.tournament import sync, take_tree
+from domain.kernels.whole_bounds import has_whole_bounds, search_whole
 
 PARTS = (
     arrays,
@@ -63,6 +66,7 @@ PARTS = (
     totals,
     tournament,
     variance,
+    whole_bounds,
 )
 """The modules whose helpers are compiled into the kernel: their bytecode is part of the cache's key."""
 
@@ -96,8 +100,9 @@ def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-u
     ``uses`` of the next ``pods`` pods are the group's.
     """
     count = columns.rows_count[0]
-    near = _REFRESHED_ROWS_MAX if has_upper_bounds(groups, g) else count // _REFRESHED_SHARE
-    repaid = count // _ROWS_PER_POD if has_upper_bounds(groups, g) else _PODS_MIN
+    bounded = has_upper_bounds(groups, g) or has_whole_bounds(groups, g)
+    near = _REFRESHED_ROWS_MAX if bounded else count // _REFRESHED_SHARE
+    repaid = count // _ROWS_PER_POD if bounded else _PODS_MIN
     synced = groups.trees.synced[groups.tree_of[g]] if groups.tree_of[g] >= 0 else -1
     up_to_date = synced >= 0 and changes.length[0] - synced <= near
     # A placement moves what other rows count, and the mean that a variance is about: the scores of all rows.
@@ -168,6 +173,8 @@ def place(  # type: ignore[no-untyped-def]
             score = groups.trees.score[tree, scratch.row[0]]
         elif has_upper_bounds(groups, g) and not has_counts(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
+        elif has_whole_bounds(groups, g):
+            score = search_whole(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         if score == UNKNOWN:
             score = scan(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch)
         if is_first:

@@ -181,17 +181,17 @@ def _rate_balance(  # type: ignore[no-untyped-def]
         for i in range(n):
             value[i] = 0.0
         return
-    _rate_evenness(allocatable, requested, first, part_column, part_value, 1, whole, work, value)
+    rate_evenness(allocatable, requested, first, part_column, part_value, 1, whole, work, value)
     if change:
         without = work[0, :n]
-        _rate_evenness(allocatable, requested, first, part_column, part_value, 0, whole, work, without)
+        rate_evenness(allocatable, requested, first, part_column, part_value, 0, whole, work, without)
         for i in range(n):
             half = (50.0 + value[i] - without[i]) / 2.0
             value[i] = 50.0 + (np.floor(half) if whole else half)
 
 
 @function
-def _rate_evenness(  # type: ignore[no-untyped-def]
+def rate_evenness(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_value, pods, whole, work, value
 ):
     """Write 100 x (1 - standard deviation of the used shares), with ``pods`` of the pod on each row.

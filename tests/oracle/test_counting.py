@@ -238,6 +238,7 @@ def groups_of(world: World, width: int) -> kernel.Groups:
         static_constant=np.zeros(1, dtype=np.int64),
         raw_constant=np.full((1, kernel.RAWS_MAX), np.nan),
         raws_varying=np.zeros(1, dtype=np.int32),
+        static_whole=np.zeros(1, dtype=np.uint8),
         trees=kernel.Trees(
             owner=np.full(count, -1, dtype=np.int32),
             used=np.zeros(count, dtype=np.int64),
@@ -348,9 +349,11 @@ def bounds_of(width: int) -> kernel.Bounds:
     return kernel.Bounds(
         free_low=np.zeros((2, blocks), dtype=np.int64),
         free_high=np.zeros((2, blocks), dtype=np.int64),
+        free=np.zeros((2, width), dtype=np.float32),
         loss=np.zeros((2, width), dtype=np.float32),
         loss_low=np.zeros((2, blocks), dtype=np.float32),
         base=np.zeros((1, width), dtype=np.float32),
+        even=np.zeros((1, width), dtype=np.float32),
         best=np.zeros((1, blocks), dtype=np.float32),
         refused=np.zeros((1, blocks), dtype=np.int32),
         blocks_synced=np.full(1, -1, dtype=np.int64),
