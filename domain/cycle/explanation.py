@@ -115,8 +115,7 @@ def scratch_for(
         share=np.empty((2, kernel.BLOCK), dtype=np.float32),
         bound=np.empty(width, dtype=np.int32),
         block_highest=np.empty(width // kernel.BLOCK + 1, dtype=np.int32),
-        ranked_row=np.empty(kernel.TOP, dtype=np.int32),
-        ranked_score=np.empty(kernel.TOP, dtype=np.int64),
+        block_tie=np.empty(width // kernel.BLOCK + 1, dtype=np.uint64),
         rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
         rate=np.empty(kernel.PARTS_MAX),
     )

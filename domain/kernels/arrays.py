@@ -357,7 +357,6 @@ class Scratch(NamedTuple):
     share: np.ndarray  # float32[2, BLOCK]
     bound: np.ndarray  # int32[N]: the upper bound of each row, in whole scores; -1: refused
     block_highest: np.ndarray  # int32[N / BLOCK]
-    ranked_row: np.ndarray  # int32[TOP]
-    ranked_score: np.ndarray  # int64[TOP]
+    block_tie: np.ndarray  # uint64[N / BLOCK]: the smallest tie among the highest bounds; 0: unknown
     rated: np.ndarray  # int32[PARTS_MAX]: columns of which the pod asks
     rate: np.ndarray  # float64[PARTS_MAX]: what the pod loses per unit of ``loss`` in each of them

@@ -4,6 +4,7 @@ Where every score of a group is cut to a whole number, most rows tie with many o
 of rows tells them apart. So each row gets a bound of its own, in float32 from columns that all groups share,
 with every cut that the exact score has. Of the rows with the highest bound the one with the smallest tie is
 scored exactly. If its bound was too high, it is put back with its exact total, and the next one is asked.
+If it was right, the row is the best one: no bound is below its total.
 
 *Why no bound is too low.* One operation in float32 errs by at most u = 2^-24, relatively. Of a resource with
 capacity A, of which q is used and a pod asks for v, the exact free share is x = 100 (A - q - v) / A. The
@@ -44,13 +45,12 @@ from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row
 from domain.kernels.scoring import score_row
 from domain.kernels.ties import mix
-from domain.kernels.top_k import insert_ranked
 
 _NEAR = 1 / (1 << 14)
 """More than a percentage in float32 can be too low by."""
 
-_TRIES_MAX = 8
-"""Give up after 8 rounds of bounds that were too high, and scan."""
+_WRONG_MAX = 16
+"""Give up after 16 bounds that were too high, and scan."""
 
 _WEIGHT_MAX = 1_000.0
 """Sums of whole scores with whole weights up to 1,000 are exact in float32."""
@@ -152,14 +152,6 @@ def _highest(bound):  # type: ignore[no-untyped-def]
     return highest
 
 
-@function
-def _highest_below(bound, level):  # type: ignore[no-untyped-def]
-    highest = np.int32(-1)
-    for i in range(len(bound)):
-        highest = max(highest, bound[i] if bound[i] < level else np.int32(-1))
-    return highest
-
-
 @inner
 def set_row_bounds(columns, groups, bounds, g, scratch):  # type: ignore[no-untyped-def]
     """Write the bound of every row, and the highest of each block. Cost: O(N) per resource."""
@@ -203,6 +195,7 @@ def set_row_bounds(columns, groups, bounds, g, scratch):  # type: ignore[no-unty
                 )  # fmt: skip
         _to_whole(bound, scratch.bound[first:end])
         scratch.block_highest[first // BLOCK] = _highest(scratch.bound[first:end])
+        scratch.block_tie[first // BLOCK] = 0
 
 
 @function
@@ -225,74 +218,44 @@ def _find_tie(bound, tie, level, salt, wanted):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _next_level(count, level, scratch):  # type: ignore[no-untyped-def]
-    """Return the highest bound below ``level``; -1 where no row has one."""
-    below = np.int32(-1)
-    for first in range(0, count, BLOCK):
-        highest = scratch.block_highest[first // BLOCK]
-        if highest >= level:
-            highest = _highest_below(scratch.bound[first : min(first + BLOCK, count)], level)
-        below = max(below, highest)
-    return below
+def _find_first(columns, groups, g, blocks, scratch):  # type: ignore[no-untyped-def]
+    """Return the row with the highest bound, of equal ones that with the smallest tie; -1: none is left.
 
-
-@helper
-def _rank_first(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
-    """Rank the best row by its bound; return 1, or 0 where no row is feasible."""
+    The smallest tie of a block is computed when it is first asked for, and kept; 0: not yet.
+    """
     salt = groups.salt[g]
     count = columns.rows_count[0]
-    level = _next_level(count, np.int32(np.iinfo(np.int32).max), scratch)
+    level = _highest(scratch.block_highest[:blocks])
     smallest = np.uint64(_LAST_TIE)
-    at = 0
-    for first in range(0, count if level >= 0 else 0, BLOCK):
-        if scratch.block_highest[first // BLOCK] == level:
+    at = -1
+    for b in range(blocks if level >= 0 else 0):
+        if scratch.block_highest[b] == level:
+            first = b * BLOCK
             end = min(first + BLOCK, count)
-            tie = _smallest_tie(scratch.bound[first:end], columns.tie[first:end], level, salt)
-            if tie < smallest or first == 0:
-                smallest = tie
-                at = first
-    end = min(at + BLOCK, count)
-    scratch.ranked_row[0] = at + _find_tie(scratch.bound[at:end], columns.tie[at:end], level, salt, smallest)
-    scratch.ranked_score[0] = np.int64(level) * TOTAL_ONE
-    return 1 if level >= 0 else 0
+            if scratch.block_tie[b] == np.uint64(0):
+                scratch.block_tie[b] = _smallest_tie(
+                    scratch.bound[first:end], columns.tie[first:end], level, salt
+                )  # fmt: skip
+            if at < 0 or scratch.block_tie[b] < smallest:
+                smallest = scratch.block_tie[b]
+                at = b
+    row = -1
+    if at >= 0:
+        first = at * BLOCK
+        end = min(first + BLOCK, count)
+        row = first + _find_tie(scratch.bound[first:end], columns.tie[first:end], level, salt, smallest)
+    return row
 
 
 @helper
-def _rank_top(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
-    """Rank the ``TOP`` best rows by their bounds; return how many there are."""
-    salt = groups.salt[g]
-    count = columns.rows_count[0]
-    kept = 0
-    level = _next_level(count, np.int32(np.iinfo(np.int32).max), scratch)
-    while kept < TOP and level >= 0:
-        for first in range(0, count, BLOCK):
-            end = min(first + BLOCK, count)
-            for row in range(first, end if scratch.block_highest[first // BLOCK] >= level else first):
-                if scratch.bound[row] == level:
-                    kept = insert_ranked(
-                        scratch.ranked_row, scratch.ranked_score, scratch.ties, TOP, row,
-                        np.int64(level) * TOTAL_ONE, mix(columns.tie[row] ^ salt), kept,
-                    )  # fmt: skip
-        level = _next_level(count, level, scratch)
-    return kept
-
-
-@helper
-def _verify(columns, groups, g, kept, scratch):  # type: ignore[no-untyped-def]
-    """Score the ranked rows exactly; put those back whose bounds were too high, and say if none was."""
-    is_right = True
-    for i in range(kept):
-        row = scratch.ranked_row[i]
-        score = np.int64(INFEASIBLE)
-        if filter_row(columns, groups, g, row) == 0:
-            score = score_row(columns, groups, g, row, scratch)
-        if score != scratch.ranked_score[i]:
-            is_right = False
-            scratch.bound[row] = score // TOTAL_ONE if score != INFEASIBLE else INFEASIBLE
-            first = row // BLOCK * BLOCK
-            end = min(first + BLOCK, columns.rows_count[0])
-            scratch.block_highest[first // BLOCK] = _highest(scratch.bound[first:end])
-    return is_right
+def _set_bound(columns, row, bound, scratch):  # type: ignore[no-untyped-def]
+    """Change the bound of a row. Cost: O(BLOCK)."""
+    b = row // BLOCK
+    scratch.bound[row] = bound
+    scratch.block_highest[b] = _highest(
+        scratch.bound[b * BLOCK : min((b + 1) * BLOCK, columns.rows_count[0])]
+    )  # fmt: skip
+    scratch.block_tie[b] = 0
 
 
 @inner
@@ -301,29 +264,43 @@ def search_whole(  # type: ignore[no-untyped-def]
 ):
     """Find the best row of a group by bounds of the row: the answer of ``scan``.
 
+    The best rows are taken out one by one. Each is scored exactly, and put back where its bound was too high.
+
     Parameters and what is returned are those of ``branch_and_bound.search``; ``UNKNOWN`` where many bounds
     were too high. Cost: O(N), 8 rows at once.
     """
     sync_blocks(columns, bounds, changes, scratch.marks)
     sync_base(columns, groups, bounds, changes, g, scratch)
     set_row_bounds(columns, groups, bounds, g, scratch)
+    blocks = (columns.rows_count[0] + BLOCK - 1) // BLOCK
     kept = 0
-    is_right = False
-    tries = 0
-    while tries < _TRIES_MAX and not is_right:
-        if wanted == TOP:
-            kept = _rank_top(columns, groups, g, scratch)
-        else:
-            kept = _rank_first(columns, groups, g, scratch)
-        is_right = _verify(columns, groups, g, kept, scratch)
-        tries += 1
-    if not is_right:
+    wrong = 0
+    row = 0
+    best = np.int64(INFEASIBLE)
+    while kept < wanted and row >= 0 and wrong < _WRONG_MAX:
+        row = _find_first(columns, groups, g, blocks, scratch)
+        if row >= 0:
+            score = np.int64(INFEASIBLE)
+            if filter_row(columns, groups, g, row) == 0:
+                score = score_row(columns, groups, g, row, scratch)
+            if score != np.int64(scratch.bound[row]) * TOTAL_ONE:
+                wrong += 1
+                _set_bound(columns, row, max(score // TOTAL_ONE, -1), scratch)
+            else:
+                if kept == 0:
+                    best = score
+                    scratch.row[0] = row
+                if wanted == TOP:
+                    placed.top_row[attempt, kept] = row
+                    placed.top_score[attempt, kept] = score
+                    _set_bound(columns, row, -1, scratch)
+                kept += 1
+    if wrong == _WRONG_MAX:
+        for i in range(kept if wanted == TOP else 0):
+            placed.top_row[attempt, i] = -1
+            placed.top_score[attempt, i] = 0
         return UNKNOWN
     if wanted == TOP:
-        for i in range(kept):
-            placed.top_row[attempt, i] = scratch.ranked_row[i]
-            placed.top_score[attempt, i] = scratch.ranked_score[i]
         count_reasons(columns, groups, bounds, g, blocks_of(columns, bounds), scratch.histogram)
         explain_attempt(columns, groups, placed, g, attempt, kept, scratch)
-    scratch.row[0] = scratch.ranked_row[0]
-    return scratch.ranked_score[0] if kept > 0 else INFEASIBLE
+    return best

@@ -95,6 +95,7 @@ def bounds_of(
     scratch = SimpleNamespace(
         estimate=np.zeros(BLOCK, dtype=np.float32), share=np.zeros((2, BLOCK), dtype=np.float32),
         bound=np.zeros(ROWS, dtype=np.int32), block_highest=np.zeros(ROWS // BLOCK + 1, dtype=np.int32),
+        block_tie=np.zeros(ROWS // BLOCK + 1, dtype=np.uint64),
     )  # fmt: skip
     set_row_bounds.py_func(SimpleNamespace(rows_count=[ROWS]), groups, kept, 0, scratch)
     return scratch.bound, scratch.block_highest
