@@ -13,11 +13,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 
 from domain.cycle.bases import Bases, empty_bases
+from domain.cycle.bounds import empty_bounds
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
 from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
 from domain.kernels import arrays as kernel
-from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
 from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, groups_cached_max
@@ -33,7 +33,7 @@ from domain.state.snapshot import Snapshot
 _CACHED_MIN = 16
 _CACHED_MAX = 1_024
 _TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
-_STATIC_ROW_BYTES = 2 + 8 + 4  # a code, a score, a base
+_STATIC_ROW_BYTES = 2 + 8 + 4 + 4  # a code, a score, a base, the evenness
 _RAW_BYTES = 8
 _WHOLE_MAX = kernel.TOTAL_ONE << 22
 """Totals of whole scores below 2^22 are exact in float32, with what resource terms add to them."""
@@ -115,32 +115,8 @@ class GroupSlots:
 
     def _allocate_bounds(self) -> None:
         width, statics = self._snapshot.rows_width, len(self.groups.static_code)
-        blocks = width // SPAN
         resources = self._snapshot.columns.allocatable.shape[0]
-        self.bounds = kernel.Bounds(
-            free_low=np.zeros((resources, blocks), dtype=np.int64),
-            free_high=np.zeros((resources, blocks), dtype=np.int64),
-            free=np.zeros((resources, width), dtype=np.float32),
-            loss=np.zeros((resources, width), dtype=np.float32),
-            loss_low=np.zeros((resources, blocks), dtype=np.float32),
-            base=np.zeros((statics, width), dtype=np.float32),
-            even=np.zeros((statics, width), dtype=np.float32),
-            best=np.zeros((statics, blocks), dtype=np.float32),
-            refused=np.zeros((statics, blocks), dtype=np.int32),
-            blocks_synced=np.full(1, -1, dtype=np.int64),
-            synced=np.full(statics, -1, dtype=np.int64),
-            equal_rows=kernel.EqualRows(
-                row=np.zeros(width, dtype=np.int32),
-                tie=np.zeros(width, dtype=np.uint64),
-                at=np.full(width, -1, dtype=np.int32),
-                kept=np.zeros(1, dtype=np.int64),
-                part=np.zeros(1, dtype=np.int64),
-                free_low=np.zeros(resources, dtype=np.int64),
-                free_high=np.zeros(resources, dtype=np.int64),
-                least=np.full(1, EQUAL_ROWS_FROM, dtype=np.int64),
-                rest=np.zeros(1, dtype=np.int64),
-            ),
-        )
+        self.bounds = empty_bounds(resources, width, statics)
 
     def reserve(self, plans: Iterable[ProfilePlan]) -> None:
         """Make room for the columns that profiles need.

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from domain.cycle import bounds as bounds_module
 from domain.cycle import slots as slots_module
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
 from domain.cycle.slots import GroupSlots
@@ -47,8 +48,8 @@ def test_scheduler_equals_oracle_over_many_nodes(scenario: Scenario) -> None:
 def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, twins_from: int) -> None:
     """Few rows per block, so that most blocks of a small cluster are passed over, and twins by twos."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots_module, "SPAN", span)
-        patch.setattr(slots_module, "EQUAL_ROWS_FROM", twins_from)
+        patch.setattr(bounds_module, "SPAN", span)
+        patch.setattr(bounds_module, "EQUAL_ROWS_FROM", twins_from)
         Pair(World(scenario)).run()
 
 
