@@ -63,7 +63,7 @@ def has_whole_bounds(groups, g):  # type: ignore[no-untyped-def]
     """Say whether the totals of a group are whole scores that have a bound by the row."""
     part = groups.static_part[g]
     bounded = groups.static_whole[part] != 0 and groups.raws_varying[part] == 0 and not has_counts(groups, g)
-    bounded = bounded and groups.variance_count[g] + groups.limit_count[g] + groups.occupancy_count[g] == 0
+    bounded = bounded and groups.variance_count[g] + groups.limit_count[g] == 0
     balanced = 0
     for t in range(groups.term_count[g]):
         begin = groups.term_first[g, t]
