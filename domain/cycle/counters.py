@@ -272,10 +272,10 @@ class CounterTable:
                     effects.pop(number, None)
                     if weight:
                         effects[number] = weight
-                for node, count in pod_class.by_node.items() if weight else ():
+                for node in pod_class.by_node if weight else ():
                     row = self._domains.rows.get(node)
                     if row is not None:
-                        changes.append((number, row, weight * count))
+                        changes.append((number, row, weight * pod_class.by_node[node]))
             first = self.arrays.first[number]
             self.arrays.sums[first : first + self.arrays.length[number]] = 0
             self.arrays.total[number] = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
+from operator import mul
 from typing import Protocol
 
 import msgspec
@@ -96,10 +97,14 @@ class Weigher(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
         """Return what a pod adds to the counter in its domain."""
         if pod.terminating and not self.with_terminating:
             return 0
-        weight = sum(w for all_of, w in self.matches if all(m.matches(pod, namespaces) for m in all_of))
-        if pod.marks and self.marks:
-            weights = self.weights
-            weight += sum(weights.get(mark, 0) * count for mark, count in pod.marks.items())
+        weight = 0
+        if self.matches:
+            weight = sum(w for all_of, w in self.matches if all(m.matches(pod, namespaces) for m in all_of))
+        if self.marks:
+            weights, carried = self.weights, pod.marks
+            # Without a step of Python for each: a pod may hold, and be asked for, hundreds of ports.
+            common = self.asked.intersection(carried)
+            weight += sum(map(mul, map(carried.__getitem__, common), map(weights.__getitem__, common)))
         return weight
 
     @cached_property
@@ -109,6 +114,11 @@ class Weigher(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
         for mark, weight in self.marks:
             found[mark] += weight
         return found
+
+    @cached_property
+    def asked(self) -> frozenset[Mark]:
+        """The marks that weigh anything."""
+        return frozenset(self.weights)
 
     def anchors(self) -> set[Hashable]:
         """Return anchors of which every pod that weighs anything has one: see ``domain.model.anchors``."""

@@ -49,8 +49,10 @@ def test_without_measured_usage_the_two_best_are_kept() -> None:
     (attempt,) = scheduler.cycle().attempts
     assert attempt.basis is not None
     assert len(attempt.candidates) == 4
-    assert attempt.basis.resources == ("cpu", "pods", "~cpu", "~memory")
-    assert attempt.basis.allocatable[::4] == [4_003, 4_002]
+    assert attempt.basis.resources == ("cpu", "memory", "pods", "~cpu", "~memory")
+    assert len(attempt.basis.allocatable) == 2 * len(attempt.basis.resources)
+    chosen = [int(each.node.removeprefix("n")) for each in attempt.candidates[:2]]
+    assert attempt.basis.allocatable[::5] == [4_000 + i for i in chosen]
     assert not attempt.basis.usage
 
 
