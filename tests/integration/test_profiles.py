@@ -206,7 +206,8 @@ def test_a_profile_outlives_a_crash(server_dir: Path, tmp_path: Path) -> None:
     with up(server_dir):
         apply(pod_text("after"))
         eventually(lambda: where("after") == ("half", 2))
-        row = berth(server_dir, "get", "profiles").stdout.splitlines()[3].split("\t")
+        lines = berth(server_dir, "get", "profiles").stdout.splitlines()
+        row = next(line for line in lines if line.startswith("mine\t")).split("\t")
         assert (row[0], row[1], row[4]) == ("mine", "2", "NodeResourcesFit:MostAllocated")
         explained = berth(server_dir, "explain", "pod", "after").stdout
         assert "profile mine revision 2" in explained
