@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from domain.manifests.profile import API_VERSION, KIND
 from domain.model.errors import FieldError
 from domain.model.pods import DEFAULT_PROFILE
+from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.validation import shown
 from domain.plugins.registry import FILTERS, SCORES
 
@@ -40,13 +41,7 @@ _BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder"))
 """Plugins of kube-scheduler whose work every worker does under any profile."""
 
 _IN_WHOLE_NUMBERS = frozenset(
-    (
-        "TaintToleration",
-        "NodeAffinity",
-        "NodeResourcesFit",
-        "NodeResourcesBalancedAllocation",
-        "ImageLocality",
-    )
+    use.name for use in BUILT_IN_PROFILES[DEFAULT_PROFILE].scores if "arithmetic" in use.args
 )
 """Scores of kube-scheduler that berth computes in real numbers unless it is told otherwise."""
 
