@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import rule_seen, scratch_for, warnings_of
-from domain.cycle.program import Program
+from domain.cycle.explanation import rule_seen, scratch_for
+from domain.cycle.program import Program, warnings_of
 from domain.cycle.queue import WaitingGroup
 from domain.cycle.slots import GroupSlots
 from domain.kernels import evaluating

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from domain.cycle.counters import CounterTable
-from domain.cycle.program import OTHERS, Program
+from domain.cycle.program import OTHERS, Program, StaticPart, warnings_of
 from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
 from domain.model.limits import reason_codes_bytes_max
-from domain.model.pods import PodTemplate
 from domain.plugins.counting import Rule
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.cluster import ClusterState
 from domain.state.nodes import NodeEntry
 
 _EXPLAINED = 2
@@ -43,12 +41,6 @@ def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int,
         unresolvable=is_unresolvable(held=True, nodes_count=nodes_count, hopeless_count=nodes_count),
         warnings=warnings_of(group.plan, group.template),
     )
-
-
-def warnings_of(plan: ProfilePlan | None, template: PodTemplate) -> tuple[str, ...] | msgspec.UnsetType:
-    """Return a code for each thing that a pod asks for and nobody looks at; unset where there is none."""
-    ignored = template.ignored if plan is None else plan.ignores(template)
-    return tuple(f"ignored:{what}" for what in ignored) if ignored else msgspec.UNSET
 
 
 def store_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[str, NodeEntry]) -> None:
@@ -122,13 +114,17 @@ def scratch_for(
 
 
 class KernelOutput:
-    """The kernel's output of one call as Python lists: to read arrays number by number costs far more."""
+    """The kernel's output of one call as Python lists: to read arrays number by number costs far more.
+
+    What is alike for many attempts is made once for all of them, since groups that take turns have an attempt
+    for nearly each pod.
+    """
 
     def __init__(
         self,
         placed: kernel.Placed,
         programs: Iterable[Program],
-        state: ClusterState,
+        view: NodeView,
         counters: CounterTable,
     ) -> None:
         self.counters = counters
@@ -141,16 +137,21 @@ class KernelOutput:
         self.exhausted: list[int] = placed.exhausted.tolist()
         self.hopeless: list[int] = placed.hopeless.tolist()
         self.has_reasons: list[list[bool]] = (placed.reason_code[:, :, 0] >= 0).tolist()
-        self.reason_code = placed.reason_code
-        self.reason_count = placed.reason_count
-        self.extremes = placed.extremes
-        self.metrics = placed.metrics
+        reasons_count = int((placed.reason_code >= 0).any(axis=(0, 1)).sum())
+        self.reason_code: list[list[list[int]]] = placed.reason_code[:, :, :reasons_count].tolist()
+        self.reason_count: list[list[list[int]]] = placed.reason_count[:, :, :reasons_count].tolist()
         self.top_row: list[list[int]] = placed.top_row.tolist()
-        self.top_score: list[list[float]] = (placed.top_score / kernel.TOTAL_ONE).tolist()
-        scores_count = max((_kernels_count(program.plan) for program in programs), default=0)
-        self.top_parts: list[list[list[float]]] = placed.top_parts[:, :, :scores_count].tolist()
-        self.sums = self._sums(placed, programs, state)
-        self._places: dict[ProfilePlan, tuple[list[tuple[str, int]], int]] = {}
+        self.sums = self._sums(placed, programs, view)
+        self.candidates: dict[int, tuple[Candidate, ...]] = {}
+        self.extremes: dict[int, dict[str, Extremes]] = {}
+        by_plan: dict[ProfilePlan, list[Program]] = {}
+        for program in programs:
+            by_plan.setdefault(program.plan, []).append(program)
+        for plan, alike in by_plan.items():
+            attempts = [self.attempt_of[program.slot] for program in alike]
+            self.candidates.update(zip(attempts, self._candidates(placed, plan, alike, view), strict=True))
+            if plan.normalised_scores or plan.variance_scores or plan.count_scores:
+                self.extremes.update(zip(attempts, _extremes(placed, plan, alike, attempts), strict=True))
 
     def has_failed(self, a: int) -> bool:
         """Say whether a pod of an attempt found no node, even if a later one found one."""
@@ -162,7 +163,7 @@ class KernelOutput:
         return rows if rows[-1] >= 0 else [row for row in rows if row >= 0]
 
     def _sums(
-        self, placed: kernel.Placed, programs: Iterable[Program], state: ClusterState
+        self, placed: kernel.Placed, programs: Iterable[Program], view: NodeView
     ) -> dict[int, tuple[tuple[str, ...], list[int], list[int]]]:
         """Return per attempt the names of resources, and what its best rows offer and hold of each.
 
@@ -175,11 +176,11 @@ class KernelOutput:
         place = {column: i for i, column in enumerate(placed.explained_columns.tolist())}
         found = {}
         for (columns, reads_usage), attempts in alike.items():
-            by_name = sorted((state.resources.name(column), column) for column in columns)
+            by_name = sorted((view.resources.name(column), column) for column in columns)
             names, ordered = tuple(name for name, _ in by_name), [column for _, column in by_name]
             count = kernel.TOP if reads_usage else _EXPLAINED
             rows = placed.top_row[attempts, :count, None]
-            offered = state.table.allocatable[np.array(ordered, dtype=np.int64), rows]
+            offered = view.table.allocatable[np.array(ordered, dtype=np.int64), rows]
             held = placed.top_requested[attempts, :count][:, :, [place[column] for column in ordered]]
             flat = (len(attempts), -1)
             of_each = zip(attempts, offered.reshape(flat).tolist(), held.reshape(flat).tolist(), strict=True)
@@ -187,19 +188,78 @@ class KernelOutput:
                 found[a] = (names, of_offered, of_held)
         return found
 
-    def places(self, plan: ProfilePlan) -> tuple[list[tuple[str, int]], int]:
-        """Return each score's label with its place among a plan's scores, and how many the kernel wrote."""
-        found = self._places.get(plan)
-        if found is None:
-            in_order = (*plan.kernel_scores, *plan.static_scores)
-            at = {use.label: place for place, use in enumerate(in_order)}
-            places = [(use.label, at[use.label]) for use in plan.scores]
-            found = self._places[plan] = (places, _kernels_count(plan))
-        return found
+    def _candidates(
+        self, placed: kernel.Placed, plan: ProfilePlan, programs: Sequence[Program], view: NodeView
+    ) -> Iterator[tuple[Candidate, ...]]:
+        """Yield the candidates of attempts under one plan. Equal parts that follow each other are shared."""
+        attempts = [self.attempt_of[program.slot] for program in programs]
+        labels = [use.label for use in plan.scores]
+        of_each = _parts(placed, plan, programs, attempts, view).tolist()
+        scores = (placed.top_score[attempts] / kernel.TOTAL_ONE).tolist()
+        names, before, parts = view.table.names, None, dict[str, float]()
+        for a, of_rows, of_scores in zip(attempts, of_each, scores, strict=True):
+            found = []
+            for row, score, values in zip(self.rows(a), of_scores, of_rows, strict=False):
+                if values != before:
+                    before, parts = values, dict(zip(labels, values, strict=True))
+                found.append(Candidate(node=names[row], score=score, parts=parts))
+            yield tuple(found)
 
 
-def _kernels_count(plan: ProfilePlan) -> int:
-    return len(plan.kernel_scores)
+def _parts(
+    placed: kernel.Placed,
+    plan: ProfilePlan,
+    programs: Sequence[Program],
+    attempts: Sequence[int],
+    view: NodeView,
+) -> np.ndarray:
+    """Return float64[attempts, TOP, scores]: each score of the best rows, in the order of the plan.
+
+    What a static plugin says is asked once for all programs that it cannot tell apart.
+    """
+    kernels = list(plan.kernel_scores)
+    parts = np.zeros((len(attempts), kernel.TOP, len(plan.scores)))
+    for s, use in enumerate(plan.scores):
+        if use in kernels:
+            parts[:, :, s] = placed.top_parts[attempts, :, kernels.index(use)]
+    asked = [(s, use) for s, use in enumerate(plan.scores) if use in plan.static_scores]
+    by_static: dict[StaticPart, list[int]] = {}
+    for i, program in enumerate(programs) if asked else ():
+        by_static.setdefault(program.static, []).append(i)
+    for alike in by_static.values():
+        rows, where = np.unique(placed.top_row[[attempts[i] for i in alike]], return_inverse=True)
+        known = rows[rows >= 0]  # where there are fewer than TOP, the first is -1
+        for s, use in asked:
+            raw = np.zeros(len(rows))
+            raw[len(rows) - len(known) :] = use.plugin.raw(programs[alike[0]].template, view, known)
+            parts[alike, :, s] = raw[where].reshape(len(alike), -1)
+    return parts
+
+
+def _extremes(
+    placed: kernel.Placed, plan: ProfilePlan, programs: Sequence[Program], attempts: Sequence[int]
+) -> Iterator[dict[str, Extremes]]:
+    """Yield the extremes of attempts under one plan. Equal ones that follow each other are shared."""
+    normalised, variances = len(plan.normalised_scores), len(plan.variance_scores)
+    labels = [use.label for use in (*plan.normalised_scores, *plan.variance_scores, *plan.count_scores)]
+    numbers = placed.extremes[attempts, : len(labels)].tolist()
+    metrics = placed.metrics[attempts, :variances].tolist()
+    before, extremes = None, dict[str, Extremes]()
+    for program, of_numbers, of_metrics in zip(programs, numbers, metrics, strict=True):
+        counts = [bool(values) for values in program.counted.scores]
+        seen = (of_numbers, of_metrics, counts)
+        if seen != before:
+            before, extremes = seen, {}
+            for k, (label, (low, high)) in enumerate(zip(labels, of_numbers, strict=True)):
+                count, total = of_metrics[k - normalised] if 0 <= k - normalised < variances else (0, 0)
+                s = k - normalised - variances
+                if s < 0 or (s < len(counts) and counts[s]):
+                    # The lowest is above the highest where no feasible node has a value.
+                    known = (low, high) if low <= high else (None, None)
+                    extremes[label] = Extremes(
+                        low=known[0], high=known[1], nodes_count=count, metrics_sum=total
+                    )
+        yield extremes
 
 
 def explain(
@@ -219,7 +279,7 @@ def explain(
     profile, table = program.plan.profile, view.table
     a = output.attempt_of[program.slot]
     reasons, unresolvable_count = _reasons(program, output, a, 0)
-    candidates = _candidates(program, output, view, a)
+    candidates = output.candidates[a]
     attempt = Attempt(
         signature=signature,
         profile=profile.name,
@@ -232,7 +292,7 @@ def explain(
         unresolvable_count=unresolvable_count,
         reasons=reasons,
         candidates=candidates,
-        warnings=warnings_of(program.plan, program.template),
+        warnings=program.warnings,
         basis=_basis(program, output, view, a) if candidates else None,
     )
     if output.has_failed(a):
@@ -250,8 +310,8 @@ def explain(
 def _rules_seen(program: Program, output: KernelOutput, a: int) -> tuple[RuleSeen, ...]:
     """Return what each rule saw that refused nodes."""
     which, first, seen = int(output.has_failed(a)), kernel.RULE, []
-    codes = output.reason_code[a, which]
-    for r in sorted({(code - first) // 2 for code in codes.tolist() if first <= code < kernel.GONE}):
+    codes = output.reason_code[a][which]
+    for r in sorted({(code - first) // 2 for code in codes if first <= code < kernel.GONE}):
         rule, domains = program.counted.rules[r][1], output.rule_domain[a, which, r]
         if rule.bound < 0:  # it refuses every node, whatever is counted there
             continue
@@ -280,8 +340,7 @@ def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tupl
     if not output.has_reasons[a][which]:
         return counts, 0
     unresolvable, bytes_left = 0, reason_codes_bytes_max
-    codes, numbers = output.reason_code[a, which].tolist(), output.reason_count[a, which].tolist()
-    for code, count in zip(codes, numbers, strict=True):
+    for code, count in zip(output.reason_code[a][which], output.reason_count[a][which], strict=True):
         if code < 0:
             break
         reason = program.reason(code)
@@ -290,23 +349,6 @@ def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tupl
         counts[name] = counts.get(name, 0) + count
         unresolvable += count if reason.unresolvable else 0
     return counts, unresolvable
-
-
-def _candidates(program: Program, output: KernelOutput, view: NodeView, a: int) -> tuple[Candidate, ...]:
-    rows = output.rows(a)
-    plan, names = program.plan, view.table.names
-    places, kernels_count = output.places(plan)
-    parts, scores = output.top_parts[a], output.top_score[a]
-    if plan.static_scores and rows:
-        where = np.array(rows, dtype=np.int64)
-        asked = [use.plugin.raw(program.template, view, where).tolist() for use in plan.static_scores]
-        parts = [parts[i][:kernels_count] + [column[i] for column in asked] for i in range(len(rows))]
-    return tuple(
-        [
-            Candidate(node=names[row], score=score, parts={label: values[place] for label, place in places})
-            for row, score, values in zip(rows, scores, parts, strict=False)
-        ]
-    )
 
 
 def _basis(program: Program, output: KernelOutput, view: NodeView, a: int) -> Basis:
@@ -320,24 +362,5 @@ def _basis(program: Program, output: KernelOutput, view: NodeView, a: int) -> Ba
         basis.resource_versions = [specs[row].resource_version for row in rows]
         basis.usage, basis.usage_at_ms = view.usage_of(rows)
     if plan.normalised_scores or plan.variance_scores or program.counted.scores:
-        basis.extremes = _extremes(program, output, a)
+        basis.extremes = output.extremes[a]
     return basis
-
-
-def _extremes(program: Program, output: KernelOutput, a: int) -> dict[str, Extremes]:
-    plan = program.plan
-    found, metrics = output.extremes[a].tolist(), output.metrics[a].tolist()
-    # The lowest is above the highest where no feasible node has a value.
-    known = [(low, high) if low <= high else (None, None) for low, high in found]
-    extremes = {
-        use.label: Extremes(low=known[k][0], high=known[k][1]) for k, use in enumerate(plan.normalised_scores)
-    }
-    first = len(plan.normalised_scores)
-    for v, use in enumerate(plan.variance_scores):
-        (low, high), (nodes_count, metrics_sum) = known[first + v], metrics[v]
-        extremes[use.label] = Extremes(low=low, high=high, nodes_count=nodes_count, metrics_sum=metrics_sum)
-    first += len(plan.variance_scores)
-    for s, (counted, values) in enumerate(zip(plan.count_scores, program.counted.scores, strict=False)):
-        if values:
-            extremes[counted.label] = Extremes(low=known[first + s][0], high=known[first + s][1])
-    return extremes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+import msgspec
 import numpy as np
 
 from domain.cycle.counted import NOTHING
@@ -163,7 +164,7 @@ class Program:
 
     ``columns`` are the resource columns that its filters and scores read, in ascending order. ``called`` is
     the last call of the kernel that used it. ``counted`` is what its pods, of ``pod_class``, ask of others;
-    ``counters`` are the numbers of the counters of that.
+    ``counters`` are the numbers of the counters of that. ``warnings`` are those of its attempts.
     """
 
     __slots__ = (
@@ -184,6 +185,7 @@ class Program:
         "static_version",
         "template",
         "terms",
+        "warnings",
     )
 
     def __init__(
@@ -206,6 +208,7 @@ class Program:
         self.counted_version = (-1, -1)  # of the pods, when plugins were last asked for rules and values
         self.counters: list[int] = []
         self.base: Base | None = None
+        self.warnings = warnings_of(plan, template)
 
     def reason(self, code: int) -> Reason:
         """Return the reason for a failure code of the kernel."""
@@ -224,6 +227,12 @@ class Program:
         bits = code - kernel.FIT
         short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
         return self.plan.fit[1].reason(short, unresolvable=bool(bits & kernel.UNRESOLVABLE))
+
+
+def warnings_of(plan: ProfilePlan | None, template: PodTemplate) -> tuple[str, ...] | msgspec.UnsetType:
+    """Return a code for each thing that a pod asks for and nobody looks at; unset where there is none."""
+    ignored = template.ignored if plan is None else plan.ignores(template)
+    return tuple(f"ignored:{what}" for what in ignored) if ignored else msgspec.UNSET
 
 
 def compile_program(

@@ -15,7 +15,7 @@ from operator import itemgetter
 import numpy as np
 
 from domain.cycle.counters import CounterTable
-from domain.cycle.turns import Candidate, in_turn
+from domain.cycle.turns import Candidate, Works, in_turn
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
@@ -94,9 +94,12 @@ class WaitingGroup:
         """Return the reason codes that keep every pod of the group from being tried."""
         if self.plan is None:
             return (f"unknown-profile:{self.template.profile}",)
-        gates = tuple(f"scheduling-gated:{gate}" for gate in self.template.gates)
-        unsupported = tuple(f"unsupported:{what}" for what in self.template.unsupported)
-        return gates + self.template.missing + unsupported
+        template = self.template
+        if not (template.gates or template.unsupported):
+            return template.missing
+        gates = tuple(f"scheduling-gated:{gate}" for gate in template.gates)
+        unsupported = tuple(f"unsupported:{what}" for what in template.unsupported)
+        return gates + template.missing + unsupported
 
 
 class Queue:
@@ -105,6 +108,7 @@ class Queue:
     def __init__(self, state: ClusterState, plans: Mapping[str, ProfilePlan]) -> None:
         self._state = state
         self._plans = plans
+        self._works = Works(state.table)
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: Counter[bytes] = Counter()  # of the groups
         self._group_of: dict[str, WaitingGroup] = {}
@@ -160,6 +164,7 @@ class Queue:
     def replan(self, profile: str) -> None:
         """Give the waiting groups of a profile its present plan: each is now worth an attempt, or held."""
         plan = self._plans.get(profile)
+        self._works.forget()
         for group in self.groups.values():
             if group.template.profile != profile:
                 continue
@@ -290,7 +295,7 @@ class Queue:
             candidate = (-group.template.priority, group.pods[key], key, group)
             (held if group.held_by else fresh).append(candidate)
         fresh.sort()
-        return [*held, *in_turn(fresh, self._state.table, work_max)]
+        return [*held, *in_turn(fresh, self._works, work_max)]
 
     def refused(self, turn: Iterable[Candidate]) -> Iterator[tuple[WaitingGroup, list[str]]]:
         """Yield parked and held groups, each with its pods whose turn it is. These then count as tried.
@@ -340,6 +345,6 @@ class Queue:
             )
         if woken:
             woken.sort()
-            items += in_turn(woken, self._state.table, woken_work_max)[:woken_pods_per_batch_max]
+            items += in_turn(woken, self._works, woken_work_max)[:woken_pods_per_batch_max]
             items.sort()
         return [(key, group) for _, _, key, group in items]

@@ -297,7 +297,7 @@ class Scheduler:
         base = len(result.attempts)
         table, pods = self.state.table, self.state.pods
         looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
-        output = KernelOutput(placed, programs.values(), self.state, self._slots.counters)
+        output = KernelOutput(placed, programs.values(), self._view, self._slots.counters)
         attempts = [explain(p, output, self._view, signature=key[0], **looked) for key, p in programs.items()]
         attempt_of = {key: base + i for i, key in enumerate(programs)}
         result.attempts.extend(attempts)

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from domain.model.limits import signatures_cached_max
 from domain.model.marks import terms_of
 from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeSelectorTerm, PodTemplate
@@ -64,7 +65,7 @@ def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     return _POD + len(plan.variance_scores) * nodes // _POD_NODES + terms_count * nodes // _TERM_NODES
 
 
-def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) -> Sequence[Candidate]:
+def in_turn(candidates: Sequence[Candidate], works: Works, work_max: int) -> Sequence[Candidate]:
     """Return the candidates whose turn it is, in their order: all of them where the work is not too much.
 
     Otherwise half of the work goes by priority and age alone. The other half goes to the namespaces that had
@@ -72,7 +73,7 @@ def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) ->
     least one candidate is returned, and each has its turn in the end.
     """
     groups = {candidate[3].signature: candidate[3] for candidate in candidates}.values()
-    works = _Works(table)
+    works.renew()
     most = max(map(works.of_pod, groups), default=0) * len(candidates)
     for group in groups:
         if most > work_max:  # a long queue is not looked at whole, group by group, in each cycle
@@ -81,15 +82,33 @@ def in_turn(candidates: Sequence[Candidate], table: NodeTable, work_max: int) ->
     return candidates if most <= work_max else sorted(_shared(candidates, works, work_max))
 
 
-class _Works:
-    """The work of groups and pods in one cycle, each computed when it is first asked for."""
+class Works:
+    """The work of groups and pods, by signature: classes of pods cost nothing by themselves.
+
+    Each is computed when it is first asked for, and again when nodes changed or ``forget`` was called, as
+    after a change of profiles.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._of_pod: dict[bytes, int] = {}  # by signature: classes of pods cost nothing by themselves
+        self._seen = (-1, -1)
+        self._of_pod: dict[bytes, int] = {}
         self._of_group: dict[bytes, int] = {}
 
+    def forget(self) -> None:
+        """Compute all of it anew."""
+        self._of_pod.clear()
+        self._of_group.clear()
+
+    def renew(self) -> None:
+        """Forget what was computed for other nodes, and make room where that is too much."""
+        seen = (self._table.count, self._table.last_spec_generation)
+        if seen != self._seen or len(self._of_pod) > signatures_cached_max:
+            self._seen = seen
+            self.forget()
+
     def of_pod(self, group: WaitingGroup) -> int:
+        """Return the work of one more pod of a group."""
         assert group.plan is not None
         work = self._of_pod.get(group.signature)
         if work is None:
@@ -97,6 +116,7 @@ class _Works:
         return work
 
     def of_group(self, group: WaitingGroup) -> int:
+        """Return the work of a group that was not seen before."""
         assert group.plan is not None
         work = self._of_group.get(group.signature)
         if work is None:
@@ -104,7 +124,7 @@ class _Works:
         return work
 
 
-def _shared(candidates: Sequence[Candidate], works: _Works, work_max: int) -> Iterator[Candidate]:
+def _shared(candidates: Sequence[Candidate], works: Works, work_max: int) -> Iterator[Candidate]:
     used: dict[str, int] = {}  # by namespace; each pays for the groups of its pods, shared or not
     paid: set[tuple[str, bytes]] = set()
     spent = 0

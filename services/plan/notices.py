@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from domain.cycle.explanation import warnings_of
+from domain.cycle.program import warnings_of
 from domain.manifests.codes import UNSUPPORTED, ignored_in_words
 from domain.model.decisions import Attempt
 from domain.model.events import (
