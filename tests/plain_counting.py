@@ -71,11 +71,11 @@ class World:
         """Return the count of each domain that has an eligible node."""
         eligible = self._eligible(spec)
         found = {
-            d: 0 for each in self.nodes if each.name in eligible and (d := domain(spec, each)) is not None
+            d: 0 for each in self.nodes if each.name in eligible and (d := counting(spec, each)) is not None
         }
         by_name = {each.name: each for each in self.nodes}
         for pod, name in self.placed:
-            where = domain(spec, by_name[name])
+            where = counting(spec, by_name[name])
             if name in eligible and where is not None:
                 found[where] += spec.weigher.weigh(counted(pod), self.namespaces)
         return found
@@ -117,7 +117,7 @@ class World:
         ]
         raw = {each.name: 0.0 for each in rated}
         for value in values:
-            size = len(rated) if value.counter.by_row else len({domain(value.counter, n) for n in rated})
+            size = len(rated) if value.counter.by_row else len({counting(value.counter, n) for n in rated})
             table = self.counts(value.counter)
             for each in rated:
                 where = domain(value.counter, each)
@@ -146,6 +146,12 @@ def domain(spec: CounterSpec, node: NodeSpec) -> str | None:
     if not spec.by_row:
         return node.labels.get(spec.topology_key)
     return node.name if not spec.topology_key or spec.topology_key in node.labels else None
+
+
+def counting(spec: CounterSpec, node: NodeSpec) -> str | None:
+    """Return the domain in which pods on a node count: without the key it may be that of the empty value."""
+    found = domain(spec, node)
+    return "" if found is None and spec.missing_is_empty else found
 
 
 def _passes(rule: Rule, table: Mapping[str, int], count: int, is_first: bool) -> bool:

@@ -222,7 +222,7 @@ class CounterTable:
             return
         arrays = self.arrays
         number, column, value = np.array(changes, dtype=np.int64).T
-        domain, mask = domains[arrays.topology[number], column], arrays.mask[number]
+        domain, mask = np.abs(domains[arrays.topology[number], column] + 1) - 1, arrays.mask[number]
         counted = domain >= 0
         masked = np.flatnonzero(mask >= 0)
         counted[masked] &= eligible[mask[masked], column[masked]] != 0
@@ -252,7 +252,9 @@ class CounterTable:
         for anchor in anchors:
             self._anchored.setdefault(anchor, {})[number] = None
         arrays = self.arrays
-        arrays.topology[number] = self._domains.take_topology(spec.topology_key, by_row=spec.by_row)
+        arrays.topology[number] = self._domains.take_topology(
+            spec.topology_key, by_row=spec.by_row, missing_is_empty=spec.missing_is_empty
+        )
         arrays.mask[number] = -1 if spec.eligible is None else self._domains.take_mask(spec.eligible)
         arrays.length[number] = 0
         self._renew_arrays()

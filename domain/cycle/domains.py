@@ -18,13 +18,17 @@ T = TypeVar("T")
 
 
 class _Topology:
-    """The domains of one key: value id of a label -> domain. By row: each row that has the key is one."""
+    """The domains of one key: value id of a label -> domain. By row: each row that has the key is one.
 
-    __slots__ = ("by_row", "capacity", "free", "key", "numbers", "users_count")
+    With ``missing_is_empty`` the value id of the empty text is ``ABSENT``, as is that of a missing label.
+    """
 
-    def __init__(self, key: str, capacity: int, *, by_row: bool) -> None:
+    __slots__ = ("by_row", "capacity", "free", "key", "missing_is_empty", "numbers", "users_count")
+
+    def __init__(self, key: str, capacity: int, *, by_row: bool, missing_is_empty: bool) -> None:
         self.key = key
         self.by_row = by_row or not key
+        self.missing_is_empty = missing_is_empty
         self.capacity = capacity
         self.numbers: dict[int, int] = {}
         self.free: list[int] = []
@@ -59,7 +63,7 @@ class Domains:
     Attributes
     ----------
     domain : int32[T, W]
-        Per topology: the domain of a row, -1 where it has none.
+        Per topology: the domain of a row; below 0 where it has none (``kernel.Counters``).
     eligible : uint8[M, W]
         Per mask: whether pods on a row count.
     names, rows : dict
@@ -89,13 +93,15 @@ class Domains:
         topologies_count = len(self._topologies) - len(self._free_topologies)
         return self._width * (4 * topologies_count + len(self._masks) - len(self._free_masks))
 
-    def take_topology(self, key: str, *, by_row: bool) -> int:
+    def take_topology(self, key: str, *, by_row: bool, missing_is_empty: bool = False) -> int:
         """Return the number of a key, which is used once more."""
         by_row = by_row or not key
-        number = self._numbers_of.get((key, by_row))
+        asked = (key, by_row, missing_is_empty)
+        number = self._numbers_of.get(asked)
         if number is None:
-            made = _Topology(key, self._width if by_row else _CAPACITY_FIRST, by_row=by_row)
-            number = self._numbers_of[key, by_row] = _put(self._topologies, self._free_topologies, made)
+            capacity = self._width if by_row else _CAPACITY_FIRST
+            made = _Topology(key, capacity, by_row=by_row, missing_is_empty=missing_is_empty)
+            number = self._numbers_of[asked] = _put(self._topologies, self._free_topologies, made)
             if number >= len(self.domain):
                 more = np.full((max(_NUMBERS_FIRST, number), self._width), -1, dtype=np.int32)
                 self.domain = np.concatenate([self.domain, more])
@@ -125,7 +131,7 @@ class Domains:
         topology = self._topologies[number]
         topology.users_count -= 1
         if not topology.users_count:
-            del self._numbers_of[topology.key, topology.by_row]
+            del self._numbers_of[topology.key, topology.by_row, topology.missing_is_empty]
             self._free_topologies.append(number)
 
     def drop_mask(self, number: int) -> None:
@@ -222,6 +228,9 @@ class Domains:
             self.domain[t, present] = present
             return
         column = table.labels.column(topology.key)
+        if topology.missing_is_empty:
+            (missing,) = self._numbers(t, [ABSENT])
+            self.domain[t, present] = -2 - missing
         if column is None:
             return
         values = column[present]
@@ -229,6 +238,8 @@ class Domains:
         if topology.by_row:
             self.domain[t, present] = present
             return
+        if topology.missing_is_empty and (empty := table.labels.values.id_of("")) is not None:
+            values[values == empty] = ABSENT
         distinct, which = np.unique(values, return_inverse=True)
         numbers = self._numbers(t, distinct.tolist())
         self.domain[t, present] = np.array(numbers, dtype=np.int32)[which]
@@ -239,7 +250,8 @@ class Domains:
         known = topology.numbers
         new_count = sum(value not in known for value in values)
         if new_count > topology.capacity - len(known):
-            used = set(self.domain[t].tolist()).union(known[value] for value in values if value in known)
+            used = set((np.abs(self.domain[t] + 1) - 1).tolist())
+            used.update(known[value] for value in values if value in known)
             for value, number in list(known.items()):
                 if number not in used:
                     del known[value]

@@ -10,7 +10,8 @@ import numpy as np
 class Counters(NamedTuple):
     """What placed pods count by domain. C counters, T topologies, M masks of eligible rows, W rows.
 
-    ``domain`` int32[T, W] is the domain of a row, -1 where it has none. Counter c counts the rows of
+    ``domain`` int32[T, W] is the domain of a row, -1 where it has none, and ``-2 - d`` where it has none and
+    yet counts in domain d, as one of the domains that give a score its size. Counter c counts the rows of
     ``eligible[mask[c]]``, all where the mask is -1, in the domains of topology ``topology[c]``: they stand in
     ``sums`` and ``has_nodes`` from ``first[c]`` on, ``length[c]`` of them. ``has_nodes`` says whether a
     domain has an eligible row: a minimum is taken over these. ``total`` is the sum of all domains,

@@ -39,7 +39,7 @@ def count_effects(counters, effects, g, row):  # type: ignore[no-untyped-def]
     """Add a pod of a slot, placed on a row, to the counters."""
     for e in range(effects.first[g], effects.first[g + 1]):
         c = effects.counter[e]
-        d = counters.domain[counters.topology[c], row]
+        d = abs(counters.domain[counters.topology[c], row] + 1) - 1
         mask = counters.mask[c]
         if d >= 0 and (mask < 0 or counters.eligible[mask, row] != 0):
             counters.sums[counters.first[c] + d] += effects.weight[e]
@@ -190,14 +190,14 @@ def _drop_missing(domain, ranked):  # type: ignore[no-untyped-def]
 
 @function
 def _size(domain, ranked, seen):  # type: ignore[no-untyped-def]
-    """Return how many domains the ranked rows have, rows without one counting as one more together.
+    """Return how many domains the ranked rows count in, rows that count in none being one more together.
 
     ``seen`` is memory, uint8[domains + 1].
     """
     for d in range(len(seen)):
         seen[d] = 0
     for i in range(len(ranked)):
-        seen[domain[i] + 1] |= ranked[i]
+        seen[abs(domain[i] + 1)] |= ranked[i]
     size = 0
     for d in range(len(seen)):
         size += seen[d]

@@ -57,13 +57,15 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     """A counter: the sum of ``weigher`` over placed pods on ``eligible`` nodes (None: all), by domain.
 
     Domains are the values of the label ``topology_key``; a node without it is in none. With ``by_row`` each
-    node that has the key is a domain of its own, whatever its value; the key "" stands for any node.
+    node that has the key is a domain of its own, whatever its value; the key "" stands for any node. With
+    ``missing_is_empty`` pods on nodes without the key count in the domain of the empty value.
     """
 
     topology_key: str
     weigher: Weigher
     eligible: Eligible | None = None
     by_row: bool = False
+    missing_is_empty: bool = False
 
 
 _TEXT_MAX = 200

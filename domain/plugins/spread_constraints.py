@@ -93,7 +93,12 @@ class SpreadDefaults:
 
 
 def counter_of(
-    constraint: Constraint, pod: Incoming, keys: tuple[str, ...], *, by_row: bool = False
+    constraint: Constraint,
+    pod: Incoming,
+    keys: tuple[str, ...],
+    *,
+    by_row: bool = False,
+    missing_is_empty: bool = False,
 ) -> CounterSpec:
     """Return the counter of a constraint, on the nodes that have all ``keys`` and that its policies include.
 
@@ -112,7 +117,8 @@ def counter_of(
         required=affinity.required if affinity is not None and spread.honours_affinity else None,
         tolerations=template.tolerations if spread.honours_taints else None,
     )
-    return CounterSpec(spread.topology_key, weigher, eligible if eligible != Eligible() else None)
+    counted_on = eligible if eligible != Eligible() else None
+    return CounterSpec(spread.topology_key, weigher, counted_on, missing_is_empty=missing_is_empty)
 
 
 def _match(selector: LabelSelector | None, pod: Incoming, controller_uid: str = "") -> Match | None:

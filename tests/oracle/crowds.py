@@ -105,6 +105,7 @@ class Crowd:
         self.size = size
         self._random = Random(size.seed)
         self.zones = [f"z{i}" for i in range(self._random.choice((1, 2, 3, 3, 8)))]
+        self.zones[-1] = "" if len(self.zones) in (2, 8) else self.zones[-1]
         self.profiles = {name: self._profile(name) for name in ("one", "two")}
         self.shapes = [self._shape() for _ in range(size.shapes)]
         self.nodes = [f"n{i}" for i in range(size.nodes)]

@@ -89,6 +89,14 @@ WRONG = {
         '{node.labels.get(key, "") for node in rated}',
         "{node.labels[key] for node in rated if key in node.labels}",
     ),
+    "pods without a zone in no zone": (
+        'by_value[node.labels.get(key, "")] +=',
+        "by_value[node.labels.get(key)] +=",
+    ),
+    "a missing zone apart from the empty one": (
+        '{node.labels.get(key, "") for node in rated}',
+        "{node.labels.get(key) for node in rated}",
+    ),
     "size of domains of all nodes": (
         'len({node.labels.get(key, "") for node in rated})',
         'len({node.labels.get(key, "") for node in around.nodes})',

@@ -24,7 +24,10 @@ COLUMN = 1
 
 @dataclass
 class Counter:
-    """What is counted where: ``weights`` are those of each slot's pods."""
+    """What is counted where: ``weights`` are those of each slot's pods.
+
+    A row of domain ``-2 - d`` has none, but its pods count in domain d.
+    """
 
     domains: list[int]
     eligible: list[bool] | None
@@ -84,7 +87,8 @@ class World:
         return sum(
             counter.weights[g]
             for g, row in self.pods
-            if counter.domains[row] == domain and (counter.eligible is None or counter.eligible[row])
+            if counting(counter.domains[row]) == domain
+            and (counter.eligible is None or counter.eligible[row])
         )
 
     def passes(self, slot: Slot, rule: Rule, row: int) -> bool:
@@ -98,12 +102,14 @@ class World:
             return count <= rule.bound
         if rule.kind == kernel.SPREAD:
             rows = [r for r in range(len(self.room)) if counter.eligible is None or counter.eligible[r]]
-            known = {counter.domains[r] for r in rows} - {-1}
+            known = {counter.domains[r] for r in rows if counter.domains[r] >= 0}
             counts = [self.count(rule.counter, d) for d in known]
             least = min(counts) if len(known) >= max(rule.min_domains, 1) else 0
             return count - least <= rule.bound
         needed = [r.counter for r in slot.rules if r.kind == kernel.NEEDED]
-        nothing = all(self.count(c, d) == 0 for c in needed for d in set(self.counters[c].domains) - {-1})
+        nothing = all(
+            self.count(c, d) == 0 for c in needed for d in set(map(counting, self.counters[c].domains)) - {-1}
+        )
         return count >= 1 or (nothing and rule.bootstraps)
 
     def refusals(self, g: int) -> list[int]:
@@ -130,7 +136,7 @@ class World:
             total = 0.0
             for value in values:
                 domains = self.counters[value.counter].domains
-                size = len(ranked) if value.by_row else len({domains[r] for r in ranked})
+                size = len(ranked) if value.by_row else len({counting(domains[r]) for r in ranked})
                 if domains[row] >= 0:
                     count = self.count(value.counter, domains[row])
                     total += count * math.log(size + 2) + value.max_skew - 1 if value.sized else count
@@ -163,6 +169,11 @@ class World:
         return row, totals[row], codes
 
 
+def counting(domain: int) -> int:
+    """Return the domain in which pods on a row count, -1 for none."""
+    return domain if domain >= -1 else -2 - domain
+
+
 def mix(value: int) -> int:
     """Scatter a tie value as splitmix64 does."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
@@ -179,10 +190,11 @@ def draw_world(dice: random.Random) -> World:
     counters = []
     for _ in range(dice.randrange(1, 6)):
         domains_count = dice.choice((1, 2, 3, rows))
+        lowest = dice.choice((0, 0, -1, -1, -1 - domains_count))
         domains = (
             list(range(rows))
             if dice.random() < 0.3
-            else [dice.randrange(-1 if dice.random() < 0.5 else 0, domains_count) for _ in range(rows)]
+            else [dice.randrange(lowest, domains_count) for _ in range(rows)]
         )
         eligible = [dice.random() < 0.7 for _ in range(rows)] if dice.random() < 0.4 else None
         counters.append(Counter(domains, eligible, [dice.choice((0, 1, 1, 2)) for _ in range(slots)]))
@@ -299,11 +311,11 @@ def counters_of(world: World, width: int) -> kernel.Counters:
         domain[c, :rows] = counter.domains
         eligible[c, :rows] = True if counter.eligible is None else counter.eligible
         first.append(len(sums))
-        for d in range(max(counter.domains) + 1):
+        for d in range(max(map(counting, counter.domains)) + 1):
             sums.append(world.count(c, d))
             where = [row for row in range(rows) if counter.domains[row] == d]
             has_nodes.append(any(eligible[c, row] for row in where))
-    lengths = np.array([max(c.domains) + 1 for c in world.counters], dtype=np.int32)
+    lengths = np.array([max(map(counting, c.domains)) + 1 for c in world.counters], dtype=np.int32)
     totals = [sum(sums[f : f + n]) for f, n in zip(first, lengths.tolist(), strict=True)]
     return kernel.Counters(
         domain=domain,

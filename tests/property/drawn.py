@@ -70,7 +70,7 @@ class Draw(Random):
         return msgspec.structs.replace(made, terminating=self.random() < 0.2, controller=controller)
 
     def node(self, name: str, version: int) -> NodeSpec:
-        labels = {"zone": self.choice("abc"), "host": name}
+        labels = {"zone": self.choice(("a", "b", "c", "")), "host": name}
         taints = (Taint("team", "blue"),) if self.random() < 0.3 else ()
         kept = {key: value for key, value in labels.items() if self.random() < 0.8}
         return node(name, cpu=100_000, version=version, labels=kept, taints=taints)

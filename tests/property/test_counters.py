@@ -36,13 +36,15 @@ def draw_spec(random: Draw) -> CounterSpec:
     tolerations = random.choice((None, (), (Toleration(operator="Exists"),)))
     matches = (((match,), random.choice((1, -2))),)
     eligible = Eligible(keys=random.choice(((), ("zone",))), tolerations=tolerations)
+    key, by_row = random.choice(("zone", "host", "")), random.random() < 0.3
     return CounterSpec(
-        random.choice(("zone", "host", "")),
+        key,
         random.choice(
             (Weigher(matches=matches, with_terminating=random.random() < 0.5), Weigher(marks=marks))
         ),
         random.choice((None, eligible)),
-        by_row=random.random() < 0.3,
+        by_row=by_row,
+        missing_is_empty=bool(key) and not by_row and random.random() < 0.5,
     )
 
 
@@ -61,9 +63,9 @@ def recount(state: ClusterState, spec: CounterSpec) -> dict[object, int]:
         domain: object = labels.get(spec.topology_key)
         if not spec.topology_key or (spec.by_row and domain is not None):
             domain = row
-        if domain is None:
-            continue
-        if not is_eligible(state, spec, row):
+        if domain is None and spec.missing_is_empty:
+            domain = ""
+        if domain is None or not is_eligible(state, spec, row):
             continue
         pod = entry.spec
         whole = PodClass(0, 0, pod.namespace, pod.labels, None, pod.terminating, pod.controller)
@@ -81,13 +83,16 @@ def counted(state: ClusterState, counters: CounterTable, spec: CounterSpec, numb
     for row in range(state.table.count):
         domain = int(domains[row])
         labels = state.table.specs[row].labels
-        assert (domain >= 0) == (not spec.topology_key or spec.topology_key in labels)
+        has_domain = not spec.topology_key or spec.topology_key in labels
+        assert (domain >= 0) == has_domain
+        assert has_domain or (domain < -1) == spec.missing_is_empty
+        domain = domain if has_domain else -2 - domain
         if domain >= 0:
             is_row = spec.by_row or not spec.topology_key
-            name: object = row if is_row else labels[spec.topology_key]
+            name: object = row if is_row else labels.get(spec.topology_key, "")
             count = int(arrays.sums[arrays.first[number] + domain])
             assert found.setdefault(name, count) == count
-            having[name] = having.get(name, False) or is_eligible(state, spec, row)
+            having[name] = having.get(name, False) or (has_domain and is_eligible(state, spec, row))
             stood[name] = bool(arrays.has_nodes[arrays.first[number] + domain])
     assert stood == having
     assert (domains[state.table.count :] == -1).all()
@@ -110,7 +115,8 @@ def place(state: ClusterState, counters: CounterTable, random: Random) -> None:
     for i, row in enumerate(rows):
         for e in range(effects.first[i], effects.first[i + 1]):
             number = effects.counter[e]
-            domain, mask = arrays.domain[arrays.topology[number], row], arrays.mask[number]
+            domain, mask = int(arrays.domain[arrays.topology[number], row]), arrays.mask[number]
+            domain = domain if domain >= 0 else -2 - domain
             if domain >= 0 and (mask < 0 or arrays.eligible[mask, row]):
                 arrays.sums[arrays.first[number] + domain] += effects.weight[e]
                 arrays.total[number] += effects.weight[e]

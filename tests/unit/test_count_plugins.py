@@ -245,6 +245,20 @@ def test_system_defaults_need_no_key_and_a_missing_zone_is_a_domain() -> None:
     assert spread_scores(world, web(), defaultingType="List", defaultConstraints=listed)["c"] == 0
 
 
+def test_with_system_defaults_nodes_without_a_zone_are_in_the_zone_of_the_empty_name() -> None:
+    nodes = in_zones(a="1", b="", c="-")
+    world = place(World(nodes, selected={"default": [sel(app="web")]}), "a", "b", "c", "c")
+    size_of_hosts, size_of_zones = 3, 2  # zones 1 and ""
+    host, zone = math.log(size_of_hosts + 2), math.log(size_of_zones + 2)
+    raw = {
+        "a": math.floor(host + 2 + zone + 4 + 0.5),
+        "b": math.floor(host + 2 + 3 * zone + 4 + 0.5),
+        "c": math.floor(2 * host + 2 + 0.5),
+    }
+    high, low = max(raw.values()), min(raw.values())
+    assert spread_scores(world, web()) == {n: 100 * (high + low - r) // high for n, r in raw.items()}
+
+
 def test_default_constraints_select_by_services_and_the_owner() -> None:
     services = [sel(app="web"), sel(tier="back"), sel(), sel(app="db")]
     world = World(in_zones(a="1"), selected={"default": services})

@@ -19,7 +19,7 @@ class PodTopologySpread(CountScore):
     has, with the number of domains among the feasible nodes as size (for ``kubernetes.io/hostname`` the
     number of these nodes), rounded half away from zero; the score is `100 * (highest + lowest - raw) /
     highest`, and 100 where the highest is 0. A node without the key of some constraint gets 0, except with
-    the constraints of ``defaultingType: System``.
+    the constraints of ``defaultingType: System``: its pods count in the zone of the empty name then.
     Arguments: ``defaultConstraints`` and ``defaultingType`` (``List``; or ``System``, the default:
     ``kubernetes.io/hostname`` with maxSkew 3 and ``topology.kubernetes.io/zone`` with maxSkew 5).
     Source: kube-scheduler plugin PodTopologySpread.
@@ -35,13 +35,20 @@ class PodTopologySpread(CountScore):
     def values(self, pod: Incoming) -> list[Value]:
         """See ``CountScore``: one per constraint, in order."""
         constraints = self._defaults.constraints(pod, hard=False)
-        keys = constraints.keys if constraints.requires_all else ()
+        requires_all = constraints.requires_all
+        keys = constraints.keys if requires_all else ()
         return [
             Value(
-                counter_of(each, pod, keys, by_row=each.spread.topology_key == HOSTNAME),
+                counter_of(
+                    each,
+                    pod,
+                    keys,
+                    by_row=each.spread.topology_key == HOSTNAME,
+                    missing_is_empty=not requires_all,
+                ),
                 max_skew=each.spread.max_skew,
                 sized=True,
-                is_required=constraints.requires_all,
+                is_required=requires_all,
             )
             for each in constraints.items
         ]
