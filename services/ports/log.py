@@ -116,7 +116,8 @@ class LogReader(Protocol):
     async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
         """Return up to ``records_max`` next records, in offset order per partition.
 
-        Returns as soon as there is any record, and an empty sequence after ``timeout_seconds``.
+        Returns as soon as there is any record, and an empty sequence after ``timeout_seconds``. After
+        ``Unavailable``, the next call goes on behind what was returned last.
         """
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:

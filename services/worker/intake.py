@@ -8,12 +8,17 @@ every kind of log. A log that is complete at the start also gives the same batch
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeVar
 
+from domain.model.errors import Unavailable
 from domain.model.limits import batch_bytes_max
+from services.backoff import Backoff
 from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -25,9 +30,10 @@ from services.ports.log import (
 )
 
 _RANK = {topic: rank for rank, topic in enumerate((CONFIG_TOPIC, NODES_TOPIC, USAGE_TOPIC, PODS_TOPIC))}
-_EMPTY_POLLS_MAX = 20
 _FETCH_SECONDS = 0.1
+_LOGGER = logging.getLogger(__name__)
 
+T = TypeVar("T")
 _Key = tuple[int, int, int]
 
 
@@ -86,23 +92,51 @@ def _size(record: Record) -> int:
 
 
 class Intake:
-    """Takes batches out of the merged log.
+    """Takes batches out of the merged log. While the log does not answer, it is asked again.
 
     Parameters
     ----------
     reader : LogReader
     positions : mapping of TopicPartition to int
         Where each partition goes on.
+    on_fault : callable
+        Is called whenever the log did not answer.
     """
 
-    def __init__(self, reader: LogReader, positions: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        positions: Mapping[TopicPartition, int],
+        on_fault: Callable[[], None] = lambda: None,
+    ) -> None:
         self._reader = reader
+        self._on_fault = on_fault
+        self._trouble = ""  # the last fault; said once, not at every try
         self._lanes = {at: _Lane(at, position) for at, position in sorted(positions.items())}
         self._bytes_left = 0
 
     async def start(self) -> None:
         """Begin reading at the positions."""
-        await self._reader.assign({at: lane.next_read for at, lane in self._lanes.items()})
+        positions = {at: lane.next_read for at, lane in self._lanes.items()}
+        await self._answer(lambda: self._reader.assign(positions))
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the log until it answers: what was read before, and what was made of it, stays good."""
+        backoff = Backoff()
+        while True:
+            try:
+                answer = await ask()
+            except Unavailable as error:
+                self._on_fault()
+                if str(error) != self._trouble:
+                    _LOGGER.warning("waiting for the log: %s", error)
+                self._trouble = str(error)
+                await backoff.wait()
+            else:
+                if self._trouble:
+                    _LOGGER.warning("the log answers again")
+                self._trouble = ""
+                return answer
 
     async def next_batch(
         self, records_max: int, timeout_seconds: float, held: Sequence[Record] = ()
@@ -130,7 +164,7 @@ class Intake:
             elif ends_asked:
                 break
             else:
-                for at, end in (await self._reader.end_offsets()).items():
+                for at, end in (await self._answer(self._reader.end_offsets)).items():
                     self._lanes[at].end = end
                 ends_asked = True
                 if any(lane.lacks for lane in self._lanes.values()):
@@ -161,31 +195,24 @@ class Intake:
 
     async def _fill(self, records_max: int) -> None:
         """Fetch until no partition may lack the next record."""
-        empty_polls = 0
         while any(lane.lacks for lane in self._lanes.values()):
-            if await self._fetch(records_max, _FETCH_SECONDS):
-                empty_polls = 0
-                continue
+            await self._fetch(records_max, _FETCH_SECONDS)
             for lane in self._lanes.values():
-                if lane.lacks:  # what is missing may be no record: a transaction's marker, or compacted away
-                    lane.next_read = max(lane.next_read, await self._reader.position(lane.at))
-            empty_polls += 1
-            if empty_polls == _EMPTY_POLLS_MAX:
-                # The log does not say so, but there seems to be nothing.
-                for lane in self._lanes.values():
-                    if lane.lacks:
-                        lane.end = lane.next_read
+                # What is missing may be no record: a transaction's marker, or compacted away. It is asked for
+                # even if other partitions had records: they may have some at every fetch.
+                if lane.lacks:
+                    position = await self._answer(partial(self._reader.position, lane.at))
+                    lane.next_read = max(lane.next_read, position)
 
-    async def _fetch(self, records_max: int, timeout_seconds: float) -> int:
+    async def _fetch(self, records_max: int, timeout_seconds: float) -> None:
         """Poll once. Pause partitions with many buffered records, so that the others can catch up."""
         for lane in self._lanes.values():
             full = len(lane.buffer) >= 2 * records_max or lane.bytes_count >= 2 * batch_bytes_max
             if full != lane.paused:
                 (self._reader.pause if full else self._reader.resume)([lane.at])
                 lane.paused = full
-        records = await self._reader.poll(records_max, timeout_seconds)
+        records = await self._answer(lambda: self._reader.poll(records_max, timeout_seconds))
         for (topic, partition), found in groupby(records, key=itemgetter(0, 1)):
             push = self._lanes[TopicPartition(topic, partition)].push
             for record in found:
                 push(record)
-        return len(records)

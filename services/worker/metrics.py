@@ -47,6 +47,9 @@ class WorkerMetrics:
         self.restarts = Counter(
             "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
         )
+        self.log_faults = Counter(
+            "berth_log_faults", "Times that the log did not answer and was asked again", registry=registry
+        )
         self.plan_seconds = Histogram(
             "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
         )

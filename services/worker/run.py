@@ -148,7 +148,7 @@ class Worker:
         try:
             planner = await self._restore(leases, reader)
             self._folded = planner.positions()
-            intake = Intake(reader, self._folded)
+            intake = Intake(reader, self._folded, self._metrics.log_faults.inc)
             await intake.start()
             self.ready.set()
             measuring = asyncio.create_task(self._measure([lease.shard for lease in leases]))

@@ -6,9 +6,11 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from domain.model.errors import Unavailable
 from ops.kafka import KafkaServer
@@ -207,3 +209,31 @@ async def test_a_look_ahead_that_is_cancelled_leaves_no_connection_open(
         del look, log
         gc.collect()
     assert left_open == []
+
+
+@pytest.mark.real
+async def test_what_a_poll_took_before_it_failed_comes_again(
+    kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = KafkaLog(kafka_bootstrap)
+    await log.ensure_topics([TopicSpec("cut-off", 2, False)])
+    writer, reader = await log.writer(), await log.reader()
+    for partition in (0, 1):
+        await writer.append("cut-off", [Entry(b"k", b"%d" % partition)], partition)
+    at = {TopicPartition("cut-off", partition): 0 for partition in (0, 1)}
+    take, fails = AIOKafkaConsumer.getmany, [False, True]
+
+    async def cut_off(self: AIOKafkaConsumer, *args: Any, **options: Any) -> Any:
+        found = await take(self, *args, **options)
+        if found and fails and fails.pop(0):
+            raise TimeoutError
+        return found
+
+    monkeypatch.setattr(AIOKafkaConsumer, "getmany", cut_off)
+    await reader.assign(at)
+    await reader.end_offsets()
+    await asyncio.sleep(0.5)  # both partitions are fetched
+    assert set(await read_values(reader, 2)) == {b"0", b"1"}
+    assert not fails
+    for closing in (reader, writer, log):
+        await closing.aclose()

@@ -1,40 +1,122 @@
-"""Does the intake know a hole of the log from a record that is late?"""
+"""Does the intake know a hole of the log from a record that is late, and sit faults of the log out?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from random import Random
 
+import pytest
+
+from domain.model.errors import LogTruncated, Unavailable
 from services.adapters.memory.log import MemoryLog, MemoryReader
-from services.ports.log import PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
 from services.worker.intake import Intake
-from tests.contract.ledgers import ManualClock
+from tests.contract.conftest import SteppingClock
 
-AT = TopicPartition(PODS_TOPIC, 0)
+NODES, PODS = TopicPartition(NODES_TOPIC, 0), TopicPartition(PODS_TOPIC, 0)
 
 
-class HoleyReader(MemoryReader):
-    """Reads a partition whose last offset is a transaction's marker."""
+class _Reader(MemoryReader):
+    """Counts the polls; before each one ``trickle`` more records come to the pods."""
 
-    empty_polls_count = 0
+    def __init__(self, log: MemoryLog, trickle: int = 0) -> None:
+        super().__init__(log)
+        self._trickle = trickle
+        self.polls_count = 0
 
     async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
-        records = await super().poll(records_max, 0)
-        self.empty_polls_count += not records
-        return records
+        self.polls_count += 1
+        assert self.polls_count < 50, "waits for a record that will never come"
+        if self._trickle:
+            self._log.add(PODS, [Entry(b"pod", b"later")] * self._trickle)
+        return await super().poll(records_max, timeout_seconds)
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
-        return {at: end + 1 for at, end in (await super().end_offsets()).items()}
 
-    async def position(self, at: TopicPartition) -> int:
-        return await super().position(at) + 1
+async def _log() -> MemoryLog:
+    log = MemoryLog(SteppingClock())
+    await log.ensure_topics([TopicSpec(NODES_TOPIC, 1, True), TopicSpec(PODS_TOPIC, 1, True)])
+    return log
 
 
 async def test_a_transaction_marker_at_the_end_is_not_waited_for() -> None:
-    log = MemoryLog(ManualClock())
-    await log.ensure_topics([TopicSpec(PODS_TOPIC, 1, True)])
-    await (await log.writer()).append(PODS_TOPIC, [Entry(b"k", b"v")])
-    reader = HoleyReader(log)
-    intake = Intake(reader, {AT: 0})
+    log = await _log()
+    log.add(PODS, [Entry(b"k", b"v")])
+    log.mark(PODS)
+    reader = _Reader(log)
+    intake = Intake(reader, {NODES: 0, PODS: 0})
     await intake.start()
     assert [record.value for record in await intake.next_batch(10, 0.1)] == [b"v"]
-    assert reader.empty_polls_count == 1
+    assert reader.polls_count <= 2
+
+
+async def test_a_partition_that_ends_with_a_marker_does_not_hold_up_one_that_trickles() -> None:
+    """Every fetch found something elsewhere, so the worker never asked what is behind the marker."""
+    log = await _log()
+    log.add(NODES, [Entry(b"node", b"v")])
+    log.mark(NODES)
+    log.add(PODS, [Entry(b"pod", b"first")])
+    reader = _Reader(log, trickle=1)
+    intake = Intake(reader, {NODES: 0, PODS: 0})
+    await intake.start()
+    taken = await intake.next_batch(1000, 0.1)
+    assert [record.value for record in taken][:2] == [b"v", b"first"]
+
+
+class _FailingReader(MemoryReader):
+    """Half of all calls fail, as with a partition that has no leader for a while."""
+
+    def __init__(self, log: MemoryLog, seed: int) -> None:
+        super().__init__(log)
+        self._random = Random(seed)
+
+    def _fail(self) -> None:
+        if self._random.random() < 0.5:
+            raise Unavailable("injected")
+
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._fail()
+        await super().assign(positions)
+
+    async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+        self._fail()
+        return await super().poll(records_max, timeout_seconds)
+
+    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+        self._fail()
+        return await super().end_offsets()
+
+    async def position(self, at: TopicPartition) -> int:
+        self._fail()
+        return await super().position(at)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_log_that_fails_at_times_gives_the_same_records(
+    seed: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every fault of the log made the worker forget all that it had read."""
+    monkeypatch.setattr("services.backoff.Backoff.next_ms", lambda self: 0)
+    log = await _log()
+    for turn in range(20):
+        log.add((NODES, PODS)[turn % 2], [Entry(b"k", b"%d" % turn)])
+        log.mark(NODES)
+    faults: list[None] = []
+    intake = Intake(_FailingReader(log, seed), {NODES: 0, PODS: 0}, lambda: faults.append(None))
+    await intake.start()
+    taken: list[Record] = []
+    while len(taken) < 20:
+        taken += await intake.next_batch(3, 0.1)
+    assert [record.value for record in taken] == [b"%d" % turn for turn in range(20)]
+    assert faults
+    said = [each.getMessage() for each in caplog.records]
+    assert said[:2] == ["waiting for the log: injected", "the log answers again"]
+
+
+async def test_a_position_that_the_log_does_not_hold_is_no_fault_to_sit_out() -> None:
+    log = await _log()
+    log.add(PODS, [Entry(b"k", b"v")] * 5)
+    log.truncate(PODS, 3)
+    intake = Intake(MemoryReader(log), {NODES: 0, PODS: 0})
+    await intake.start()
+    with pytest.raises(LogTruncated):
+        await intake.next_batch(10, 0.1)

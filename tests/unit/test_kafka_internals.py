@@ -21,7 +21,7 @@ def test_the_client_is_of_the_series_that_was_looked_at() -> None:
 def test_the_parts_have_the_names_that_we_use() -> None:
     """Assigning to an attribute that nobody reads any more would be no error."""
     for owner, names in (
-        (AIOKafkaConsumer, ("self._client = ", "self._fetcher = ")),
+        (AIOKafkaConsumer, ("self._client = ", "self._fetcher = ", "self._subscription = ")),
         (fetcher.Fetcher, ("self._fetch_max_wait_ms = ", "PartitionRecords(")),
         (AIOKafkaProducer, ("self._sender = ", "self._message_accumulator = ")),
         (Sender, ("def sender_task",)),

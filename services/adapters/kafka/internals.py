@@ -251,6 +251,13 @@ def set_fetch_wait(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
     consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 
+def position_known(consumer: AIOKafkaConsumer, at: TopicPartition) -> int | None:
+    """Return the next offset of an assigned partition, or None before it is known; it asks nobody."""
+    subscription = consumer._subscription.subscription
+    state = None if subscription is None else subscription.assignment.state_value(at)
+    return int(state.position) if state is not None and state.has_valid_position else None
+
+
 async def close_client(consumer: AIOKafkaConsumer) -> None:
     """Close the connections of a consumer, which ``stop`` leaves open when it fails half-way."""
     await consumer._client.close()

@@ -12,15 +12,19 @@ from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, Topic
 
 
 class _Partition:
-    """Records from ``first`` on; those before it are gone."""
+    """Offsets from ``first`` on; those before it are gone. None stands for an offset without a record."""
 
     def __init__(self) -> None:
         self.first = 0
-        self.records: list[Record] = []
+        self.slots: list[Record | None] = []
 
     @property
     def end(self) -> int:
-        return self.first + len(self.records)
+        return self.first + len(self.slots)
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for record in self.slots if record is not None]
 
 
 class MemoryLog:
@@ -61,8 +65,9 @@ class MemoryLog:
         found = {}
         for at, position in positions.items():
             partition = self.partition(at)
-            records = partition.records[max(0, position - partition.first) :][:1]
-            found[at] = Ahead(partition.end, records[0].timestamp_ms if records else None)
+            ahead = partition.slots[max(0, position - partition.first) :]
+            oldest_ms = next((record.timestamp_ms for record in ahead if record is not None), None)
+            found[at] = Ahead(partition.end, oldest_ms)
         return found
 
     async def last_record(self, at: TopicPartition) -> Record | None:
@@ -77,8 +82,13 @@ class MemoryLog:
         """Forget the records below offset ``first``, as retention would."""
         partition = self.partition(at)
         first = min(max(first, partition.first), partition.end)
-        del partition.records[: first - partition.first]
+        del partition.slots[: first - partition.first]
         partition.first = first
+
+    def mark(self, at: TopicPartition) -> None:
+        """Take an offset without a record, as the end of a transaction does."""
+        self.partition(at).slots.append(None)
+        self._wake()
 
     def partition(self, at: TopicPartition) -> _Partition:
         """Return the partition; raise ``Unavailable`` when it does not exist."""
@@ -93,10 +103,13 @@ class MemoryLog:
         first = partition.end
         now_ms = self._clock.now_ms()
         for offset, (key, value, seal) in enumerate(entries, partition.end):
-            partition.records.append(Record(at.topic, at.partition, offset, key, value, now_ms, seal))
+            partition.slots.append(Record(at.topic, at.partition, offset, key, value, now_ms, seal))
+        self._wake()
+        return Span(*at, first, partition.end)
+
+    def _wake(self) -> None:
         for event in self._waiting:
             event.set()
-        return Span(*at, first, partition.end)
 
     async def wait(self, timeout_seconds: float) -> None:
         """Return at the next append, or after the time."""
@@ -175,12 +188,12 @@ class MemoryReader:
                     f"{at.topic}/{at.partition} ends at {partition.end} and does not hold {position}"
                 )
             start = position - partition.first
-            records = partition.records[start : start + share]
-            taken += records
+            slots = partition.slots[start : start + share]
+            taken += [record for record in slots if record is not None]
             # A partition that was read goes to the back, so that small reads reach every partition.
-            if records:
+            if slots:
                 del self._positions[at]
-                self._positions[at] = position + len(records)
+                self._positions[at] = position + len(slots)
         return taken
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
