@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from domain.manifests.codes import TOO_MANY_ANTI_AFFINITY_KEYS
 from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
 from domain.model.errors import FieldError
 from domain.model.limits import (
+    anti_affinity_keys_per_pod_max,
     namespaces_per_term_max,
     pod_affinity_terms_max,
     requirements_per_selector_max,
@@ -101,11 +103,19 @@ class BetweenPods(msgspec.Struct, frozen=True, kw_only=True):
         count = sum(len(each or ()) for each in (*terms, *anti_terms))
         check_count(count, pod_affinity_terms_max, "pod_affinity_terms_max", f"{path}.affinity")
         pod = _Pod(labels, namespace)
+        anti_affinity = _affinity(self.anti_affinity, pod, f"{path}.affinity.podAntiAffinity")
+        unsupported = template.unsupported
+        if anti_affinity is not None:
+            keys = {term.topology_key for term in anti_affinity.required}
+            if len(keys) > anti_affinity_keys_per_pod_max:  # each would be a rule for all pods it means
+                unsupported = (*unsupported, TOO_MANY_ANTI_AFFINITY_KEYS)
+                anti_affinity = msgspec.structs.replace(anti_affinity, required=())
         return msgspec.structs.replace(
             template,
+            unsupported=unsupported,
             spread=read_spreads(self.spreads, labels, f"{path}.topologySpreadConstraints"),
             pod_affinity=_affinity(self.affinity, pod, f"{path}.affinity.podAffinity"),
-            pod_anti_affinity=_affinity(self.anti_affinity, pod, f"{path}.affinity.podAntiAffinity"),
+            pod_anti_affinity=anti_affinity,
         )
 
 

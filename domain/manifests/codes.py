@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from domain.model.limits import anti_affinity_keys_per_pod_max
+
+TOO_MANY_ANTI_AFFINITY_KEYS = "anti-affinity-keys"
+
 UNSUPPORTED: Mapping[str, str] = {
     "volume-claims": "volumes by claim",
     "resource-claims": "devices by claim",
     "scheduling-group": "a scheduling group",
+    TOO_MANY_ANTI_AFFINITY_KEYS: (
+        f"more than {anti_affinity_keys_per_pod_max} topology keys in the required terms of "
+        "spec.affinity.podAntiAffinity"
+    ),
 }
 """What a pod may demand and berth does not honour. The pod waits, with the reason ``unsupported:<code>``."""
 

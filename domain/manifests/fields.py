@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from domain.manifests.between_pods import WireAffinityTerm, WirePodAffinity, WireSpread, WireWeightedTerm
+from domain.manifests.codes import TOO_MANY_ANTI_AFFINITY_KEYS
 from domain.manifests.constraints import WireAffinity, WireToleration
 from domain.manifests.label_selectors import WireLabelSelector, WireRequirement
 from domain.manifests.node import WireNodeSpec, WireNodeStatus
@@ -19,6 +20,7 @@ from domain.manifests.pod import WireContainer, WirePodSpec, WireResources
 from domain.manifests.ports import WirePort
 from domain.manifests.status import WireContainerStatus, WirePodStatus
 from domain.manifests.volumes import WireVolume
+from domain.model.limits import anti_affinity_keys_per_pod_max
 from domain.model.pods import POD_GROUP_LABEL
 
 
@@ -181,11 +183,17 @@ AFFINITY = Shape(
     ),
 )
 
+_HELD_BY_KEYS = f"unsupported:{TOO_MANY_ANTI_AFFINITY_KEYS}"
+_TOO_MANY_KEYS = (
+    f"with more than {anti_affinity_keys_per_pod_max} topology keys in `podAntiAffinity` a pod is held "
+    f"(`{_HELD_BY_KEYS}`), and one that runs already keeps nobody away"
+)
+
 POD_AFFINITY = Shape(
     "Pod: spec.affinity.podAffinity, podAntiAffinity",
     WirePodAffinity,
     (
-        _honoured(_REQUIRED, "by profiles with the filter InterPodAffinity"),
+        _honoured(_REQUIRED, f"by profiles with the filter InterPodAffinity; {_TOO_MANY_KEYS}"),
         _honoured(_PREFERRED, "by profiles with the score InterPodAffinity"),
     ),
 )
@@ -355,4 +363,4 @@ BY_PROFILE = (
 def codes() -> set[str]:
     """Return every code that the fields of a manifest can give a pod as a reason or a warning."""
     of_fields = {code for shape in SHAPES for field in shape.fields for code in field.codes}
-    return of_fields | {code for code, *_ in (*BY_LABEL, *BY_PROFILE)}
+    return of_fields | {code for code, *_ in (*BY_LABEL, *BY_PROFILE)} | {_HELD_BY_KEYS}

@@ -30,6 +30,7 @@ terms_per_affinity_max = 64
 requirements_per_affinity_max = 256  # in all of its terms
 spread_constraints_per_pod_max = 16  # Kubernetes sets no bounds to these; its own suite uses up to three
 pod_affinity_terms_max = 32  # of one pod, whatever their kind
+anti_affinity_keys_per_pod_max = 8  # topology keys of required terms: each refuses nodes to all pods it means
 requirements_per_selector_max = 64
 values_per_selector_max = 1_000  # in all requirements of a label selector
 namespaces_per_term_max = 256
@@ -117,6 +118,7 @@ assert events_per_request_max * 64 <= request_bytes_max
 assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_key_bytes_max < bodies_bytes_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
+assert anti_affinity_keys_per_pod_max * 2 <= rules_per_pod_max
 
 wait_seconds_max = 100
 """How long a request may wait until its events are folded, in seconds."""

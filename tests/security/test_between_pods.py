@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from domain.cycle.schedule import Scheduler
 from domain.model.events import NodeUpserted, PodUpserted
-from domain.model.limits import pod_affinity_terms_max, rules_per_pod_max
+from domain.model.limits import (
+    anti_affinity_keys_per_pod_max,
+    pod_affinity_terms_max,
+    rules_per_pod_max,
+)
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import LabelRequirement, LabelSelector, SpreadConstraint
+from services.phrases import reason_in_words
 from tests import values
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site, audit
@@ -40,9 +45,9 @@ def placed(site: Site) -> dict[str, str]:
     return {entry.spec.key.partition("/")[2]: entry.node for entry in pods.values() if entry.node}
 
 
-def reasons(site: Site, signature_of: str) -> dict[str, int]:
+def reasons(site: Site, name: str, namespace: str = "default") -> dict[str, int]:
     """Return why a pod found no node."""
-    pod = site.planner.scheduler.state.pods[f"default/{signature_of}"].spec
+    pod = site.planner.scheduler.state.pods[f"{namespace}/{name}"].spec
     groups = site.planner.scheduler.queue.groups.values()
     (attempt,) = [group.attempt for group in groups if group.signature == pod.signature]
     assert attempt is not None
@@ -59,35 +64,65 @@ def site() -> Site:
     return site
 
 
+def needing(keys: Iterable[str]) -> Json:
+    """Return affinity to pods of the own namespace by each topology key."""
+    terms = [{"topologyKey": key, "labelSelector": {}} for key in keys]
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def test_a_pod_that_asks_more_than_can_be_counted_waits_and_stops_nobody(site: Site) -> None:
-    site.tell("ADDED", pod_manifest("p", affinity=shunning(KEYS, wherever=False)))
+    site.tell("ADDED", pod_manifest("p", affinity=needing(KEYS)))
     site.tell("ADDED", pod_manifest("q", "other", cpu=2))
     assert placed(site) == {"q": "n1"}
     assert reasons(site, "p") == {"too-many-rules": 2}
     audit(site)
 
 
-def test_keys_that_no_node_has_do_not_count_against_a_pod(site: Site) -> None:
-    keys = [f"unknown{i}" for i in range(pod_affinity_terms_max)]
-    site.tell("ADDED", pod_manifest("p", cpu=2, affinity=shunning(keys, wherever=False)))
-    assert placed(site) == {"p": "n1"}
-
-
-def test_a_waiting_pod_cannot_stop_all_others_by_many_unknown_keys(site: Site) -> None:
-    keys = [f"unknown{i}" for i in range(TOO_MUCH)]
-    site.tell("ADDED", pod_manifest("wall", "bad", cpu=100, affinity=shunning(keys)))
+@pytest.mark.parametrize("keys", [KEYS[:TOO_MUCH], KEYS[: anti_affinity_keys_per_pod_max + 1]], ids=len)
+def test_a_pod_that_shuns_others_by_many_keys_is_held_and_stops_nobody(
+    site: Site, keys: tuple[str, ...]
+) -> None:
+    site.tell("ADDED", pod_manifest("wall", "bad", cpu=2, affinity=shunning(keys)))
     site.tell("ADDED", pod_manifest("p", cpu=2))
+    assert placed(site) == {"p": "n1"}
+    (code,) = reasons(site, "wall", "bad")
+    assert code == "unsupported:anti-affinity-keys"
+    assert "spec.affinity.podAntiAffinity" in reason_in_words(code)
+    site.tell("ADDED", pod_manifest("few", "bad", cpu=2, affinity=shunning(keys[:8], wherever=False)))
+    assert placed(site) == {"p": "n1", "few": "n1"}
+
+
+def test_a_pod_that_shuns_others_by_many_keys_stops_nobody_where_it_runs_already(site: Site) -> None:
+    site.tell("ADDED", pod_manifest("wall", "bad", node_name="n1", affinity=shunning(KEYS)))
+    site.tell("ADDED", pod_manifest("p", cpu=2))
+    assert placed(site) == {"wall": "n1", "p": "n1"}
+
+
+def walls(keys: Sequence[str], cpu: int) -> list[Json]:
+    """Return pods that together shun all others by more keys than can be counted."""
+    each = anti_affinity_keys_per_pod_max
+    parts = [keys[i : i + each] for i in range(0, len(keys), each)]
+    return [pod_manifest(f"wall{i}", "bad", cpu=cpu, affinity=shunning(part)) for i, part in enumerate(parts)]
+
+
+UNKNOWN = tuple(f"unknown{i}" for i in range(TOO_MUCH))
+
+
+def test_keys_that_no_node_has_do_not_count_against_a_pod(site: Site) -> None:
+    site.tell("ADDED", *walls(UNKNOWN, cpu=100))
+    site.tell("ADDED", pod_manifest("p", cpu=2, affinity=shunning(UNKNOWN[:8], wherever=False)))
     assert placed(site) == {"p": "n1"}
 
 
 def test_a_key_that_a_node_gets_later_is_heeded(site: Site) -> None:
-    keys = [f"unknown{i}" for i in range(TOO_MUCH)]
-    site.tell("ADDED", pod_manifest("wall", "bad", cpu=2, affinity=shunning(keys)))
+    site.tell("ADDED", *walls(UNKNOWN, cpu=1))
     site.tell("ADDED", pod_manifest("p1", cpu=2))
-    assert placed(site) == {"wall": "n1", "p1": "n1"}
-    site.tell("MODIFIED", node_manifest("n1", cpu=8, labels={keys[-1]: "a"}))
+    known = {f"wall{i}": "n1" for i in range(4)} | {"p1": "n1"}
+    assert {name: node for name, node in placed(site).items() if name == "p1"} == {"p1": "n1"}
+    assert placed(site).keys() == known.keys()
+    on = placed(site)["wall3"]
+    site.tell("MODIFIED", node_manifest(on, cpu=8, labels={UNKNOWN[-1]: "a"}))
     site.tell("ADDED", pod_manifest("p2", cpu=2))
-    assert placed(site) == {"wall": "n1", "p1": "n1"}
     assert reasons(site, "p2")["existing-pod-anti-affinity"] == 1
 
 

@@ -55,6 +55,9 @@ ASKS: dict[str, list[Json]] = {
         {"schedulingGroup": {"podGroupName": "g"}},
         {"workloadRef": {"name": "w", "podGroup": "g"}},
     ],
+    "unsupported:anti-affinity-keys": [
+        {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": f"k{i}"} for i in range(9)]}}}
+    ],
     "ignored:preferred-pod-affinity": [{"affinity": {"podAffinity": {PREFERRED: [NEAR]}}}],
     "ignored:preferred-pod-anti-affinity": [{"affinity": {"podAntiAffinity": {PREFERRED: [NEAR]}}}],
     "ignored:preferred-topology-spread": [
