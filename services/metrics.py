@@ -132,6 +132,7 @@ def render_ledger(counts: Counts, shards: Sequence[ShardState], lags: Mapping[in
     epoch = gauge("epoch", "Ownership counter of the shard", ["shard"])
     log_time = gauge("log_time_seconds", "Time of the last folded event", ["shard"])
     records = gauge("lag_records", "Records appended and not yet folded", ["shard"])
+    alarm = gauge("topic_alarm", "Whether the topic of decisions holds what the ledger does not", ["shard"])
     seconds = gauge("lag_seconds", "Age of the oldest record not yet folded", ["shard"])
     for shard, lag in lags.items():
         records.labels(str(shard)).set(lag.records)
@@ -143,5 +144,6 @@ def render_ledger(counts: Counts, shards: Sequence[ShardState], lags: Mapping[in
         dead.labels(label).set(row.dead_seq_next - 1)
         owned.labels(label).set(row.owner is not None)
         epoch.labels(label).set(row.epoch)
+        alarm.labels(label).set(row.alarm is not None)
         log_time.labels(label).set(row.log_time_ms / 1000)
     return bytes(generate_latest(registry))

@@ -131,6 +131,7 @@ class Health(Struct, kw_only=True):
     status: Annotated[str, about("ok or not-ready")]
     checks: Annotated[dict[str, str], about("Per part: ok, or what is wrong and what to do")]
     lag: Annotated[list[ShardLag], about("Per shard, where ledger and log answer")] = []
+    alarms: Annotated[list[str], about("What is amiss though pods are placed; docs/operations.md")] = []
 
 
 # ------------------------------------------------------------------------------------------ nodes and pods
@@ -297,6 +298,7 @@ class Shard(Struct, kw_only=True):
     published: Annotated[int, about("Decisions published to the decisions topic")]
     deadletters: Annotated[int, about("Dead letters recorded")]
     relay: Annotated[str | None, about("Relay that publishes the shard")]
+    alarm: Annotated[str | None, about("What is wrong with its topic of decisions; null: nothing")]
     log_time: Annotated[str | None, about(f"Time of the last event folded ({INSTANT})")]
     lag_records: Annotated[int | None, about("Records appended and not yet folded; null: the log is away")]
     lag_seconds: Annotated[float | None, about("Age of the oldest of them; 0: there are none")]

@@ -133,10 +133,11 @@ def _open_routes(deps: Deps) -> APIRouter:
         summary="Whether the deployment can decide: database, migrations, log, and a worker for every shard",
     )
     async def readyz() -> Response:
-        checks, lags = await deps.lookout.look()
+        checks, lags, alarms = await deps.lookout.look()
         ready = all(state == "ok" for state in checks.values())
         lag = [ShardLag(shard=n, records=x.records, seconds=x.seconds) for n, x in sorted(lags.items())]
-        health = Health(status="ok" if ready else "not-ready", checks=dict(checks), lag=lag)
+        state = "ok" if ready else "not-ready"
+        health = Health(status=state, checks=dict(checks), lag=lag, alarms=list(alarms))
         return json_answer(health, 200 if ready else 503)
 
     return router

@@ -21,10 +21,11 @@ ANSWER_SECONDS = 2.0
 
 
 class Condition(NamedTuple):
-    """ "ok" or what is wrong, per part, and the lag per shard if the log answers."""
+    """ "ok" or what is wrong, per part, the lag per shard if the log answers, and the relays' alarms."""
 
     checks: Mapping[str, str]
     lags: Mapping[int, Lag]
+    alarms: Sequence[str] = ()
 
 
 class Lookout:
@@ -102,7 +103,7 @@ class Lookout:
             checks["log"] = "ok"
         except BerthError as error:
             checks["log"] = str(error)
-        return Condition(checks, behind)
+        return Condition(checks, behind, [shard.alarm for shard in shards if shard.alarm])
 
 
 @contextlib.asynccontextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
 
 from services.cli.options import PLACE, with_settings
 from services.config import Settings
+from services.phrases import plural
 
 PLACING = ("seed", "usage_window_seconds")
 API = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key")
@@ -32,8 +34,23 @@ async def worker(settings: Settings) -> None:
 
 
 @with_settings(*PLACE, "worker_name", *METRICS)
-async def relay(settings: Settings) -> None:
+async def relay(
+    settings: Settings,
+    acknowledge: Annotated[
+        bool,
+        typer.Option("--acknowledge", help="Take back the alarms about the topic of decisions, and end."),
+    ] = False,
+) -> None:
     """Publish committed decisions to the decisions topic, in order, until Ctrl-C."""
+    if acknowledge:
+        from services import bootstrap
+
+        async with bootstrap.place(settings) as at, contextlib.aclosing(bootstrap.open_outbox(at)) as outbox:
+            raised = await outbox.acknowledge()
+        for shard, alarm in sorted(raised.items()):
+            typer.echo(f"shard {shard}: {alarm}")
+        typer.echo(f"acknowledged: {plural(len(raised), 'alarm')}")
+        return
     from services.processes import serve_relay
 
     await serve_relay(settings)

@@ -261,6 +261,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("EPOCH", _field("epoch"), wide=True, right=True),
         moment("LEASE UNTIL", "lease_until", wide=True),
         Column("RELAY", _field("relay"), wide=True),
+        Column("ALARM", _field("alarm"), wide=True),
         Column("OFFSETS", _offsets, wide=True),
     ),
     "deadletters": (

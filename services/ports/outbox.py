@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -44,6 +44,22 @@ class Outbox(Protocol):
         self, shard: int, stream: Stream, after_seq: int, rows_max: int
     ) -> Sequence[OutboxItem]:
         """Return committed rows with ``seq > after_seq``, in order, without a hole."""
+
+    async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
+        """Return the decisions with these seqs that are committed, in order."""
+
+    async def compared(self, shard: int) -> int:
+        """Return below which offset of its topic foreign records were reported."""
+
+    async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
+        """Note what is wrong with the topic, for operators, and the offset below which it was compared.
+
+        An alarm that nobody acknowledged stays. False (and nothing written) when the epoch is no longer the
+        shard's.
+        """
+
+    async def acknowledge(self) -> Mapping[int, str]:
+        """Take back the alarms of all shards and return them."""
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""

@@ -128,7 +128,10 @@ class RefusedRecord(NamedTuple):
 
 
 class ShardState(NamedTuple):
-    """A shard: who owns it, how far it has come, and how far the relay has published it."""
+    """A shard: who owns it, how far it has come, and how far the relay has published it.
+
+    ``alarm`` says what is wrong with its topic of decisions; None: nothing that was not acknowledged.
+    """
 
     shard: int
     owner: str | None
@@ -140,6 +143,7 @@ class ShardState(NamedTuple):
     relay_owner: str | None
     decisions_seq: int
     dead_letters_seq: int
+    alarm: str | None
 
 
 class ShardOffset(NamedTuple):

@@ -1,19 +1,22 @@
 """The relay: publishes each shard's decisions to its partition, in order, without a hole, and resumably.
 
-When a shard is taken over, the end of the topic is compared with the ledger, so that a relay that died
-between publishing and noting it publishes nothing twice.
+When a shard is taken over, the end of the topic is compared with the ledger. So a relay that died between
+publishing and noting it publishes nothing twice, what the broker lost is published again, and what the ledger
+does not hold raises the alarm. While it runs, a relay expects each append where the one before it ended, and
+the last row that it published in the ledger; where either is not so, it compares again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
-from domain.model.errors import Fenced, LogTruncated, Unavailable
+from domain.model.errors import BerthError, Fenced, Unavailable
 from services.backoff import Backoff
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
@@ -21,18 +24,29 @@ from services.ports.log import (
     Entry,
     Log,
     LogWriter,
-    Record,
+    Span,
     TopicPartition,
 )
-from services.ports.outbox import Outbox, Stream
+from services.ports.outbox import Outbox, OutboxItem, Stream
+from services.relay.tail import compare, describe
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
-_UNNOTED_MAX = limits.poll_records_max
-"""A relay notes each batch before it publishes the next, so no more records than these are not noted."""
-_FIND_SECONDS_MAX = 30.0
 
-_Seqs = dict[tuple[bytes | None, bytes | None], int]
+
+class Diverged(BerthError):
+    """The topic or the ledger is not as this relay left it: they have to be compared again."""
+
+    code = "topic-diverged"
+    retriable = True
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """How far a stream is published: the last seq, its row, and the offset after it, where they are known."""
+
+    seq: int
+    row: OutboxItem | None = None
+    end: int | None = None
 
 
 class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +56,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = limits.lease_seconds
     rows_max: int = limits.poll_records_max
     idle_seconds: float = 0.5
+    check_seconds: float = 5.0  # how often an idle relay looks whether the topic still ends where it should
 
 
 class RelayMetrics:
@@ -49,6 +64,12 @@ class RelayMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.published = Counter("berth_published", "Records published", ["stream"], registry=registry)
+        self.faults = Counter(
+            "berth_relay_faults",
+            "Times that a topic was not as the ledger says",
+            ["fault"],
+            registry=registry,
+        )
 
 
 class Relay:
@@ -83,7 +104,7 @@ class Relay:
                     _LOGGER.info("publishing shard %d with epoch %d", shard, epoch)
                     self._note("")
                     await self._publish_shard(shard, epoch)
-            except (Unavailable, Fenced) as error:
+            except (Unavailable, Fenced, Diverged) as error:
                 self._note(f"{error.code}: {error}")
             await asyncio.sleep(self._settings.lease_seconds / 10)
 
@@ -114,81 +135,80 @@ class Relay:
                 raise Fenced(f"another relay publishes shard {shard}")
 
     async def _publish(self, shard: int, epoch: int) -> None:
-        cursors = {stream: await self._resume(shard, stream, epoch) for stream in Stream}
+        places = {stream: await self._resume(shard, stream, epoch) for stream in Stream}
         writer = await self._log.writer()
+        clock = asyncio.get_running_loop().time
+        check_at = clock() + self._settings.check_seconds
         try:
             while True:
                 moved = False
                 for stream in Stream:
-                    cursor = await self._publish_some(shard, epoch, stream, cursors[stream], writer)
-                    moved = moved or cursor != cursors[stream]
-                    cursors[stream] = cursor
-                if not moved:
-                    await self._outbox.wait(self._settings.idle_seconds)
+                    place = await self._publish_some(shard, epoch, stream, places[stream], writer)
+                    moved = moved or place.seq != places[stream].seq
+                    places[stream] = place
+                if moved:
+                    continue
+                if clock() >= check_at:
+                    await self._check_end(shard, places[Stream.DECISIONS].end)
+                    check_at = clock() + self._settings.check_seconds
+                await self._outbox.wait(self._settings.idle_seconds)
         finally:
             await writer.aclose()
 
-    async def _resume(self, shard: int, stream: Stream, epoch: int) -> int:
-        """Return the last seq that is published, and note it: a relay may have died before it did.
-
-        A record of the topic counts only where it equals the ledger's row, since others may have written it.
-        """
+    async def _resume(self, shard: int, stream: Stream, epoch: int) -> _Place:
+        """Return where to go on: behind the last seq that topic and ledger share."""
         noted = await self._outbox.published(shard, stream)
         if stream is Stream.DEAD_LETTERS:
-            return noted  # all shards share one partition: a letter may come twice after a crash
-        # Rows before the noted one tell only whether the topic ends with a record of ours.
-        after = max(0, noted - _UNNOTED_MAX)
-        rows = await self._outbox.unpublished(shard, stream, after, 2 * _UNNOTED_MAX)
-        seqs: _Seqs = {(row.key, row.value): row.seq for row in rows}
-        found, foreign = await self._find(TopicPartition(DECISIONS_TOPIC, shard), seqs)
-        cursor = noted
-        while cursor + 1 in found:
-            cursor += 1
-        if foreign is not None:
+            return _Place(noted)  # all shards share one partition: a letter may come twice after a crash
+        tail = await compare(self._log, self._outbox, shard, noted, await self._outbox.compared(shard))
+        if tail.seq < noted:
+            self._metrics.faults.labels("topic-lost-records").inc()
             _LOGGER.warning(
-                "topic %s, partition %d, offset %d: the last record is not a decision of this ledger; "
-                "publishing on behind seq %d",
-                *foreign[:3],
-                cursor,
+                "the topic has lost decisions %d-%d to %d-%d; publishing them again",
+                *(shard, tail.seq + 1, shard, noted),
             )
-        if cursor > noted and not await self._outbox.mark_published(shard, stream, epoch, cursor):
+        if tail.foreign is not None:
+            alarm = describe(tail, shard)
+            self._metrics.faults.labels("topic-differs").inc()
+            _LOGGER.error("%s; publishing on behind seq %d", alarm, tail.seq)
+            if not await self._outbox.raise_alarm(shard, epoch, alarm, tail.end):
+                raise Fenced(f"another relay publishes shard {shard}")
+        if tail.seq > noted and not await self._outbox.mark_published(shard, stream, epoch, tail.seq):
             raise Fenced(f"another relay publishes shard {shard}")
-        return cursor
+        rows = await self._outbox.decisions(shard, [tail.seq]) if tail.seq else []
+        return _Place(tail.seq, rows[0] if rows else None, tail.end)
 
-    async def _find(self, at: TopicPartition, seqs: _Seqs) -> tuple[set[int], Record | None]:
-        """Return which rows the end of the topic holds, and its last record where it is none of them.
-
-        What is not found, for lack of time or behind too many foreign records, is published again.
-        """
-        found: set[int] = set()
-        last: Record | None = None
-        clock = asyncio.get_running_loop().time
-        reader = await self._log.reader()
-        try:
-            first = (await reader.first_offsets([at]))[at]
-            await reader.assign({at: first})
-            end = (await reader.end_offsets())[at]
-            await reader.assign({at: max(first, end - 2 * _UNNOTED_MAX)})
-            deadline = clock() + _FIND_SECONDS_MAX
-            while await reader.position(at) < end and clock() < deadline:
-                for last in await reader.poll(limits.poll_records_max, timeout_seconds=0.5):
-                    if seq := seqs.get((last.key, last.value)):
-                        found.add(seq)
-        except LogTruncated as error:  # its records went while we looked
-            _LOGGER.warning("publishing on from the ledger's cursor: %s", error)
-        finally:
-            await reader.aclose()
-        return found, None if last is None or (last.key, last.value) in seqs else last
+    async def _check_end(self, shard: int, end: int | None) -> None:
+        """Raise ``Diverged`` where the partition ends elsewhere than we left it."""
+        at = TopicPartition(DECISIONS_TOPIC, shard)
+        if end is not None and (found := (await self._log.ahead({at: end}))[at].end) != end:
+            raise Diverged(f"topic {at.topic}, partition {shard} ends at {found} and not at {end}")
 
     async def _publish_some(
-        self, shard: int, epoch: int, stream: Stream, cursor: int, writer: LogWriter
-    ) -> int:
-        items = await self._outbox.unpublished(shard, stream, cursor, self._settings.rows_max)
+        self, shard: int, epoch: int, stream: Stream, place: _Place, writer: LogWriter
+    ) -> _Place:
+        """Publish the next rows. The one before them comes along, to see that the ledger still has it."""
+        seen = place.row is not None
+        rows_max = self._settings.rows_max + seen
+        items = await self._outbox.unpublished(shard, stream, place.seq - seen, rows_max)
+        if seen and (not items or items[0] != place.row):
+            raise Diverged(f"the ledger has lost what was published of shard {shard} up to {place.seq}")
+        items = items[seen:]
         if not items:
-            return cursor
+            return place
         partition = shard if stream is Stream.DECISIONS else 0
-        await writer.append(_TOPICS[stream], [Entry(i.key, i.value) for i in items], partition)
+        spans = await writer.append(_TOPICS[stream], [Entry(i.key, i.value) for i in items], partition)
         self._metrics.published.labels(stream.value).inc(len(items))
+        end = _end_of(spans, place.end) if stream is Stream.DECISIONS else None
         if not await self._outbox.mark_published(shard, stream, epoch, items[-1].seq):
             raise Fenced(f"another relay publishes shard {shard}")
-        return items[-1].seq
+        return _Place(items[-1].seq, items[-1], end)
+
+
+def _end_of(spans: Sequence[Span], expected: int | None) -> int | None:
+    """Return where an append ended; raise ``Diverged`` where it did not begin where the last one ended."""
+    for topic, partition, first, end in spans:
+        if expected is not None and first != expected:
+            raise Diverged(f"topic {topic}, partition {partition}: appended at {first} and not at {expected}")
+        expected = end
+    return expected if spans else None

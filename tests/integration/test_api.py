@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import msgspec
 import pytest
 import pytest_asyncio
+from typer.testing import CliRunner
 
 from domain.model.errors import Unavailable
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -25,6 +27,7 @@ from services.api.deps import Deps
 from services.api.health import LOOK_SECONDS, Lookout
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
+from services.cli.main import app as cli
 from services.codec.gateway import Gateway
 from services.metrics import ApiMetrics, process_registry
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry
@@ -410,6 +413,23 @@ async def test_an_empty_database_is_not_ready(embedded_dsn: str) -> None:
             "log": "ok",
             "workers": "",
         }
+
+
+async def test_a_relays_alarm_is_shown_until_it_is_acknowledged(embedded_dsn: str) -> None:
+    async with fresh_database(embedded_dsn) as place, client_of(place) as client:
+        await bootstrap.initialise(place, 1)
+        async with contextlib.aclosing(bootstrap.open_outbox(place)) as outbox:
+            epoch = await outbox.acquire(0, "relay", 10)
+            await outbox.raise_alarm(0, epoch, "topic berth.decisions, partition 0, offset 7: no", 8)
+        assert (await until_looked_at(client))["alarms"] == [
+            "topic berth.decisions, partition 0, offset 7: no"
+        ]
+        assert 'berth_ledger_topic_alarm{shard="0"} 1.0' in (await client.get("/metrics")).text
+        told = {"BERTH_POSTGRES_DSN": place.dsn}
+        result = await asyncio.to_thread(CliRunner().invoke, cli, ["relay", "--acknowledge"], env=told)
+        assert result.exit_code == 0, result.output
+        assert "acknowledged: 1 alarm" in result.output
+        assert (await until_looked_at(client))["alarms"] == []
 
 
 async def until_looked_at(client: Client) -> dict[str, Any]:

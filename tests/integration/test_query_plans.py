@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.store import MemoryStore
-from services.adapters.postgres import sql
+from services.adapters.postgres import sql, sql_outbox
 from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.migrate import init_shards
@@ -113,8 +113,9 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
 }
 
 OUTBOX_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
-    "decisions to publish": (sql.DECISIONS_AFTER, (1, ROWS // 8, 100), {"decisions_pkey"}),
-    "dead letters to publish": (sql.DEAD_LETTERS_AFTER, (1, ROWS // 8, 100), {"dead_letters_pkey"}),
+    "decisions to publish": (sql_outbox.DECISIONS_AFTER, (1, ROWS // 8, 100), {"decisions_pkey"}),
+    "decisions in the topic": (sql_outbox.DECISIONS_OF, (1, [3, ROWS // 8]), {"decisions_pkey"}),
+    "dead letters to publish": (sql_outbox.DEAD_LETTERS_AFTER, (1, ROWS // 8, 100), {"dead_letters_pkey"}),
 }
 
 

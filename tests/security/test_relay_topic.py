@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 import pytest_asyncio
@@ -13,11 +14,19 @@ from prometheus_client import CollectorRegistry
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.memory.log import MemoryLog
 from services.ports.ledger import CommitOutcome, Lease, Ledger
-from services.ports.log import DECISIONS_TOPIC, Entry, Log, Record, TopicPartition, topic_specs
+from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition, topic_specs
 from services.ports.outbox import Stream
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from tests.contract.batches import bind
-from tests.contract.ledgers import SHARDS, Backend, ManualClock, PostgresBackend, open_backend, start
+from tests.contract.ledgers import (
+    SHARDS,
+    Backend,
+    ManualClock,
+    MemoryBackend,
+    PostgresBackend,
+    open_backend,
+    start,
+)
 from tests.servers import MakeDatabase
 
 AT = TopicPartition(DECISIONS_TOPIC, 0)
@@ -75,6 +84,69 @@ class World:
         finally:
             await reader.aclose()
 
+    async def taken(self) -> list[bytes]:
+        """Return what a consumer has that takes nothing but the seq after its last one."""
+        taken: list[bytes] = []
+        for record in await self.topic():
+            if record.value is not None and record.value.startswith(b'{"id":"0-%d",' % (len(taken) + 1)):
+                taken.append(record.value)
+        return taken
+
+    async def lose_topic_tail(self, kept: int) -> None:
+        """Let the broker forget all but so many records, as a fail-over to a replica that lags does."""
+        del self.decisions()[kept:]
+
+    async def lose_ledger_tail(self, kept: int) -> None:
+        """Set the ledger back to an older backup with so many decisions; what comes is decided later."""
+        assert isinstance(self.backend, MemoryBackend)
+        database = self.backend.database
+        for rows in (database.decisions[0], database.recorded_ms[0], database.placements):
+            del rows[kept:]
+        for row in list(database.open_placements.values()):
+            if row.opened.seq > kept:
+                del database.open_placements[row.opened.pod_uid]
+                database._opening_seqs.discard((0, row.opened.seq))
+        database.offsets[0, PODS_TOPIC, 0].next_offset = kept
+        database.shards[0].seq_next = self._seq = kept + 1
+        noted = database.cursors[0].published
+        noted[Stream.DECISIONS] = min(noted[Stream.DECISIONS], kept)
+        await self.backend.pass_time(1)
+
+    def decisions(self) -> list[Record]:
+        """Return the records of the topic in memory."""
+        assert isinstance(self.log, MemoryLog)
+        return self.log.partition(AT).records
+
+    async def alarm(self) -> str | None:
+        """Return what the API tells operators of the shard's topic."""
+        (shard, *_) = await self.backend.store().shards()
+        return shard.alarm
+
+    @contextlib.asynccontextmanager
+    async def relay(self, check_seconds: float = 0.05) -> AsyncIterator[CollectorRegistry]:
+        """Run a relay of its own."""
+        settings = RelaySettings(name="r", lease_seconds=0.3, idle_seconds=0.02, check_seconds=check_seconds)
+        registry = CollectorRegistry()
+        running = asyncio.create_task(
+            Relay(self.log, self.backend.outbox(), settings, RelayMetrics(registry)).run()
+        )
+        try:
+            yield registry
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    async def until_all_taken(self) -> None:
+        """Wait until the consumer has every decision of the ledger, as the ledger has it."""
+        expected: list[bytes] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                while not expected or await self.taken() != expected:
+                    expected = [row.value or b"" for row in await self.rows()]
+                    await asyncio.sleep(0.01)
+        assert await self.taken() == expected
+
     async def published(self) -> list[int]:
         """Return the seqs of the ledger's rows in the topic, in its order."""
         seqs = {row: number for number, row in enumerate(await self.rows(), 1)}
@@ -83,20 +155,12 @@ class World:
 
     async def relay_until(self, published: Sequence[int]) -> None:
         """Run a relay of its own until the topic holds this, and a moment longer."""
-        settings = RelaySettings(name="r", lease_seconds=0.3, idle_seconds=0.05)
-        relay = Relay(self.log, self.backend.outbox(), settings, RelayMetrics(CollectorRegistry()))
-        running = asyncio.create_task(relay.run())
-        try:
-            async with asyncio.timeout(20):
-                while not running.done() and await self.published() != list(published):
-                    await asyncio.sleep(0.02)
-                await asyncio.sleep(0.1)
-        except TimeoutError:
-            pass
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+        async with self.relay():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    while await self.published() != list(published):
+                        await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
         assert await self.published() == list(published)
 
 
@@ -134,10 +198,10 @@ async def test_a_foreign_record_stops_nothing_and_skips_nothing(
     await memory_world.write(foreign)
     await memory_world.decide(3)
     await memory_world.relay_until([1, 2, 3, 4, 5, 6])
-    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert len(warnings) == 1, warnings
-    assert "topic berth.decisions, partition 0, offset 3:" in warnings[0]
-    assert warnings[0].endswith("publishing on behind seq 3")
+    errors = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(errors) == 1, errors
+    assert "topic berth.decisions, partition 0, offset 3:" in errors[0]
+    assert errors[0].endswith("publishing on behind seq 3")
 
 
 async def test_a_foreign_record_stops_nothing_on_postgres(world: World) -> None:
@@ -186,7 +250,7 @@ async def test_after_an_older_ledger_was_restored_what_is_decided_again_is_publi
     await memory_world.write(*lost)
     await memory_world.decide(3)
     await memory_world.relay_until([1, 2, 3, 4, 5])
-    assert "offset 58:" in caplog.text
+    assert "offset 2: decision 0-3 is not the ledger's" in caplog.text
 
 
 async def test_what_was_published_is_noted_when_a_relay_takes_over(memory_world: World) -> None:
@@ -196,11 +260,125 @@ async def test_what_was_published_is_noted_when_a_relay_takes_over(memory_world:
     assert await memory_world.backend.outbox().published(0, Stream.DECISIONS) == 3
 
 
-async def test_a_topic_that_was_emptied_is_gone_on_with(memory_world: World) -> None:
+async def test_what_retention_removed_is_not_published_again(memory_world: World) -> None:
     await memory_world.decide(2)
     await memory_world.relay_until([1, 2])
-    log = memory_world.log
-    assert isinstance(log, MemoryLog)
-    log.partition(AT).records.clear()
+    assert isinstance(memory_world.log, MemoryLog)
+    memory_world.log.truncate(AT, 2)
     await memory_world.decide(2)
-    await memory_world.relay_until([3, 4])
+    async with memory_world.relay():
+        await asyncio.sleep(0.3)
+    left = memory_world.log.partition(AT).records
+    assert [Entry(record.key, record.value) for record in left] == (await memory_world.rows())[2:]
+
+
+# ------------------------------------------------------------------ the broker loses the end of the topic
+
+
+async def test_the_broker_loses_its_tail_under_a_running_relay(memory_world: World) -> None:
+    await memory_world.decide(10)
+    async with memory_world.relay(check_seconds=1e9) as registry:
+        await memory_world.until_all_taken()
+        await memory_world.lose_topic_tail(7)
+        await memory_world.decide(2)
+        await memory_world.until_all_taken()
+    assert registry.get_sample_value("berth_relay_faults_total", {"fault": "topic-lost-records"}) == 1
+    assert await memory_world.alarm() is None, "the relay has put it right by itself"
+
+
+async def test_the_broker_loses_its_tail_and_nothing_more_is_decided(memory_world: World) -> None:
+    await memory_world.decide(10)
+    async with memory_world.relay():
+        await memory_world.until_all_taken()
+        await memory_world.lose_topic_tail(7)
+        await memory_world.until_all_taken()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7])
+async def test_the_broker_loses_its_tail_while_no_relay_runs(memory_world: World, kept: int) -> None:
+    await memory_world.decide(10)
+    await memory_world.relay_until(range(1, 11))
+    await memory_world.lose_topic_tail(kept)
+    await memory_world.decide(2)
+    async with memory_world.relay():
+        await memory_world.until_all_taken()
+
+
+async def test_a_hole_that_an_earlier_relay_left_is_filled(memory_world: World) -> None:
+    await memory_world.decide(12)
+    rows = await memory_world.rows()
+    await memory_world.write(*rows[:7], *rows[10:])
+    await memory_world.backend.outbox().mark_published(0, Stream.DECISIONS, 0, 12)
+    async with memory_world.relay():
+        await memory_world.until_all_taken()
+
+
+async def test_more_is_lost_than_a_relay_reads_at_once(memory_world: World) -> None:
+    await memory_world.decide(9_000)
+    async with memory_world.relay():
+        await memory_world.until_all_taken()
+        await memory_world.lose_topic_tail(3)
+        await memory_world.until_all_taken()
+
+
+# ------------------------------------------------------------- the ledger loses its end, the topic has it
+
+
+async def test_a_ledger_that_lost_its_tail_raises_the_alarm(
+    memory_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory_world.decide(10)
+    await memory_world.relay_until(range(1, 11))
+    await memory_world.lose_ledger_tail(7)
+    await memory_world.decide(4)
+    async with memory_world.relay() as registry:
+        await _until(lambda: len(memory_world.decisions()) == 14)
+    assert [record.value for record in memory_world.decisions()[10:]] == [
+        row.value for row in (await memory_world.rows())[7:]
+    ]
+    alarm = await memory_world.alarm()
+    assert alarm is not None
+    assert alarm.startswith("topic berth.decisions, partition 0, offset 7: decision 0-8")
+    assert alarm in caplog.text
+    assert registry.get_sample_value("berth_relay_faults_total", {"fault": "topic-differs"}) == 1
+
+
+async def test_a_ledger_that_fails_over_under_a_running_relay_raises_the_alarm(memory_world: World) -> None:
+    await memory_world.decide(10)
+    async with memory_world.relay():
+        await memory_world.until_all_taken()
+        await memory_world.lose_ledger_tail(7)
+        await _until_async(memory_world.alarm)  # at once, before anything is decided again
+        await memory_world.decide(4)
+        await _until(lambda: len(memory_world.decisions()) == 14)
+    assert [record.value for record in memory_world.decisions()[10:]] == [
+        row.value for row in (await memory_world.rows())[7:]
+    ]
+
+
+async def test_an_alarm_is_raised_once_until_it_is_acknowledged(memory_world: World) -> None:
+    await memory_world.decide(3)
+    await memory_world.relay_until([1, 2, 3])
+    await memory_world.write(*FOREIGN.values())
+    await memory_world.relay_until([1, 2, 3])
+    first = await memory_world.alarm()
+    assert first is not None
+    assert "offset 3:" in first
+    assert await memory_world.backend.outbox().acknowledge() == {0: first}
+    await memory_world.relay_until([1, 2, 3])
+    assert await memory_world.alarm() is None
+    await memory_world.write(FOREIGN["empty"])
+    await memory_world.relay_until([1, 2, 3])
+    assert "offset 13:" in str(await memory_world.alarm())
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def _until_async(holds: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(5):
+        while not await holds():
+            await asyncio.sleep(0.01)

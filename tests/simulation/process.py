@@ -179,6 +179,18 @@ class UnreliableOutbox:
     ) -> Sequence[OutboxItem]:
         return await self._process.call(lambda: self._inner.unpublished(shard, stream, after_seq, rows_max))
 
+    async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
+        return await self._process.call(lambda: self._inner.decisions(shard, seqs))
+
+    async def compared(self, shard: int) -> int:
+        return await self._process.call(lambda: self._inner.compared(shard))
+
+    async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
+        return await self._process.call(lambda: self._inner.raise_alarm(shard, epoch, alarm, compared))
+
+    async def acknowledge(self) -> Mapping[int, str]:
+        return await self._process.call(self._inner.acknowledge)
+
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         return await self._process.call(lambda: self._inner.mark_published(shard, stream, epoch, seq))
 

@@ -59,6 +59,8 @@ class CursorRow(LeaseRow):
     """What the relay has published of a shard."""
 
     published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
+    alarm: str | None = None
+    compared: int = 0
 
 
 @dataclasses.dataclass

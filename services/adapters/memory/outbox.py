@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.memory.database import MemoryDatabase
@@ -70,6 +70,30 @@ class MemoryOutbox(Client):
             OutboxItem(d.seq, decision_key(d.namespace, d.name), decision_value(payload, at_ms))
             for (d, payload), at_ms in rows
         ]
+
+    async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
+        """See ``Outbox.decisions``."""
+        found = [await self.unpublished(shard, Stream.DECISIONS, seq - 1, 1) for seq in seqs]
+        return [items[0] for items in found if items]
+
+    async def compared(self, shard: int) -> int:
+        """See ``Outbox.compared``."""
+        return self._answering().cursors[shard].compared
+
+    async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
+        """See ``Outbox.raise_alarm``."""
+        row = self._answering().cursors[shard]
+        if row.epoch != epoch:
+            return False
+        row.alarm, row.compared = row.alarm or alarm, compared
+        return True
+
+    async def acknowledge(self) -> Mapping[int, str]:
+        """See ``Outbox.acknowledge``."""
+        raised = {n: row.alarm for n, row in self._answering().cursors.items() if row.alarm is not None}
+        for shard in raised:
+            self.database.cursors[shard].alarm = None
+        return raised
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """See ``Outbox.mark_published``."""

@@ -81,6 +81,7 @@ class MemoryStore(MemoryCallers):
                     relay_owner=cursor.owner,
                     decisions_seq=cursor.published[Stream.DECISIONS],
                     dead_letters_seq=cursor.published[Stream.DEAD_LETTERS],
+                    alarm=cursor.alarm,
                 )
             )
         return rows

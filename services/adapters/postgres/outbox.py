@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from services.adapters.batches import LedgerMismatch, dead_letter_value, decision_key, decision_value
-from services.adapters.postgres import sql
+from services.adapters.postgres import sql_outbox as sql
 from services.adapters.postgres.connections import Session
 from services.adapters.postgres.leases import Leases
+from services.adapters.postgres.sql import COUNT_SHARDS
 from services.ports.ledger import DeadLetter, Lease
 from services.ports.outbox import OutboxItem, Stream
 
@@ -39,7 +40,7 @@ class PostgresOutbox:
     async def shards(self) -> int:
         """See ``Outbox.shards``."""
         async with self._reading.use() as connection:
-            return int(await connection.fetchval(sql.COUNT_SHARDS))
+            return int(await connection.fetchval(COUNT_SHARDS))
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
@@ -73,6 +74,27 @@ class PostgresOutbox:
         if [found.seq for found in items] != list(range(after_seq + 1, after_seq + 1 + len(items))):
             raise LedgerMismatch(f"the {stream} of shard {shard} have a hole after {after_seq}")
         return items
+
+    async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
+        """See ``Outbox.decisions``."""
+        async with self._reading.use() as connection:
+            return list(map(_decision, await connection.fetch(sql.DECISIONS_OF, shard, list(seqs))))
+
+    async def compared(self, shard: int) -> int:
+        """See ``Outbox.compared``."""
+        async with self._reading.use() as connection:
+            return int(await connection.fetchval(sql.COMPARED, shard))
+
+    async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
+        """See ``Outbox.raise_alarm``."""
+        async with self._reading.use() as connection:
+            status = await connection.execute(sql.RAISE_ALARM, shard, epoch, alarm, compared)
+            return bool(status == "UPDATE 1")
+
+    async def acknowledge(self) -> Mapping[int, str]:
+        """See ``Outbox.acknowledge``."""
+        async with self._reading.use() as connection:
+            return {row["shard"]: row["alarm"] for row in await connection.fetch(sql.ACKNOWLEDGE)}
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """See ``Outbox.mark_published``."""

@@ -81,6 +81,7 @@ class PostgresStore(Listing, CallerStore):
                 sa.case((r.lease_until > sa.func.now(), r.owner)).label("relay_owner"),
                 sa.func.coalesce(r.decisions_seq, 0),
                 sa.func.coalesce(r.dead_letters_seq, 0),
+                r.alarm,
             )
             .select_from(joined)
             .order_by(s.shard),

@@ -343,6 +343,14 @@ relay_cursor = sa.Table(
     sa.Column("owner_started", sa.DateTime(timezone=True)),
     sa.Column("decisions_seq", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("dead_letters_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("alarm", sa.Text, comment="what is wrong with the topic of decisions; null: nothing"),
+    sa.Column(
+        "compared_offset",
+        sa.BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="below this offset of the topic, what is not the ledger's was reported",
+    ),
     comment="what the relay has published",
 )
 

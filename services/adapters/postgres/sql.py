@@ -1,4 +1,4 @@
-"""All SQL of the ledger's hot path, of its leases and of the outbox, in the order in which a batch runs it.
+"""All SQL of the ledger's hot path and of its leases, in the order in which a batch runs it.
 
 Arrays come in through ``unnest`` and are joined to an index: ``= ANY`` is many times slower. An array of
 arrays of different lengths is not a Postgres value: what nodes offer comes as text (``{100,2}``), and what is
@@ -368,32 +368,10 @@ FROM unnest($3::text[], $4::int[], $5::bigint[]) AS w (topic, partition, next_of
 ON CONFLICT DO NOTHING
 """
 
-# ---------------------------------------------------------------------------------------------------- outbox
-
-COUNT_SHARDS = "SELECT count(*) FROM shards"
-ANY_UNPUBLISHED = """
-SELECT EXISTS (
-    SELECT FROM shards s JOIN relay_cursor r USING (shard)
-    WHERE s.shard = ANY($1::int[])
-        AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1)
-)
-"""
-DECISIONS_AFTER = """
-SELECT seq, namespace, name, payload, (date_part('epoch', recorded_at) * 1000)::bigint AS recorded_at_ms
-FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
-"""
-DEAD_LETTERS_AFTER = """
-SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms, sent_by
-FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
-"""
-PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
-MARK_PUBLISHED = """
-UPDATE relay_cursor SET {column} = greatest({column}, $3) WHERE shard = $1 AND epoch = $2
-"""
-
 # ---------------------------------------------------------------------------------------------------- layout
 
 MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(7305181201)"
+COUNT_SHARDS = "SELECT count(*) FROM shards"
 LAY_DOWN_SHARDS = "INSERT INTO shards (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"
 LAY_DOWN_CURSORS = (
     "INSERT INTO relay_cursor (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"

@@ -1,0 +1,35 @@
+"""All SQL of the outbox: what the relay reads and notes."""
+
+ANY_UNPUBLISHED = """
+SELECT EXISTS (
+    SELECT FROM shards s JOIN relay_cursor r USING (shard)
+    WHERE s.shard = ANY($1::int[])
+        AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1)
+)
+"""
+DECISIONS_AFTER = """
+SELECT seq, namespace, name, payload, (date_part('epoch', recorded_at) * 1000)::bigint AS recorded_at_ms
+FROM decisions WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
+"""
+DECISIONS_OF = """
+SELECT d.seq, d.namespace, d.name, d.payload,
+    (date_part('epoch', d.recorded_at) * 1000)::bigint AS recorded_at_ms
+FROM unnest($2::bigint[]) AS w (seq) JOIN decisions d ON d.shard = $1 AND d.seq = w.seq ORDER BY d.seq
+"""
+DEAD_LETTERS_AFTER = """
+SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms, sent_by
+FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
+"""
+PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
+COMPARED = "SELECT compared_offset FROM relay_cursor WHERE shard = $1"
+RAISE_ALARM = """
+UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4 WHERE shard = $1 AND epoch = $2
+"""
+ACKNOWLEDGE = """
+WITH raised AS (SELECT shard, alarm FROM relay_cursor WHERE alarm IS NOT NULL ORDER BY shard FOR UPDATE)
+UPDATE relay_cursor r SET alarm = NULL FROM raised WHERE r.shard = raised.shard
+RETURNING raised.shard, raised.alarm
+"""
+MARK_PUBLISHED = """
+UPDATE relay_cursor SET {column} = greatest({column}, $3) WHERE shard = $1 AND epoch = $2
+"""

@@ -1,0 +1,121 @@
+"""How far the end of a topic agrees with the ledger, and what of it is not the ledger's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from domain.model import limits
+from domain.model.errors import LogTruncated
+from services.ports.log import DECISIONS_TOPIC, Log, Record, TopicPartition
+from services.ports.outbox import Outbox, OutboxItem
+
+_LOGGER = logging.getLogger(__name__)
+_RECORDS_MAX = 2 * limits.poll_records_max
+"""A relay notes each batch before it publishes the next, so what it did not note is in the last half."""
+_READ_SECONDS_MAX = 30.0
+
+
+class _Id(msgspec.Struct):
+    id: str = ""
+
+
+_decode_id = msgspec.json.Decoder(_Id).decode
+
+
+class Tail(NamedTuple):
+    """The end of a partition, compared with the ledger.
+
+    Attributes
+    ----------
+    seq : int
+        The last seq that a consumer has that takes only the seq after its last one.
+    end : int
+        The offset after the last record that was compared.
+    foreign : Record, optional
+        The first record that the ledger does not hold.
+    """
+
+    seq: int
+    end: int
+    foreign: Record | None
+
+
+async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: int) -> Tail:
+    """Compare the end of a shard's partition with the ledger's rows, byte by byte.
+
+    Nothing is believed that the ledger does not say itself, since others may have written the records. What
+    is not found, for lack of time or behind too many foreign records, is published again.
+
+    Parameters
+    ----------
+    noted : int
+        The last seq that the ledger notes as published.
+    compared : int
+        Foreign records below this offset were reported before.
+    """
+    at = TopicPartition(DECISIONS_TOPIC, shard)
+    reader = await log.reader()
+    try:
+        first = (await reader.first_offsets([at]))[at]
+        await reader.assign({at: first})
+        end = (await reader.end_offsets())[at]
+        start = max(first, end - _RECORDS_MAX)
+        await reader.assign({at: start})
+        records: list[Record] = []
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _READ_SECONDS_MAX
+        while await reader.position(at) < end and clock() < deadline:
+            records += await reader.poll(limits.poll_records_max, timeout_seconds=0.5)
+    except LogTruncated as error:  # its records went while we looked
+        _LOGGER.warning("publishing on from the ledger's cursor: %s", error)
+        return Tail(noted, end, None)
+    finally:
+        await reader.aclose()
+    seqs = [seq_of(record, shard) for record in records]
+    rows = {row.seq: row for row in await outbox.decisions(shard, sorted({seq for seq in seqs if seq}))}
+    own = [seq for seq, record in zip(seqs, records, strict=True) if _is_row(record, rows.get(seq))]
+    others = (r for seq, r in zip(seqs, records, strict=True) if not _is_row(r, rows.get(seq)))
+    if compared > end:  # the topic was cut, or made anew
+        compared = 0
+    foreign = next((record for record in others if record.offset >= compared), None)
+    return Tail(_taken(own, noted, is_whole=start == 0), end, foreign)
+
+
+def _taken(own: Sequence[int], noted: int, *, is_whole: bool) -> int:
+    """Return the last seq that a consumer has taken. What lies before the records that were read, it has."""
+    taken = 0 if is_whole else min(noted, own[0] - 1) if own else noted
+    for seq in own:
+        taken += seq == taken + 1
+    return taken
+
+
+def _is_row(record: Record, row: OutboxItem | None) -> bool:
+    return row is not None and (record.key, record.value) == (row.key, row.value)
+
+
+def seq_of(record: Record, shard: int) -> int:
+    """Return the seq that a record claims to have, or 0 where it is no decision of this shard."""
+    try:
+        of, _, seq = _decode_id(record.value or b"").id.partition("-")
+        number = int(seq) if of == str(shard) and seq.isdecimal() and len(seq) < 19 else 0
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return 0
+    return number
+
+
+def describe(tail: Tail, shard: int) -> str:
+    """Say what is wrong with the first foreign record, and what it means."""
+    assert tail.foreign is not None
+    topic, partition, offset = tail.foreign[:3]
+    where = f"topic {topic}, partition {partition}, offset {offset}"
+    if seq := seq_of(tail.foreign, shard):
+        return (
+            f"{where}: decision {shard}-{seq} is not the ledger's; the ledger was set back (a backup, a "
+            "fail-over) or another client writes the topic, and consumers have followed what the ledger lost"
+        )
+    return f"{where}: the record is not a decision of this ledger; another client writes the topic"
