@@ -7,11 +7,12 @@ import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domain.model.errors import BerthError
-from domain.model.limits import lease_seconds
+from domain.model.limits import refold_lease_seconds
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.config import KafkaAccess, Settings
 from services.ports.ledger import Ledger
@@ -167,25 +168,21 @@ async def refold(at: Place) -> int:
     from services.adapters.postgres.refold import refold as set_back
     from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TopicPartition
 
-    log, ledger = open_log(at), open_ledger(at)
-    try:
-        leases = await ledger.acquire("berth refold", lease_seconds)
+    async with contextlib.AsyncExitStack() as stack:
+        log, ledger = open_log(at), open_ledger(at)
+        stack.push_async_callback(_close, log, ledger)
+        leases = await ledger.acquire("berth refold", refold_lease_seconds)
         if not leases:
             raise ShardsHeld("a worker holds the shards; stop all workers first")
+        stack.push_async_callback(ledger.release, leases)
         partitions = [TopicPartition(PODS_TOPIC, lease.shard) for lease in leases]
         partitions.append(TopicPartition(CONFIG_TOPIC, 0))
         reader = await log.reader()
-        try:
-            first = await reader.first_offsets(partitions)
-        finally:
-            await reader.aclose()
+        stack.push_async_callback(reader.aclose)
+        first = await reader.first_offsets(partitions)
         lasts = {each: await log.last_record(each) for each in partitions}
         spans = {each: (first[each], 0 if last is None else last.offset + 1) for each, last in lasts.items()}
         await set_back(at.dsn, spans)
-        await ledger.release(leases)
-    finally:
-        await ledger.aclose()
-        await log.aclose()
     return sum(max(0, end - begin) for begin, end in spans.values())
 
 
@@ -255,6 +252,7 @@ async def run_worker(
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(
         name=settings.worker_name,
+        build=version("berth"),
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
         writers=settings.kafka_writers,
@@ -264,14 +262,16 @@ async def run_worker(
     # not walk a state of millions of objects, which has no cycles, for every few hundred new ones.
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
+    worker = Worker(log, ledger, told, WorkerMetrics(registry))
+    beating = asyncio.create_task(worker.beat())
     try:
-        with contextlib.suppress(BerthError):  # the worker itself reports it
-            await ledger.announce()
         await compile_kernels()
         if compiled is not None:
             compiled.set()
-        await Worker(log, ledger, told, WorkerMetrics(registry)).run()
+        await worker.run()
     finally:
+        beating.cancel()
+        await asyncio.wait([beating])
         await _close(log, ledger)
 
 

@@ -104,7 +104,12 @@ config_gone_max = 10_000  # objects that are gone and remembered, so that a late
 resource_names_max = 512  # of all nodes together: a column over all nodes each; a dozen are berth's own
 
 # Time.
-lease_seconds = 10
+lease_seconds = 2.0
+lease_renewal_seconds = 0.5
+refold_lease_seconds = 60.0  # of whom nobody may disturb for so long
+progress_seconds = 10.0  # a worker that got no step further for so long gives its shards back
+heartbeat_seconds = 1.0
+heartbeat_seconds_max = 5.0  # a worker that was not seen for so long is not up
 retry_backoff_ms_min = 50
 retry_backoff_ms_max = 5_000
 
@@ -116,6 +121,8 @@ assert poll_records_max <= batch_records_max
 assert event_bytes_max < unpacked_poll_bytes_max <= unpacked_batch_bytes_max <= unpacked_held_bytes_max
 assert events_per_request_max * 64 <= request_bytes_max
 assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_key_bytes_max < bodies_bytes_max
+assert 0 < 2 * lease_renewal_seconds < lease_seconds < progress_seconds
+assert heartbeat_seconds < heartbeat_seconds_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 assert anti_affinity_keys_per_pod_max * 2 <= rules_per_pod_max

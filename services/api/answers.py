@@ -293,6 +293,7 @@ class Shard(Struct, kw_only=True):
     shard: Annotated[int, about("Number of the shard, from 0")]
     owner: Annotated[str | None, about("Worker that holds the lease")]
     epoch: Annotated[int, about("Counts the owners; older ones are refused")]
+    owned_since: Annotated[str | None, about(f"When the owner took it over ({INSTANT})")]
     lease_until: Annotated[str | None, about(f"End of the lease if it is not renewed ({INSTANT})")]
     decisions: Annotated[int, about("Decisions committed")]
     published: Annotated[int, about("Decisions published to the decisions topic")]

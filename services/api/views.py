@@ -256,6 +256,7 @@ async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
             shard=shard.shard,
             owner=shard.owner,
             epoch=shard.epoch,
+            owned_since=stamp(shard.owned_since),
             lease_until=stamp(shard.lease_until),
             decisions=shard.seq_next - 1,
             published=shard.decisions_seq,

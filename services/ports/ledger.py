@@ -22,6 +22,15 @@ class Lease(NamedTuple):
     epoch: int
 
 
+class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker since its process began; ``settings`` are those that decide, beside the log and the seed."""
+
+    name: str
+    build: str = ""
+    seed: int = 0
+    settings: Mapping[str, Any] = {}
+
+
 class OffsetAdvance(NamedTuple):
     """``next_offset`` of a shard's partition moves from ``lo`` to ``hi``, if it is ``lo`` now."""
 
@@ -316,20 +325,22 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger(Protocol):
     """The worker's side of the ledger."""
 
-    async def announce(self) -> None:
-        """Show others that a worker is up, even if it is not ready to take any shard."""
+    async def announce(self, worker: Incarnation) -> None:
+        """Show others that this worker is up, even if it is not ready to take any shard.
 
-    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
-        """Take over all shards whose owner is gone, each with the next epoch; all of them or none.
+        To be repeated within ``heartbeat_seconds_max``; ``aclose`` ends it.
+        """
 
-        An owner is gone when its lease ran out, when it released, or when its connection to the ledger is
-        no longer there (so a killed worker is replaced at once). Raising the epoch also sets it on the
-        shard's offset rows, in the same transaction. Returns nothing when any other owner is alive, and
-        also when ``owner`` itself holds a live lease through another connection.
+    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
+        """Take over shards whose owner is gone, each with the next epoch: all shards, or with ``some`` any.
+
+        An owner is gone when its lease ran out by the ledger's clock, or when it released. Raising the epoch
+        also sets it on the shard's offset rows, in the same transaction. Who took shards through this object
+        may take them again. Returns nothing when there is nothing to take.
         """
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
-        """Prolong the leases; False when any epoch is no longer the shard's."""
+        """Prolong the leases; False when any epoch is no longer the shard's. Waits for no commit."""
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give the shards back, if they are still held with these epochs."""
@@ -353,4 +364,4 @@ class Ledger(Protocol):
         """Read the offset rows on a fresh connection, waiting for a transaction still in flight."""
 
     async def aclose(self) -> None:
-        """Release what the ledger holds."""
+        """Release what the ledger holds; leases stay until they run out."""

@@ -136,6 +136,7 @@ class ShardState(NamedTuple):
     shard: int
     owner: str | None
     epoch: int
+    owned_since: datetime.datetime | None
     lease_until: datetime.datetime | None
     seq_next: int
     dead_seq_next: int

@@ -22,7 +22,7 @@ from domain.model.errors import BerthError, Fenced, Unavailable
 from domain.model.profiles import Profile
 from services.backoff import Backoff
 from services.lag import lags
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, Resolution
+from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, Ledger, Resolution
 from services.ports.log import Log, LogReader, Record, TopicPartition, partitions_of
 from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
@@ -35,6 +35,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a worker; times in seconds."""
 
     name: str
+    build: str = ""
     seed: int = 0
     usage_window_seconds: int = limits.usage_window_seconds
     lease_seconds: float = limits.lease_seconds
@@ -94,14 +95,37 @@ class Worker:
         self._ledger = ledger
         self._settings = settings
         self._metrics = metrics
+        self._told = Incarnation(
+            name=settings.name,
+            build=settings.build,
+            seed=settings.seed,
+            settings=msgspec.to_builtins(
+                {
+                    "usage_window_seconds": settings.usage_window_seconds,
+                    "writers": settings.writers,
+                    "profiles": settings.profiles,
+                }
+            ),
+        )
+        self._announced = False
         self._folded: dict[TopicPartition, int] = {}  # next offset of each partition, as committed
         self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
+
+    async def beat(self) -> None:
+        """Show until cancelled that this worker is up. A ledger that is away is reported elsewhere."""
+        while True:
+            with contextlib.suppress(BerthError):
+                await self._ledger.announce(self._told)
+            await asyncio.sleep(limits.heartbeat_seconds)
 
     async def run(self) -> None:
         """Hold the shards whenever possible, and schedule."""
         backoff = Backoff()
         while True:
             try:
+                if not self._announced:
+                    await self._ledger.announce(self._told)
+                    self._announced = True
                 leases = await self._ledger.acquire(self._settings.name, self._settings.lease_seconds)
                 if leases:
                     _LOGGER.info("holding shards %s", [f"{x.shard}@{x.epoch}" for x in leases])

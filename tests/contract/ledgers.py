@@ -43,6 +43,12 @@ class Backend(Protocol):
     async def pass_time(self, seconds: float) -> None:
         """Let leases and event ids grow older."""
 
+    async def cut(self) -> None:
+        """End all connections from the server's side, as its restart does."""
+
+    def commit_in_flight(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Hold what a commit of all shards holds."""
+
     async def dump(self) -> Mapping[str, Any]:
         """Return everything that is stored, by table."""
 
@@ -80,6 +86,14 @@ class MemoryBackend:
     async def pass_time(self, seconds: float) -> None:
         """See ``Backend``."""
         self._clock.time_ms += round(seconds * 1000)
+
+    async def cut(self) -> None:
+        """See ``Backend``: there are no connections."""
+
+    @contextlib.asynccontextmanager
+    async def commit_in_flight(self) -> AsyncIterator[None]:
+        """See ``Backend``: a commit takes no time here."""
+        yield
 
     async def dump(self) -> Mapping[str, Any]:
         """See ``Backend``."""
@@ -124,11 +138,28 @@ class PostgresBackend:
 
     async def pass_time(self, seconds: float) -> None:
         """See ``Backend``."""
-        for table in ("shards", "relay_cursor"):
-            await self.execute(f"UPDATE {table} SET lease_until = lease_until - interval '{seconds} seconds'")
-        await self.execute(
-            f"UPDATE ingested_events SET recorded_at = recorded_at - interval '{seconds} seconds'"
-        )
+        past = f"- interval '{seconds} seconds'"
+        for table in ("worker_leases", "relay_leases"):
+            await self.execute(f"UPDATE {table} SET expires_at = expires_at {past}")
+        await self.execute(f"UPDATE workers SET seen_at = seen_at {past}")
+        await self.execute(f"UPDATE ingested_events SET recorded_at = recorded_at {past}")
+
+    async def cut(self) -> None:
+        """See ``Backend``."""
+        others = "datname = current_database() AND pid <> pg_backend_pid()"
+        await self.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}")
+
+    @contextlib.asynccontextmanager
+    async def commit_in_flight(self) -> AsyncIterator[None]:
+        """See ``Backend``."""
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            await connection.execute("BEGIN")
+            for table in ("shard_offsets", "shards"):
+                await connection.execute(f"SELECT FROM {table} FOR UPDATE")
+            yield
+        finally:
+            await connection.close()
 
     async def dump(self) -> Mapping[str, Any]:
         """See ``Backend``."""

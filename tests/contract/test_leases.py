@@ -1,14 +1,15 @@
-"""Does a shard have one owner at a time, who is replaced at once when gone and fenced by the epoch?"""
+"""Does a shard have one owner at a time, who is replaced when its lease ran out, and fenced by the epoch?"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from services.ports.ledger import CommitOutcome, Lease, Ledger
+from domain.model.limits import heartbeat_seconds_max
+from services.ports.ledger import CommitOutcome, Incarnation, Lease
 from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.contract.batches import bind
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
@@ -20,14 +21,6 @@ async def backend(request: pytest.FixtureRequest, database: MakeDatabase) -> Asy
     """Return each kind of ledger in turn."""
     async with open_backend(request.param, request, database) as opened:
         yield opened
-
-
-async def _acquired(ledger: Ledger, owner: str) -> Sequence[Lease]:
-    """Acquire as soon as the server has noticed that the last owner's connection is gone."""
-    async with asyncio.timeout(5):
-        while not (leases := await ledger.acquire(owner, LEASE_SECONDS)):
-            await asyncio.sleep(0.01)
-    return leases
 
 
 async def test_all_shards_are_taken_with_the_first_epoch(backend: Backend) -> None:
@@ -72,21 +65,28 @@ async def test_a_lease_that_ran_out_unnoticed_may_be_renewed(backend: Backend) -
     assert not await backend.ledger().acquire("b", LEASE_SECONDS)
 
 
-async def test_an_owner_whose_connection_is_gone_is_replaced_at_once(backend: Backend) -> None:
+async def test_a_lease_outlives_its_connections(backend: Backend) -> None:
+    """Else a restart of the database, or a pool of connections, would make every lease look dead."""
     first, second = backend.ledger(), backend.ledger()
-    await start(first, SHARDS, "a")
+    leases = await start(first, SHARDS, "a")
+    await backend.cut()
+    assert not await second.acquire("b", LEASE_SECONDS)
+    assert await first.renew(leases, LEASE_SECONDS)
     await first.aclose()
-    assert await _acquired(second, "b") == [Lease(0, 2), Lease(1, 2)]
+    assert not await second.acquire("a", LEASE_SECONDS)  # the same name, but another process
+    await backend.pass_time(LEASE_SECONDS + 1)
+    assert await second.acquire("b", LEASE_SECONDS) == [Lease(0, 2), Lease(1, 2)]
 
 
-async def test_a_restarted_owner_gets_its_own_shards_back(backend: Backend) -> None:
-    first, second = backend.ledger(), backend.ledger()
-    await start(first, SHARDS, "a")
-    await first.aclose()
-    assert await _acquired(second, "a") == [Lease(0, 2), Lease(1, 2)]
+async def test_a_renewal_waits_for_no_commit(backend: Backend) -> None:
+    """A commit holds the rows of all shards: a renewal that wanted them would wait, or end in a deadlock."""
+    ledger = backend.ledger()
+    leases = await start(ledger, SHARDS, "a")
+    async with backend.commit_in_flight(), asyncio.timeout(1):
+        assert await ledger.renew(leases, LEASE_SECONDS)
 
 
-async def test_an_owner_may_start_over_through_the_same_connection(backend: Backend) -> None:
+async def test_an_owner_may_start_over_in_the_same_process(backend: Backend) -> None:
     ledger = backend.ledger()
     old = await start(ledger, SHARDS, "a")
     new = await ledger.acquire("a", LEASE_SECONDS)
@@ -125,6 +125,34 @@ async def test_shards_are_taken_all_or_none(backend: Backend) -> None:
     leases = await start(first, SHARDS, "a")
     await first.release(leases[:1])
     assert not await second.acquire("b", LEASE_SECONDS)
+
+
+async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
+    first, second = backend.ledger(), backend.ledger()
+    leases = await start(first, SHARDS, "a")
+    await first.release(leases[1:])
+    assert await second.acquire("b", LEASE_SECONDS, some=True) == [Lease(1, 2)]
+    assert await second.acquire("b", LEASE_SECONDS, some=True) == [Lease(1, 3)]
+    assert await first.renew(leases[:1], LEASE_SECONDS)
+    assert not await first.renew(leases, LEASE_SECONDS)
+    assert await first.commit(bind(leases[0], [1], 0)) is CommitOutcome.COMMITTED
+    assert await first.commit(bind(leases[1], [1], 0)) is CommitOutcome.FENCED
+    assert await second.commit(bind(Lease(1, 3), [1], 0)) is CommitOutcome.COMMITTED
+
+
+async def test_a_worker_is_up_while_its_heart_beats(backend: Backend) -> None:
+    first, second, store = backend.ledger(), backend.ledger(), backend.store()
+    told = Incarnation(name="a", build="1.0", seed=7, settings={"usage_window_seconds": 900})
+    for _ in range(2):
+        await first.announce(told)
+    await second.announce(told)
+    assert (await store.pulse()).workers_count == 2
+    await backend.pass_time(heartbeat_seconds_max + 1)
+    assert (await store.pulse()).workers_count == 0
+    await first.announce(told)
+    assert (await store.pulse()).workers_count == 1
+    await first.aclose()
+    assert (await store.pulse()).workers_count == 0
 
 
 async def test_a_new_owner_takes_over_the_offset_rows(backend: Backend) -> None:

@@ -42,7 +42,7 @@ from tests.contract.batches import (
     usage,
     waiting,
 )
-from tests.contract.ledgers import SHARDS, Backend, start
+from tests.contract.ledgers import LEASE_SECONDS, SHARDS, Backend, start
 
 OTHER = b"another-16-bytes"
 
@@ -309,6 +309,8 @@ async def test_shards_say_how_far_they_are(
     assert (first.shard, first.owner, first.seq_next, first.dead_seq_next) == (0, "worker", 4, 2)
     assert (first.log_time_ms, first.relay_owner, first.decisions_seq) == (AT_MS, None, 0)
     assert first.lease_until is not None
+    assert first.owned_since is not None
+    assert 0 <= (first.lease_until - first.owned_since).total_seconds() - LEASE_SECONDS < 5
     assert (second.shard, second.seq_next, second.log_time_ms) == (1, 1, 0)
     assert await store.offsets() == [ShardOffset(0, PODS_TOPIC, 0, 5), ShardOffset(1, PODS_TOPIC, 1, 0)]
     await ledger.release(leases)
@@ -417,10 +419,6 @@ async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) ->
     assert await store.revoke_key("ci") == 0
     assert await store.grant(b"two") is None
     assert all(key.revoked_at for key in await store.keys())
-
-
-async def test_a_store_counts_the_workers(store: Store, leases: list[Lease]) -> None:
-    assert (await store.pulse()).workers_count == 1
 
 
 # ------------------------------------------------------------------- who sees what, and how long pages are

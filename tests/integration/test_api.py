@@ -30,6 +30,7 @@ from services.bootstrap import Place
 from services.cli.main import app as cli
 from services.codec.gateway import Gateway
 from services.metrics import ApiMetrics, process_registry
+from services.ports.ledger import Incarnation
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest, usage_manifest
@@ -456,18 +457,16 @@ async def test_without_a_worker_nothing_is_ready(embedded_dsn: str) -> None:
         assert [item["lag_records"] for item in listed] == [lag["records"] for lag in health["lag"]]
         assert 'berth_ledger_lag_records{shard="0"}' in (await client.get("/metrics")).text
         ledger = bootstrap.open_ledger(place)
-        await ledger.announce()
+        await ledger.announce(Incarnation(name="w"))
         assert "yet; 1 is starting" in (await until_looked_at(client))["checks"]["workers"]
-        await ledger.acquire("w", 60.0)
+        leases = await ledger.acquire("w", 60.0)
         assert (await until_looked_at(client))["status"] == "ok"
-        await ledger.aclose()  # which gives nothing back, as a kill
+        await ledger.release(leases)
+        await ledger.aclose()
         assert "none is up" in (await until_looked_at(client))["checks"]["workers"]
         await work_off(place)
         lags = (await until_looked_at(client))["lag"]
-        assert lags == [
-            {"shard": 0, "records": 0, "seconds": 0.0},
-            {"shard": 1, "records": 0, "seconds": 0.0},
-        ]
+        assert lags == [{"shard": shard, "records": 0, "seconds": 0.0} for shard in (0, 1)]
 
 
 # --------------------------------------------------------------------------------------------------- keys

@@ -172,7 +172,7 @@ async def test_a_ledger_with_pods_of_before_asks_for_a_refold(dsn: str, has_pods
     async with database.begin() as connection:
         await connection.run_sync(to_before)
     await database.dispose()
-    await init_shards(dsn, 2)
+    await _fetch(dsn, "INSERT INTO shards (shard) VALUES (0), (1)")
     if has_pods:
         columns = "pod_uid, namespace, name, signature, shard, arrival, since_ms"
         await _fetch(dsn, f"INSERT INTO pending ({columns}) VALUES ('u', 'a', 'b', '', 0, 1, 1)")

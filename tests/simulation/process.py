@@ -17,7 +17,7 @@ from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.outbox import MemoryOutbox
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState, Resolution
+from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
 from services.ports.log import Ahead, Entry, LogReader, LogWriter, Record, Span, TopicPartition, TopicSpec
 from services.ports.outbox import OutboxItem, Stream
 
@@ -103,11 +103,11 @@ class UnreliableLedger:
         self._in_flight = in_flight
         process.on_kill.append(inner.sever)
 
-    async def announce(self) -> None:
-        await self._process.call(self._inner.announce)
+    async def announce(self, worker: Incarnation) -> None:
+        await self._process.call(lambda: self._inner.announce(worker))
 
-    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
-        return await self._process.call(lambda: self._inner.acquire(owner, lease_seconds))
+    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
+        return await self._process.call(lambda: self._inner.acquire(owner, lease_seconds, some=some))
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         return await self._process.call(lambda: self._inner.renew(leases, lease_seconds))

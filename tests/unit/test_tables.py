@@ -110,6 +110,7 @@ DATA: dict[str, list[Item]] = {
             "shard": 12,
             "owner": "berth-worker-6c5b9f8d7d-x2x4q-1",
             "epoch": 3,
+            "owned_since": NOW,
             "lease_until": NOW,
             "decisions": 1_000_000,
             "published": 999_000,

@@ -20,6 +20,7 @@ from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
     GroupAttempts,
+    Incarnation,
     NodeRow,
     NodeWrite,
     PendingGroup,
@@ -37,27 +38,39 @@ SEAL_SECRET = b"the same in every database in memory"
 
 @dataclasses.dataclass
 class LeaseRow:
-    """Who owns a shard: ``connection`` is the object whose life is the owner's."""
+    """Who owns a shard, since when, and until when; ``holder`` tells processes of one name apart."""
 
     epoch: int = 0
     owner: str | None = None
+    holder: object = None
+    taken_ms: int = 0
     until_ms: int = 0
-    connection: object = None
 
 
 @dataclasses.dataclass
-class ShardRow(LeaseRow):
-    """A shard: its lease and its counters."""
+class WorkerRow:
+    """A worker that announced itself."""
 
+    told: Incarnation
+    seen_ms: int
+    stopped: bool = False
+
+
+@dataclasses.dataclass
+class ShardRow:
+    """The epoch of a shard and its counters."""
+
+    epoch: int = 0
     seq_next: int = 1
     dead_seq_next: int = 1
     log_time_ms: int = 0
 
 
 @dataclasses.dataclass
-class CursorRow(LeaseRow):
+class CursorRow:
     """What the relay has published of a shard."""
 
+    epoch: int = 0
     published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
     alarm: str | None = None
     compared: int = 0
@@ -94,6 +107,8 @@ class MemoryDatabase:
         self.now_ms = now_ms
         self.shards = {shard: ShardRow() for shard in range(shards)}
         self.cursors = {shard: CursorRow() for shard in range(shards)}
+        self.worker_leases = {shard: LeaseRow() for shard in range(shards)}
+        self.relay_leases = {shard: LeaseRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
@@ -117,8 +132,7 @@ class MemoryDatabase:
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.usage: dict[str, UsageRow] = {}
         self.batches_count = 0
-        self.gone: set[object] = set()  # connections that ended
-        self.workers: set[object] = set()  # connections of workers, also of those that ended
+        self.workers: dict[object, WorkerRow] = {}  # by holder
         self._node_ids: dict[str, int] = {}
         self._opening_seqs: set[tuple[int, int]] = set()
         self._changed = asyncio.Event()

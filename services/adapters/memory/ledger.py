@@ -7,40 +7,22 @@ from collections.abc import Mapping, Sequence
 from domain.model.errors import Fenced, Unavailable
 from domain.model.limits import tombstones_max
 from services.adapters.batches import ShardAdvance, shard_advances
-from services.adapters.memory.database import SEAL_SECRET, LeaseRow, MemoryDatabase, OffsetRow
+from services.adapters.memory.database import (
+    SEAL_SECRET,
+    CursorRow,
+    LeaseRow,
+    MemoryDatabase,
+    OffsetRow,
+    ShardRow,
+    WorkerRow,
+)
 from services.ports.clock import Clock
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState, Resolution
+from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
 from services.ports.log import TopicPartition
 
 
-class Connection:
-    """An identity in whose name leases are held, as a connection to a server is."""
-
-
-def lease_alive(database: MemoryDatabase, row: LeaseRow, connection: Connection, now_ms: int) -> bool:
-    """Return whether another connection holds a lease that has not run out."""
-    return (
-        row.owner is not None
-        and row.until_ms > now_ms
-        and row.connection is not connection
-        and row.connection not in database.gone
-    )
-
-
-def take_lease(row: LeaseRow, owner: str, connection: Connection, until_ms: int) -> int:
-    """Give the row to the owner with the next epoch, and return this epoch."""
-    row.epoch += 1
-    row.owner, row.connection, row.until_ms = owner, connection, until_ms
-    return row.epoch
-
-
-def drop_lease(row: LeaseRow) -> None:
-    """Leave the row without an owner."""
-    row.owner, row.connection, row.until_ms = None, None, 0
-
-
 class Client:
-    """A client of a ``MemoryDatabase`` with a connection of its own.
+    """A client of a ``MemoryDatabase``, which holds leases as itself.
 
     Parameters
     ----------
@@ -53,12 +35,10 @@ class Client:
     def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
         self.database = database
         self._clock = clock
-        self._connection = Connection()
         self._severed = False
 
     def sever(self) -> None:
         """End the connection as a crash does: nothing is released, and nothing more can be done with it."""
-        self.database.gone.add(self._connection)
         self._severed = True
 
     def _answering(self) -> MemoryDatabase:
@@ -66,9 +46,27 @@ class Client:
             raise Unavailable("the connection to the ledger is closed")
         return self.database
 
+    def _is_free(self, row: LeaseRow) -> bool:
+        return row.owner is None or row.holder is self or row.until_ms <= self._clock.now_ms()
+
+    def _take(self, row: LeaseRow, fenced: ShardRow | CursorRow, owner: str, seconds: float) -> int:
+        """Give the row to the owner with the next epoch, and return this epoch."""
+        fenced.epoch += 1
+        row.owner, row.holder, row.epoch, row.taken_ms = owner, self, fenced.epoch, self._clock.now_ms()
+        self._prolong(row, seconds)
+        return row.epoch
+
+    def _prolong(self, row: LeaseRow, seconds: float) -> None:
+        row.until_ms = self._clock.now_ms() + round(seconds * 1000)
+
     async def aclose(self) -> None:
-        """Close the connection; leases that were not released end with it."""
+        """Close the connection."""
         self.sever()
+
+
+def drop_lease(row: LeaseRow) -> None:
+    """Leave the row without an owner."""
+    row.owner, row.holder, row.until_ms = None, None, 0
 
 
 class MemoryLedger(Client):
@@ -78,31 +76,31 @@ class MemoryLedger(Client):
     it kills the process.
     """
 
-    async def announce(self) -> None:
+    async def announce(self, worker: Incarnation) -> None:
         """See ``Ledger.announce``."""
-        self._answering().workers.add(self._connection)
+        self._answering().workers[self] = WorkerRow(worker, self._clock.now_ms())
 
-    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
+    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
-        await self.announce()
-        database, now_ms = self._answering(), self._clock.now_ms()
-        rows = database.shards
-        if any(lease_alive(database, row, self._connection, now_ms) for row in rows.values()):
+        database = self._answering()
+        rows = database.worker_leases
+        free = [shard for shard, row in rows.items() if self._is_free(row)]
+        if len(free) < len(rows) and not some:
             return []
-        until_ms = now_ms + round(lease_seconds * 1000)
-        leases = [Lease(shard, take_lease(rows[shard], owner, self._connection, until_ms)) for shard in rows]
+        taken = {
+            shard: self._take(rows[shard], database.shards[shard], owner, lease_seconds) for shard in free
+        }
         for (shard, _, _), row in database.offsets.items():
-            row.epoch = rows[shard].epoch
-        return leases
+            row.epoch = taken.get(shard, row.epoch)
+        return [Lease(*each) for each in taken.items()]
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         """See ``Ledger.renew``."""
-        rows = self._answering().shards
-        if not all(self._holds(lease) and rows[lease.shard].owner is not None for lease in leases):
+        rows = self._answering().worker_leases
+        if any((rows[shard].epoch, rows[shard].owner is None) != (epoch, False) for shard, epoch in leases):
             return False
         for lease in leases:
-            rows[lease.shard].until_ms = self._clock.now_ms() + round(lease_seconds * 1000)
-            rows[lease.shard].connection = self._connection
+            self._prolong(rows[lease.shard], lease_seconds)
         return True
 
     def _holds(self, lease: Lease) -> bool:
@@ -111,10 +109,16 @@ class MemoryLedger(Client):
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """See ``Ledger.release``."""
-        rows = self._answering().shards
+        rows = self._answering().worker_leases
         for lease in leases:
-            if self._holds(lease):
+            if rows[lease.shard].epoch == lease.epoch:
                 drop_lease(rows[lease.shard])
+
+    async def aclose(self) -> None:
+        """See ``Ledger.aclose``."""
+        if self in self.database.workers:
+            self.database.workers[self].stopped = True
+        self.sever()
 
     async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
         """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.memory.database import MemoryDatabase
-from services.adapters.memory.ledger import Client, drop_lease, lease_alive, take_lease
+from services.adapters.memory.ledger import Client, drop_lease
 from services.ports.clock import Clock
 from services.ports.outbox import OutboxItem, Stream
 
@@ -28,26 +28,25 @@ class MemoryOutbox(Client):
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
-        database, now_ms = self._answering(), self._clock.now_ms()
-        row = database.cursors[shard]
-        if lease_alive(database, row, self._connection, now_ms):
+        database = self._answering()
+        row = database.relay_leases[shard]
+        if not self._is_free(row):
             return 0
         self._held.add(shard)
-        return take_lease(row, owner, self._connection, now_ms + round(lease_seconds * 1000))
+        return self._take(row, database.cursors[shard], owner, lease_seconds)
 
     async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
         """See ``Outbox.renew``."""
-        row = self._answering().cursors[shard]
+        row = self._answering().relay_leases[shard]
         if row.epoch != epoch or row.owner is None:
             return False
-        row.until_ms = self._clock.now_ms() + round(lease_seconds * 1000)
-        row.connection = self._connection
+        self._prolong(row, lease_seconds)
         return True
 
     async def release(self, shard: int, epoch: int) -> None:
         """See ``Outbox.release``."""
         self._held.discard(shard)
-        row = self._answering().cursors[shard]
+        row = self._answering().relay_leases[shard]
         if row.epoch == epoch:
             drop_lease(row)
 

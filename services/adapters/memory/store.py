@@ -9,10 +9,11 @@ from typing import Self
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
+from domain.model.limits import heartbeat_seconds_max
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
-from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
+from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, PlacementRow
 from services.adapters.memory.pages import beginning, inside, letter_bytes, page, payload_bytes, spec_bytes
 from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, PodRow, ProfileRow
 from services.ports.log import PODS_TOPIC, Span
@@ -52,9 +53,10 @@ class MemoryStore(MemoryCallers):
         return self._seen is None or namespace in self._seen
 
     async def pulse(self) -> Pulse:
-        """See ``Store.pulse``; a worker that holds no shard leaves no trace here."""
-        holders = {id(row.connection) for row in self._database.shards.values() if row.owner is not None}
-        return Pulse(None, len(holders))
+        """See ``Store.pulse``."""
+        since_ms = self._database.now_ms() - heartbeat_seconds_max * 1000
+        rows = self._database.workers.values()
+        return Pulse(None, sum(not row.stopped and row.seen_ms > since_ms for row in rows))
 
     async def aclose(self) -> None:
         """See ``Store.aclose``: there is nothing to release."""
@@ -69,16 +71,22 @@ class MemoryStore(MemoryCallers):
         rows = []
         for number, shard in sorted(self._database.shards.items()):
             cursor = self._database.cursors.get(number, CursorRow())
+            lease, publishing = (
+                leases[number] if leases[number].until_ms > self._database.now_ms() else LeaseRow()
+                for leases in (self._database.worker_leases, self._database.relay_leases)
+            )
+            held = lease.owner is not None
             rows.append(
                 ShardState(
                     shard=number,
-                    owner=shard.owner,
+                    owner=lease.owner,
                     epoch=shard.epoch,
-                    lease_until=moment(shard.until_ms) if shard.owner is not None else None,
+                    owned_since=moment(lease.taken_ms) if held else None,
+                    lease_until=moment(lease.until_ms) if held else None,
                     seq_next=shard.seq_next,
                     dead_seq_next=shard.dead_seq_next,
                     log_time_ms=shard.log_time_ms,
-                    relay_owner=cursor.owner,
+                    relay_owner=publishing.owner,
                     decisions_seq=cursor.published[Stream.DECISIONS],
                     dead_letters_seq=cursor.published[Stream.DEAD_LETTERS],
                     alarm=cursor.alarm,

@@ -68,9 +68,6 @@ BULK = Limits(
 )
 """For reading whole tables."""
 
-WORKER = "berth-lease"
-"""The name of the connection that a worker holds for as long as it lives, and its leases through it."""
-
 PLAIN = Limits({}, answer_seconds=30)
 """For the embedded log, whose writers wait for each other."""
 

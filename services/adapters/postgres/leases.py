@@ -1,58 +1,64 @@
-"""Leases in Postgres: who owns which shard, for how long, and through which connection."""
+"""Leases in Postgres: who owns which shard, and until when by the database's clock."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
-from services.adapters.postgres import sql
-from services.adapters.postgres.connections import Connection, Session
+from services.adapters.postgres import sql_leases as sql
+from services.adapters.postgres.connections import Session
 from services.ports.ledger import Lease
 
 
 class Leases:
-    """The leases of one table: those of the workers (``shards``) or of the relays (``relay_cursor``).
+    """The leases of one table: those of the workers or of the relays.
 
     Parameters
     ----------
     session : Session
-        The connection that the leases are held through: when it ends, they may be taken over at once.
+        A connection of its own: nothing that takes long may come before a renewal.
     table : str
-        One of ``sql.LEASE_TABLES``.
+        One of ``sql_leases.LEASE_TABLES``.
+    holder : UUID
+        Tells this process from others of the same name.
     """
 
-    def __init__(self, session: Session, table: str) -> None:
-        assert table in sql.LEASE_TABLES, table
+    def __init__(self, session: Session, table: str, holder: uuid.UUID) -> None:
+        fenced = sql.LEASE_TABLES[table]
         self._session = session
-        self._fences_offsets = table == "shards"
-        self._owners = sql.OWNERS.format(table=table)
-        self._lock = sql.LOCK_LEASES.format(table=table)
-        self._take = sql.TAKE_LEASES.format(table=table)
-        self._renew = sql.RENEW_LEASES.format(table=table)
-        self._release = sql.RELEASE_LEASES.format(table=table)
+        self._holder = holder
+        self._fences_offsets = fenced == "shards"
+        self._seen = sql.LEASES.format(leases=table)
+        self._lock = sql.LOCK_FREE_LEASES.format(leases=table)
+        self._raise = sql.RAISE_EPOCHS.format(fenced=fenced)
+        self._take = sql.TAKE_LEASES.format(leases=table)
+        self._renew = sql.RENEW_LEASES.format(leases=table)
+        self._release = sql.RELEASE_LEASES.format(leases=table)
 
-    async def acquire(self, owner: str, seconds: float, shard: int | None = None) -> list[Lease]:
-        """Take all shards (or the one named), each with the next epoch, unless an owner of any is alive."""
+    async def acquire(
+        self, owner: str, seconds: float, shards: Sequence[int] | None = None, *, some: bool = False
+    ) -> list[Lease]:
+        """Take these shards (None: all), each with the next epoch; unless ``some``, all of them or none."""
         async with self._session.use() as connection:
-            if await self._any_alive(connection, shard):
+            seen = await connection.fetch(self._seen, shards, self._holder)
+            free = [row["shard"] for row in seen if row["free"]]
+            if not free or (len(free) < len(seen) and not some):
                 return []  # the usual answer to one that waits: asked without a lock
             async with connection.transaction():
+                locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
+                if not locked or (len(locked) < len(free) and not some):
+                    return []
                 if self._fences_offsets:
                     # The order of a commit, offsets before shards, and it waits for one still in flight.
-                    await connection.execute(sql.LOCK_ALL_OFFSETS)
-                await connection.execute(self._lock, shard)
-                # A statement of its own: the one that waited for the lock may have seen an older picture.
-                if await self._any_alive(connection, shard):
-                    return []
-                taken = await connection.fetch(self._take, shard, owner, seconds)
+                    await connection.execute(sql.LOCK_ALL_OFFSETS, locked)
+                taken = sorted(Lease(*row) for row in await connection.fetch(self._raise, locked))
                 if self._fences_offsets:
-                    await connection.execute(sql.RAISE_OFFSETS)
-            return sorted(Lease(row["shard"], row["epoch"]) for row in taken)
-
-    async def _any_alive(self, connection: Connection, shard: int | None) -> bool:
-        return any(row["alive"] for row in await connection.fetch(self._owners, shard))
+                    await connection.execute(sql.RAISE_OFFSETS, locked)
+                await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
+            return taken
 
     async def renew(self, leases: Sequence[Lease], seconds: float) -> bool:
-        """Prolong all leases or none, through the session's present connection."""
+        """Prolong all leases or none."""
         async with self._session.use() as connection:
             transaction = connection.transaction()
             await transaction.start()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
 
-from domain.model.errors import Fenced
+from domain.model.errors import Fenced, Unavailable
 from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
-from services.adapters.postgres import rows, sql
-from services.adapters.postgres.connections import BULK, HOT, WORKER, Connection, Session, fresh
+from services.adapters.postgres import rows, sql, sql_leases
+from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     ConfigRow,
+    Incarnation,
     Lease,
     LedgerState,
     NodeWrite,
@@ -30,8 +33,8 @@ from services.ports.log import TopicPartition
 class PostgresLedger:
     """The ``Ledger`` port on Postgres.
 
-    Three kinds of connections: one that commits, one that holds the leases (its end is how the others learn
-    at once that this worker died), and fresh ones to load and to resolve.
+    Three kinds of connections: one that commits, one for leases and heartbeats, which must not wait for it,
+    and fresh ones to load and to resolve.
 
     Parameters
     ----------
@@ -42,20 +45,24 @@ class PostgresLedger:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._hot = Session(dsn, "berth-commit", HOT)
-        self._lease_session = Session(dsn, WORKER)
-        self._leases = Leases(self._lease_session, "shards")
+        self.incarnation = uuid.uuid4()  # as in the table workers, once it is announced
+        self._announced = False
+        self._lease_session = Session(dsn, "berth-lease")
+        self._leases = Leases(self._lease_session, "worker_leases", self.incarnation)
         self._resources = rows.ResourceIds({})
 
     # ------------------------------------------------------------------------------------------ leases
 
-    async def announce(self) -> None:
-        """See ``Ledger.announce``: its connection shows, by its name."""
-        async with self._lease_session.use():
-            pass
+    async def announce(self, worker: Incarnation) -> None:
+        """See ``Ledger.announce``."""
+        told = (worker.name, worker.build, worker.seed, rows.json_text(worker.settings))
+        async with self._lease_session.use() as connection:
+            await connection.execute(sql_leases.ANNOUNCE, self.incarnation, *told)
+        self._announced = True
 
-    async def acquire(self, owner: str, lease_seconds: float) -> Sequence[Lease]:
+    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
-        return await self._leases.acquire(owner, lease_seconds)
+        return await self._leases.acquire(owner, lease_seconds, some=some)
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         """See ``Ledger.renew``."""
@@ -67,7 +74,7 @@ class PostgresLedger:
 
     async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
         """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
-        async with self._lease_session.use() as connection, connection.transaction():
+        async with self._hot.use() as connection, connection.transaction():
             if await connection.fetchval(sql.HOLD_EPOCH, lease.shard, lease.epoch) is None:
                 raise Fenced(f"shard {lease.shard} has left epoch {lease.epoch}")
             columns = zip(*((at.topic, at.partition, offset) for at, offset in first.items()), strict=True)
@@ -144,8 +151,12 @@ class PostgresLedger:
         return Resolution.FENCED
 
     async def aclose(self) -> None:
-        """Close the connections; leases that were not released end with them."""
+        """See ``Ledger.aclose``."""
         await self._hot.aclose()
+        if self._announced:
+            with contextlib.suppress(Unavailable):
+                async with self._lease_session.use() as connection:
+                    await connection.execute(sql_leases.STOPPED, self.incarnation)
         await self._lease_session.aclose()
 
 

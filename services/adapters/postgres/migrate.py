@@ -15,6 +15,7 @@ from domain.model.errors import BerthError
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import answering, engine, fresh
 from services.adapters.postgres.engine import NotGranted
+from services.adapters.postgres.sql_leases import LEASE_TABLES
 
 
 class ShardsMismatch(BerthError):
@@ -89,7 +90,7 @@ async def init_shards(dsn: str, shards: int) -> None:
         if found not in (0, shards):
             raise ShardsMismatch(f"the database was laid out for {found} shards, not {shards}")
         try:
-            await connection.execute(sql.LAY_DOWN_SHARDS, shards)
-            await connection.execute(sql.LAY_DOWN_CURSORS, shards)
+            for table in (*LEASE_TABLES.values(), *LEASE_TABLES):
+                await connection.execute(sql.LAY_DOWN.format(table=table), shards)
         except asyncpg.InsufficientPrivilegeError as error:
             raise NotGranted.but_to_owner(error) from error

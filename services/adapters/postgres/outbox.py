@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ class PostgresOutbox:
     def __init__(self, dsn: str) -> None:
         self._reading = Session(dsn, "berth-outbox")
         self._lease_session = Session(dsn, "berth-relay-lease")
-        self._leases = Leases(self._lease_session, "relay_cursor")
+        self._leases = Leases(self._lease_session, "relay_leases", uuid.uuid4())
         self._held: set[int] = set()
 
     async def shards(self) -> int:
@@ -44,7 +45,7 @@ class PostgresOutbox:
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
-        leases = await self._leases.acquire(owner, lease_seconds, shard)
+        leases = await self._leases.acquire(owner, lease_seconds, [shard])
         if not leases:
             return 0
         self._held.add(shard)
@@ -116,7 +117,7 @@ class PostgresOutbox:
                     return
 
     async def aclose(self) -> None:
-        """Close the connections; leases that were not released end with them."""
+        """See ``Outbox.aclose``."""
         await self._reading.aclose()
         await self._lease_session.aclose()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,25 +10,18 @@ import msgspec
 import sqlalchemy as sa
 
 from domain.model.decisions import Attempt
+from domain.model.limits import heartbeat_seconds_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import CallerStore
-from services.adapters.postgres.connections import WORKER
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
 from services.adapters.postgres.rows import ResourceIds
 from services.ports.ledger import GroupAttempts, NodeRow, ProfileRow
 from services.ports.store import Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
 
-_activity = sa.table(
-    "pg_stat_activity",
-    sa.column("pid"),
-    sa.column("datname"),
-    sa.column("application_name"),
-    sa.column("backend_start"),
-)
 _schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 
@@ -46,11 +40,11 @@ class PostgresStore(Listing, CallerStore):
     # ------------------------------------------------------------------------------------------ health
 
     async def pulse(self) -> Pulse:
-        """Read the revision, and count the workers by the connection that each of them holds."""
-        is_worker = sa.and_(
-            _activity.c.application_name == WORKER, _activity.c.datname == sa.func.current_database()
-        )
-        workers = sa.select(sa.func.count()).select_from(_activity).where(is_worker)
+        """Read the revision, and count the workers whose heartbeat is fresh."""
+        w = t.workers.c
+        fresh = w.seen_at > sa.func.clock_timestamp() - datetime.timedelta(seconds=heartbeat_seconds_max)
+        up = sa.and_(w.stopped_at.is_(None), fresh)
+        workers = sa.select(sa.func.count()).select_from(t.workers).where(up)
         revision = sa.select(sa.func.max(_schema.c.version_num))
         statement = sa.select(revision.scalar_subquery(), workers.scalar_subquery())
         return (await self._all(Pulse, statement, Pool.HEALTH))[0]
@@ -63,22 +57,25 @@ class PostgresStore(Listing, CallerStore):
         return (await self._all(Counts, statement))[0]
 
     async def shards(self) -> Sequence[ShardState]:
-        """Read all shards with their relay cursors. An owner without a connection does not count."""
-        s, r = t.shards.c, t.relay_cursor.c
-        joined = t.shards.outerjoin(t.relay_cursor, s.shard == r.shard)
-        started = sa.func.coalesce(_activity.c.backend_start == s.owner_started, True)
-        alive = sa.exists().where(_activity.c.pid == s.owner_pid, started)
+        """Read all shards with their relay cursors and leases. A lease that ran out does not count."""
+        s, r, w, p = (each.c for each in (t.shards, t.relay_cursor, t.worker_leases, t.relay_leases))
+        joined: sa.FromClause = t.shards
+        for other in (t.relay_cursor, t.worker_leases, t.relay_leases):
+            joined = joined.outerjoin(other, s.shard == other.c.shard)
+        holds = w.expires_at > sa.func.clock_timestamp()
+        publishes = p.expires_at > sa.func.clock_timestamp()
         return await self._all(
             ShardState,
             sa.select(
                 s.shard,
-                sa.case((sa.and_(s.lease_until > sa.func.now(), alive), s.owner)).label("owner"),
+                sa.case((holds, w.owner)).label("owner"),
                 s.epoch,
-                s.lease_until,
+                sa.case((holds, w.taken_at)).label("owned_since"),
+                sa.case((holds, w.expires_at)).label("lease_until"),
                 s.seq_next,
                 s.dead_seq_next,
                 s.log_time_ms,
-                sa.case((r.lease_until > sa.func.now(), r.owner)).label("relay_owner"),
+                sa.case((publishes, p.owner)).label("relay_owner"),
                 sa.func.coalesce(r.decisions_seq, 0),
                 sa.func.coalesce(r.dead_letters_seq, 0),
                 r.alarm,

@@ -11,6 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from services.adapters.postgres.schema_api import metadata as metadata
+from services.adapters.postgres.schema_leases import relay_leases as relay_leases
+from services.adapters.postgres.schema_leases import worker_leases as worker_leases
+from services.adapters.postgres.schema_leases import workers as workers
 
 KEY_BYTES_MAX = 256
 """Bytes of a dead letter's key that its index holds: a namespace and more."""
@@ -235,11 +238,7 @@ shards = sa.Table(
     "shards",
     metadata,
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("owner", sa.Text),
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("lease_until", sa.DateTime(timezone=True)),
-    sa.Column("owner_pid", sa.Integer, comment="backend of the owner's lease connection"),
-    sa.Column("owner_started", sa.DateTime(timezone=True), comment="start of that backend"),
     sa.Column("seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("dead_seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("log_time_ms", sa.BigInteger, nullable=False, server_default="0"),
@@ -250,7 +249,7 @@ shards = sa.Table(
         server_default=sa.false(),
         comment="its pods must be read from the log again (`berth refold`) before a worker may start",
     ),
-    comment="ownership and counters, one row per shard",
+    comment="epoch and counters, one row per shard; who owns it is in worker_leases",
 )
 
 shard_offsets = sa.Table(
@@ -336,11 +335,7 @@ relay_cursor = sa.Table(
     "relay_cursor",
     metadata,
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("owner", sa.Text),
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("lease_until", sa.DateTime(timezone=True)),
-    sa.Column("owner_pid", sa.Integer),
-    sa.Column("owner_started", sa.DateTime(timezone=True)),
     sa.Column("decisions_seq", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("dead_letters_seq", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("alarm", sa.Text, comment="what is wrong with the topic of decisions; null: nothing"),

@@ -1,4 +1,4 @@
-"""All SQL of the ledger's hot path and of its leases, in the order in which a batch runs it.
+"""All SQL of the ledger's hot path, in the order in which a batch runs it.
 
 Arrays come in through ``unnest`` and are joined to an index: ``= ANY`` is many times slower. An array of
 arrays of different lengths is not a Postgres value: what nodes offer comes as text (``{100,2}``), and what is
@@ -323,43 +323,6 @@ SELECT * FROM (
 ) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """
 
-# ---------------------------------------------------------------------------------------------------- leases
-
-# The same columns carry the lease of a worker (``shards``) and of a relay (``relay_cursor``). An owner is
-# alive when its lease runs and the connection it holds the lease through is still there; a start time that
-# we may not see counts as the owner's. The clock is read when the row is, not when the transaction began.
-LEASE_TABLES = ("shards", "relay_cursor")
-OWNERS = """
-SELECT l.shard, l.owner IS NOT NULL AND l.lease_until > clock_timestamp()
-    AND l.owner_pid IS DISTINCT FROM pg_backend_pid()
-    AND EXISTS (
-        SELECT FROM pg_stat_activity a
-        WHERE a.pid = l.owner_pid AND coalesce(a.backend_start = l.owner_started, true)
-    ) AS alive
-FROM {table} l WHERE $1::int IS NULL OR l.shard = $1 ORDER BY l.shard
-"""
-LOCK_ALL_OFFSETS = "SELECT 1 FROM shard_offsets ORDER BY shard, topic, partition FOR UPDATE"
-LOCK_LEASES = "SELECT 1 FROM {table} WHERE $1::int IS NULL OR shard = $1 ORDER BY shard FOR UPDATE"
-TAKE_LEASES = """
-UPDATE {table} SET owner = $2, epoch = epoch + 1, owner_pid = pg_backend_pid(),
-    owner_started = (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())),
-    lease_until = clock_timestamp() + $3::float8 * interval '1 second'
-WHERE $1::int IS NULL OR shard = $1
-RETURNING shard, epoch
-"""
-RAISE_OFFSETS = "UPDATE shard_offsets o SET epoch = s.epoch FROM shards s WHERE s.shard = o.shard"
-RENEW_LEASES = """
-UPDATE {table} l SET owner_pid = pg_backend_pid(),
-    owner_started = (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())),
-    lease_until = clock_timestamp() + $3::float8 * interval '1 second'
-FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
-WHERE l.shard = w.shard AND l.epoch = w.epoch AND l.owner IS NOT NULL
-"""
-RELEASE_LEASES = """
-UPDATE {table} l SET owner = NULL, lease_until = NULL, owner_pid = NULL, owner_started = NULL
-FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
-WHERE l.shard = w.shard AND l.epoch = w.epoch
-"""
 HOLD_EPOCH = "SELECT 1 FROM shards WHERE shard = $1 AND epoch = $2 FOR SHARE"
 INSERT_OFFSETS = """
 INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)
@@ -372,7 +335,4 @@ ON CONFLICT DO NOTHING
 
 MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(7305181201)"
 COUNT_SHARDS = "SELECT count(*) FROM shards"
-LAY_DOWN_SHARDS = "INSERT INTO shards (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"
-LAY_DOWN_CURSORS = (
-    "INSERT INTO relay_cursor (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"
-)
+LAY_DOWN = "INSERT INTO {table} (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"

@@ -1,0 +1,44 @@
+"""The tables of who is at work: the workers that are up, and the leases of workers and relays."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from services.adapters.postgres.schema_api import metadata
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("incarnation", sa.Uuid, primary_key=True, comment="made anew at each start of a process"),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("build", sa.Text, nullable=False, comment="version of berth"),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False, comment="what decides, beside the log"),
+    sa.Column(
+        "started_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()
+    ),
+    sa.Column(
+        "seen_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()
+    ),
+    sa.Column("stopped_at", sa.DateTime(timezone=True), comment="null: it runs, or was killed"),
+    comment="one row per start of a worker, with its last heartbeat",
+)
+
+
+def _leases(table: str, comment: str) -> sa.Table:
+    return sa.Table(
+        table,
+        metadata,
+        sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("owner", sa.Text, comment="null: released"),
+        sa.Column("holder", sa.Uuid, comment="the owner's process; of a worker: workers.incarnation"),
+        sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0", comment="counts the owners"),
+        sa.Column("taken_at", sa.DateTime(timezone=True), comment="since when it is the owner"),
+        sa.Column("expires_at", sa.DateTime(timezone=True), comment="by the database's clock"),
+        postgresql_with={"fillfactor": "60"},
+        comment=comment,
+    )
+
+
+worker_leases = _leases("worker_leases", "who may change a shard, and until when; commits lock none of it")
+relay_leases = _leases("relay_leases", "who publishes a shard, and until when")

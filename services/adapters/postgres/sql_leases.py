@@ -1,0 +1,48 @@
+"""All SQL of the leases, and of the workers that are up.
+
+Workers and relays have a table of leases each, beside the table whose epoch fences what they write. All times
+are the database's, and nothing asks for connections: a lease outlives a restart of the database and holds
+through a pool of connections. No commit locks a lease, so that no renewal waits for a commit.
+"""
+
+from __future__ import annotations
+
+LEASE_TABLES = {"worker_leases": "shards", "relay_leases": "relay_cursor"}
+_FREE = "(owner IS NULL OR holder = $2 OR expires_at <= clock_timestamp())"
+LEASES = f"""
+SELECT shard, {_FREE} AS free FROM {{leases}} WHERE $1::int[] IS NULL OR shard = ANY($1) ORDER BY shard
+"""
+# Whoever waited for a lock sees the row as it is then.
+LOCK_FREE_LEASES = f"""
+SELECT shard FROM {{leases}} WHERE shard = ANY($1::int[]) AND {_FREE} ORDER BY shard FOR UPDATE
+"""
+LOCK_ALL_OFFSETS = """
+SELECT 1 FROM shard_offsets WHERE shard = ANY($1::int[]) ORDER BY shard, topic, partition FOR UPDATE
+"""
+RAISE_EPOCHS = "UPDATE {fenced} SET epoch = epoch + 1 WHERE shard = ANY($1::int[]) RETURNING shard, epoch"
+RAISE_OFFSETS = """
+UPDATE shard_offsets o SET epoch = s.epoch FROM shards s WHERE s.shard = o.shard AND s.shard = ANY($1::int[])
+"""
+TAKE_LEASES = """
+UPDATE {leases} l SET owner = $3, holder = $4, epoch = w.epoch, taken_at = clock_timestamp(),
+    expires_at = clock_timestamp() + $5::float8 * interval '1 second'
+FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch) WHERE l.shard = w.shard
+"""
+RENEW_LEASES = """
+WITH held AS (
+    SELECT l.shard FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
+    JOIN {leases} l USING (shard, epoch) WHERE l.owner IS NOT NULL ORDER BY l.shard FOR UPDATE OF l
+)
+UPDATE {leases} l SET expires_at = clock_timestamp() + $3::float8 * interval '1 second'
+FROM held h WHERE l.shard = h.shard
+"""
+RELEASE_LEASES = """
+UPDATE {leases} l SET owner = NULL, holder = NULL, taken_at = NULL, expires_at = NULL
+FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
+WHERE l.shard = w.shard AND l.epoch = w.epoch
+"""
+ANNOUNCE = """
+INSERT INTO workers (incarnation, name, build, seed, settings) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (incarnation) DO UPDATE SET seen_at = clock_timestamp(), stopped_at = NULL
+"""
+STOPPED = "UPDATE workers SET stopped_at = clock_timestamp() WHERE incarnation = $1"
