@@ -96,6 +96,7 @@ reasons_per_cycle_max = 112
 reason_codes_bytes_max = 8 << 10  # of the codes of one attempt, which each of its decisions repeats twice
 tombstones_max = 200_000
 signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for
+label_keys_idle_max = 32  # label keys by which pods are still told apart, though no selector mentions them
 woken_pods_per_batch_max = 2_000
 profiles_max = 1_000  # in force at the same time
 priority_classes_max = 1_000  # in force at the same time

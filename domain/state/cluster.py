@@ -285,19 +285,16 @@ class ClusterState:
         if node == before_node and same_template:
             if before == pod:
                 return _SKIPPED[0]
-            entry.spec = pod
-            self.index.renew(entry)
+            self.index.renew(entry, pod)
             return PodRefreshed(pod, bool(node), entry.arrival)
         if node == "":
-            entry.spec = pod
-            self.index.renew(entry)
+            self.index.renew(entry, pod)
             entry.arrival = self._next_arrival
             self._next_arrival += 1
             return PodWaits(pod, entry.arrival, before)
         if before_node:
             self._occupancy.unplace(entry)
-        entry.spec = pod
-        self.index.renew(entry)
+        self.index.renew(entry, pod)
         if node == before_node:
             self._place(entry, node, adopted=entry.adopted)
             version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)

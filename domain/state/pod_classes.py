@@ -6,19 +6,23 @@ from collections.abc import Hashable, Iterator, Mapping
 
 from domain.model.anchors import anchors_of_pod
 from domain.model.marks import Mark
-from domain.model.pods import Controller, PodTemplate
+from domain.model.pods import Controller
+from domain.model.selectors import LabelSelector
 
 _NO_MARKS: Mapping[Mark, int] = {}
 
 
 class Carried:
-    """What pods of some templates carry, each set of marks once: two are equal where they are the same."""
+    """What pods of some templates carry, each such thing once: two are equal where they are the same.
 
-    __slots__ = ("__weakref__", "marks", "template")
+    ``marks`` says how often each mark; ``spread`` are the selectors of the constraints.
+    """
 
-    def __init__(self, marks: Mapping[Mark, int], template: PodTemplate) -> None:
+    __slots__ = ("__weakref__", "marks", "spread")
+
+    def __init__(self, marks: Mapping[Mark, int], spread: frozenset[LabelSelector]) -> None:
         self.marks = marks
-        self.template = template
+        self.spread = spread
 
 
 class PodClass:
@@ -29,11 +33,9 @@ class PodClass:
     number : int
         Its name; never used again.
     labels : dict
-        The labels that selectors mention.
+        The labels that selectors mention; ``ANOTHER`` stands for a value that none does.
     marks : mapping
         What each of the pods carries, with how often.
-    template : PodTemplate or None
-        A template with these marks, None where there are none.
     pods_count : int
         How many pods exist, placed or waiting.
     by_node : dict
@@ -77,11 +79,6 @@ class PodClass:
     def marks(self) -> Mapping[Mark, int]:
         """What each pod carries."""
         return _NO_MARKS if self.carried is None else self.carried.marks
-
-    @property
-    def template(self) -> PodTemplate | None:
-        """A template that carries the same."""
-        return None if self.carried is None else self.carried.template
 
     def anchors(self) -> Iterator[Hashable]:
         """Yield every anchor of its pods."""

@@ -1,19 +1,20 @@
 """Pods by class: what other pods can tell apart of a pod, so that what spans pods is counted class by class.
 
-Only labels that some selector mentions tell pods apart, and what a pod carries: terms of affinity, host
-ports, being a master. A pod has no class where nobody could ask for it: nothing is kept of it here.
+Only labels that some selector mentions tell pods apart (``watching``), and what a pod carries: terms of
+affinity, selectors of spread constraints, host ports, being a master. A pod has no class where nobody could
+ask for it: nothing is kept of it here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from domain.model.anchors import EVERY, anchors_of_pod, anchors_of_term
 from domain.model.limits import signatures_cached_max
-from domain.model.marks import Mark, TermMark, marks_of, terms_of
-from domain.model.pods import PodSpec, PodTemplate
+from domain.model.marks import Mark, TermMark, marks_of
+from domain.model.pods import PodSpec
 from domain.model.selectors import LabelSelector
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
@@ -24,14 +25,6 @@ V = TypeVar("V")
 
 _SPREAD_KINDS = ("ReplicationController", "ReplicaSet", "StatefulSet")
 """Kinds of controllers whose pods kube-scheduler spreads by default."""
-
-
-class _Asked(NamedTuple):
-    """What a template carries, and the label keys it mentions: in its own namespace, and by its terms."""
-
-    carried: Carried | None
-    own_keys: tuple[str, ...] | None
-    terms: tuple[TermMark, ...]
 
 
 class PodIndex:
@@ -58,10 +51,9 @@ class PodIndex:
         self._next_number = 0
         self._classes: dict[Hashable, PodClass] = {}
         self._anchored: dict[Hashable, dict[PodClass, None]] = {}
-        self._carried: WeakValueDictionary[frozenset[tuple[Mark, int]], Carried] = WeakValueDictionary()
-        self._asked: dict[bytes, _Asked | None] = {}
+        self._carried: WeakValueDictionary[Hashable, Carried] = WeakValueDictionary()
+        self._asked: dict[bytes, Carried | None] = {}
         self._plain: set[bytes] = set()  # signatures of templates that carry and mention nothing
-        self._watched_for: set[tuple[bytes, str]] = set()
         self._watching = Watching()
         self._terms: dict[Hashable, dict[TermMark, int]] = {}  # by anchor; how many classes carry it
         self._pods: dict[str, set[str]] | None = None  # keys by namespace, once a selector has asked
@@ -71,24 +63,38 @@ class PodIndex:
     def enter(self, entry: PodEntry) -> None:
         """Take a pod that begins to exist."""
         pod = entry.spec
+        key = pod.key
         if self._pods is not None:
-            self._pods.setdefault(pod.namespace, set()).add(pod.key)
-        if pod.signature not in self._plain or pod.controller is not None or self._watching.has_any:
-            entry.pod_class = self._take(pod)
+            self._pods.setdefault(pod.namespace, set()).add(key)
+        labels = None
+        if self._watching.has_any:
+            labels = self._watching.enter(key, pod)
+        elif pod.signature in self._plain and pod.controller is None:
+            return
+        entry.pod_class = self._take(pod, labels)
 
     def leave(self, entry: PodEntry) -> None:
         """Forget a pod, which counts on no node any more."""
+        key, namespace = entry.spec.key, entry.spec.namespace
+        if self._watching.has_any:
+            self._watching.leave(key, entry.spec)
         if self._pods is not None:
-            keys = self._pods[entry.spec.namespace]
-            keys.discard(entry.spec.key)
+            keys = self._pods[namespace]
+            keys.discard(key)
             if not keys:
-                del self._pods[entry.spec.namespace]
+                del self._pods[namespace]
+                self._watching.vacate(namespace)
         if entry.pod_class is not None:
             self._drop(entry.pod_class)
 
-    def renew(self, entry: PodEntry) -> bool:
-        """Give a pod whose spec changed its class, and say whether it is another one."""
-        before, after = entry.pod_class, self._take(entry.spec)
+    def renew(self, entry: PodEntry, pod: PodSpec) -> bool:
+        """Give a pod its new spec and class, and say whether that is another class."""
+        labels = None
+        if self._watching.has_any:
+            self._watching.leave(pod.key, entry.spec)
+            labels = self._watching.enter(pod.key, pod)
+        entry.spec = pod
+        before, after = entry.pod_class, self._take(pod, labels)
         if entry.node and before is not after:
             if before is not None:
                 self.count(before, entry.node, -1)
@@ -115,16 +121,10 @@ class PodIndex:
 
     # -------------------------------------------------------------------------------------- watching
 
-    def watch(self, namespaces: Iterable[str], keys: Iterable[str]) -> None:
-        """Tell pods of some namespaces (``EVERY``: of all) apart by these label keys, from ``settle`` on."""
-        asked = tuple(keys)
-        for namespace in namespaces:
-            self._watching.mention(namespace, asked)
-
-    def watch_selector(self, namespace: str, selector: LabelSelector | None) -> None:
-        """Tell pods of a namespace apart as far as a selector does."""
+    def watch(self, namespace: str, selector: LabelSelector | None, change: int = 1) -> None:
+        """Tell pods of a namespace (``EVERY``: of all) apart as far as a selector does; ``-1``: no more."""
         if selector is not None:
-            self.watch((namespace,), keys_of(selector))
+            self._watching.mention(namespace, selector, change)
 
     def name(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Take the labels of a Namespace object; None: there is none any more."""
@@ -141,9 +141,9 @@ class PodIndex:
         return self._watching.is_settled
 
     def settle(self, pods: Mapping[str, PodEntry]) -> list[PodEntry]:
-        """Give pods other classes as far as new selectors demand it; return those that have one now.
+        """Give pods other classes as far as selectors that came or went demand it; return those that have.
 
-        Cost: O(pods of the namespaces in which selectors mention keys that none mentioned before).
+        Cost: see ``Watching.settle``.
         """
         if self.is_settled:
             return []
@@ -151,13 +151,8 @@ class PodIndex:
             self._pods = {}
             for entry in pods.values():
                 self._pods.setdefault(entry.spec.namespace, set()).add(entry.spec.key)
-        changed = []
-        for namespace, keys in self._watching.settle(self._pods).items():
-            for key in sorted(self._pods.get(namespace, ())):
-                entry = pods[key]
-                if (keys is None or not keys.isdisjoint(entry.spec.labels)) and self.renew(entry):
-                    changed.append(entry)
-        return changed
+        concerned = [pods[key] for key in self._watching.settle(self._pods, pods)]
+        return [entry for entry in concerned if self.renew(entry, entry.spec)]
 
     # ----------------------------------------------------------------------------------------- asking
 
@@ -196,27 +191,26 @@ class PodIndex:
 
     # ---------------------------------------------------------------------------------------- classes
 
-    def _take(self, pod: PodSpec) -> PodClass | None:
-        asked, controller = self._asked.get(pod.signature, _UNKNOWN), pod.controller
-        if asked is _UNKNOWN:
-            asked = self._ask(pod)
+    def _take(self, pod: PodSpec, labels: dict[str, str] | None) -> PodClass | None:
+        """Count a pod in its class, given what tells it apart."""
+        carried, controller = self._asked.get(pod.signature, _UNKNOWN), pod.controller
+        if carried is _UNKNOWN:
+            carried = self._ask(pod)
         if controller is not None and controller.kind not in _SPREAD_KINDS:
             controller = None
-        if asked is None and controller is None and not self._watching.has_any:
+        namespace = pod.namespace
+        if labels is None and carried is None and controller is None:
             return None
-        namespace, carried = pod.namespace, None
-        if asked is not None:
-            self._watch_for(asked, pod.signature, namespace)
-            carried = asked.carried
-        keys = self._watching.keys_of(namespace)
-        if keys is None and carried is None and controller is None:
-            return None
-        labels = {key: pod.labels[key] for key in keys or () if key in pod.labels}
-        key = (namespace, tuple(labels.items()), carried, pod.terminating, controller)
+        key = (namespace, tuple((labels or {}).items()), carried, pod.terminating, controller)
         found = self._classes.get(key)
         if found is None:
+            if carried is not None:  # first of all, as its own selectors may tell the pod apart
+                self._mention(namespace, carried, 1)
+                labels = self._watching.labels_of(namespace, pod.labels)
+                key = (namespace, tuple((labels or {}).items()), carried, pod.terminating, controller)
             self._next_number += 1
-            found = PodClass(self._next_number, key, namespace, labels, carried, pod.terminating, controller)
+            number = self._next_number
+            found = PodClass(number, key, namespace, labels or {}, carried, pod.terminating, controller)
             self._show(found)
         found.pods_count += 1
         return found
@@ -230,6 +224,8 @@ class PodIndex:
             for mark in pod_class.marks:
                 if isinstance(mark, TermMark):
                     self._count_term(mark, -1)
+            if pod_class.carried is not None:
+                self._mention(pod_class.namespace, pod_class.carried, -1)
 
     def _show(self, pod_class: PodClass) -> None:
         self._classes[pod_class.key] = pod_class
@@ -249,50 +245,35 @@ class PodIndex:
             if not counts[mark]:
                 _discard(self._terms, anchor, mark)
 
-    def _ask(self, pod: PodSpec) -> _Asked | None:
+    def _ask(self, pod: PodSpec) -> Carried | None:
         if len(self._asked) >= signatures_cached_max:
             self._asked.clear()
             self._plain.clear()
-            self._watched_for.clear()
-        asked = self._asked[pod.signature] = self._asks(pod.template)
-        if asked is None:
-            self._plain.add(pod.signature)
-        return asked
-
-    def _asks(self, template: PodTemplate) -> _Asked | None:
-        marks = marks_of(template)
+        template, marks = pod.template, marks_of(pod.template)
         if not marks and not template.spread:
+            self._plain.add(pod.signature)
+            self._asked[pod.signature] = None
             return None
-        selectors = [each.selector for each in template.spread if each.selector is not None]
-        carried = None
-        if marks:
-            key = frozenset(marks.items())
-            carried = self._carried.get(key)
-            if carried is None:
-                carried = self._carried[key] = Carried(marks, template)
-        own_keys = tuple({key for each in selectors for key in keys_of(each)}) if template.spread else None
-        return _Asked(carried, own_keys, tuple(terms_of(template)))
+        spread = frozenset(each.selector for each in template.spread if each.selector is not None)
+        key = (frozenset(marks.items()), spread)
+        carried = self._carried.get(key)
+        if carried is None:
+            carried = self._carried[key] = Carried(marks, spread)
+        self._asked[pod.signature] = carried
+        return carried
 
-    def _watch_for(self, asked: _Asked, signature: bytes, namespace: str) -> None:
-        """Watch what pods of a template ask of others; once each, as a million of them come."""
-        if (signature, namespace) in self._watched_for:
-            return
-        self._watched_for.add((signature, namespace))
-        if asked.own_keys is not None:
-            self.watch((namespace,), asked.own_keys)
-        for mark in asked.terms:
-            term = mark.term
-            if term.selector is not None:
-                where = term.namespaces if term.namespace_selector is None else (EVERY,)
-                self.watch(where, keys_of(term.selector))
+    def _mention(self, namespace: str, carried: Carried, change: int) -> None:
+        """Watch what pods ask of others, for as long as there are any that do."""
+        for selector in carried.spread:
+            self.watch(namespace, selector, change)
+        for mark in carried.marks:
+            if isinstance(mark, TermMark):
+                term = mark.term
+                for where in term.namespaces if term.namespace_selector is None else (EVERY,):
+                    self.watch(where, term.selector, change)
 
 
-_UNKNOWN = _Asked(None, None, ())
-
-
-def keys_of(selector: LabelSelector) -> Iterator[str]:
-    """Yield the label keys that a selector mentions."""
-    return (each.key for each in selector.requirements)
+_UNKNOWN = Carried({}, frozenset())
 
 
 def _own_anchors(pod_class: PodClass) -> Iterator[Hashable]:

@@ -50,7 +50,8 @@ class Selectors:
         before = known.pop(thing.name, None)
         if selector is not None:
             known[thing.name] = selector
-            self._index.watch_selector(thing.namespace, selector)
+        self._index.watch(thing.namespace, selector)
+        self._index.watch(thing.namespace, before, -1)
         if not known:
             del self._selectors[place]
         if before != selector:

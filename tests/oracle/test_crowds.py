@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from domain.cycle.queue import Queue
+from domain.model.selectors import LabelSelector
 from domain.plugins import spread_constraints
 from domain.plugins.counting import CounterSpec, Rule
 from domain.plugins.filters import inter_pod_affinity as affinity_filter
@@ -99,9 +100,9 @@ def untold(index: PodIndex, pod_class: PodClass, node: str, change: int) -> None
     index.assume(pod_class, node, change)
 
 
-def never_told_apart(index: PodIndex, namespaces: Any, keys: Any) -> None:
+def never_told_apart(index: PodIndex, namespace: str, selector: Any, change: int = 1) -> None:
     """Put pods into one class whatever their labels."""
-    WATCH(index, namespaces, ())
+    WATCH(index, namespace, selector and LabelSelector(), change)
 
 
 SPREAD_RULE, WEIGH, WATCH = spread_filter._rule, Weigher.weigh, PodIndex.watch
@@ -112,6 +113,7 @@ BROKEN = {
     "pods that are being deleted count for spread": Broken(Weigher, "weigh", with_everybody),
     "counters do not follow events": Broken(PodIndex, "count", untold),
     "labels tell no pods apart": Broken(PodIndex, "watch", never_told_apart),
+    "selectors tell only later pods apart": Broken(PodIndex, "settle", lambda *args: []),
     "moved counters wake nobody": Broken(Queue, "wake_counted", never),
     "terms of others are not looked at": Broken(affinity_filter, "terms_of_others", lambda pod: []),
 }

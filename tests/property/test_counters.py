@@ -123,13 +123,14 @@ def place(state: ClusterState, counters: CounterTable, random: Random) -> None:
     state.apply(Assumed(keys, np.array(rows, dtype=np.int64)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 1 << 32), st.integers(1, 150))
 def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
     random, state = Draw(seed), ClusterState(seed=1)
     snapshot = Snapshot(state.table)
     counters = CounterTable(state, snapshot.rows_width, cells_max=random.choice((100, 1 << 20)))
     taken: dict[CounterSpec, int] = {}
+    mentioned: set[tuple[str, LabelSelector]] = set()
     for step in range(steps):
         if random.random() < 0.1:
             namespace = random.choice(NAMESPACES)
@@ -138,12 +139,12 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
         if random.random() < 0.5:
             continue
         state.apply(Settle())
-        audit_classes(state)
+        audit_classes(state, mentioned)
         snapshot.sync()
         counters.sync(snapshot.rows_width)
         if random.random() < 0.3 and len(taken) < 8:
             spec = draw_spec(random)
-            _mention(state, spec)
+            mentioned |= _mention(state, spec)
             state.apply(Settle())
             counters.sync(snapshot.rows_width)
             taken[spec] = counters.take(spec)
@@ -156,12 +157,17 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
             assert counted(state, counters, spec, number) == recount(state, spec)
 
 
-def _mention(state: ClusterState, spec: CounterSpec) -> None:
-    """Watch what a counter selects, as the pod that asks for it would have it watched."""
-    for all_of, _ in spec.weigher.matches:
-        for match in all_of:
-            keys = [each.key for each in match.selector.requirements]
-            state.index.watch(("*",) if match.namespace_selector is not None else match.namespaces, keys)
+def _mention(state: ClusterState, spec: CounterSpec) -> set[tuple[str, LabelSelector]]:
+    """Watch what a counter selects, as the pod that asks for it would have it watched; for ever."""
+    found = {
+        (where, match.selector)
+        for all_of, _ in spec.weigher.matches
+        for match in all_of
+        for where in (("*",) if match.namespace_selector is not None else match.namespaces)
+    }
+    for where, selector in sorted(found, key=str):
+        state.index.watch(where, selector)
+    return found
 
 
 @settings(deadline=None, max_examples=30)

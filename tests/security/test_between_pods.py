@@ -11,6 +11,7 @@ from domain.cycle.schedule import Scheduler
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import (
     anti_affinity_keys_per_pod_max,
+    label_keys_idle_max,
     pod_affinity_terms_max,
     rules_per_pod_max,
 )
@@ -185,3 +186,76 @@ def test_an_explanation_does_not_grow_with_selectors(site: Site) -> None:
     (text,) = seen_by(site, "p1")
     assert text.startswith(f"{KEYS[0]} app notin (")
     assert len(text) < 300
+
+
+# ------------------------------------------------------------------------- who tells whose pods apart
+
+
+def asking(operator: str, *listed: str, term: Json | None = None) -> Json:
+    """Return anti-affinity to pods of all namespaces by a label that each pod has with a value of its own."""
+    expression = {"key": "job-index", "operator": operator, **({"values": list(listed)} if listed else {})}
+    selector = {"matchExpressions": [expression]}
+    terms = [{"topologyKey": KEYS[0], "labelSelector": selector, "namespaceSelector": {}, **(term or {})}]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def groups_of(site: Site, namespace: str = "default") -> int:
+    """Return how many groups the waiting pods of a namespace are."""
+    groups = site.planner.scheduler.queue.groups.values()
+    return sum(any(key.startswith(f"{namespace}/") for key in group.pods) for group in groups)
+
+
+def jobs(count: int) -> list[Json]:
+    """Return pods that are equal but for their index, and find no node."""
+    return [pod_manifest(f"job-{i}", cpu=100, labels={"job-index": str(i)}) for i in range(count)]
+
+
+@pytest.mark.parametrize("is_there_first", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("operator", "listed", "groups"),
+    [("Exists", (), 1), ("DoesNotExist", (), 1), ("In", ("3", "5"), 3), ("NotIn", ("3",), 2)],
+    ids=str,
+)
+def test_a_selector_tells_only_pods_apart_whose_labels_it_names(
+    site: Site, operator: str, listed: tuple[str, ...], groups: int, is_there_first: bool
+) -> None:
+    wall = pod_manifest("wall", "bad", cpu=100, affinity=asking(operator, *listed))
+    told = [[wall], jobs(20)]
+    for each in told if is_there_first else reversed(told):
+        site.tell("ADDED", *each)
+    assert groups_of(site) == groups
+    audit(site)
+
+
+def test_pods_are_one_group_again_when_the_last_selector_goes(site: Site) -> None:
+    site.tell("ADDED", *jobs(20))
+    assert groups_of(site) == 1
+    walls = [pod_manifest(f"wall{i}", "bad", cpu=100, affinity=asking("In", "3")) for i in range(2)]
+    site.tell("ADDED", *walls)
+    assert groups_of(site) == 2
+    site.tell("DELETED", walls[0])
+    site.tell("ADDED", pod_manifest("p", cpu=1))
+    assert groups_of(site) == 2
+    site.tell("DELETED", walls[1])
+    site.tell("ADDED", pod_manifest("q", cpu=1))
+    assert groups_of(site) == 1
+    audit(site)
+
+
+def test_a_label_key_is_watched_no_more_once_others_were_asked_for(site: Site) -> None:
+    index = site.planner.scheduler.state.index
+    site.tell("ADDED", *(pod_manifest(f"p{i}", cpu=100, labels={"a": "x", "b": str(i)}) for i in range(3)))
+    for i in range(2 * label_keys_idle_max):
+        selector = {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"}]}
+        term = {"labelSelector": selector if i else {"matchLabels": {"a": "x", "b": "1"}}}
+        wall = pod_manifest(f"wall{i}", "bad", cpu=100, affinity=asking("Exists", term=term))
+        site.tell("ADDED", wall)
+        site.tell("DELETED", wall)
+    site.tell("ADDED", pod_manifest("last", cpu=100))
+    watched = index._watching
+    assert len(watched._idle) <= label_keys_idle_max
+    assert sum(map(len, watched._values.values())) <= label_keys_idle_max
+    assert not any(watched._pods.values())
+    classes = {entry.pod_class for entry in site.planner.scheduler.state.pods.values()}
+    assert [each and each.labels for each in classes] == [{}]
+    audit(site)
