@@ -256,6 +256,9 @@ async def run_worker(
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
         writers=settings.kafka_writers,
+        lease_seconds=settings.lease_seconds,
+        lease_renewal_seconds=settings.lease_renewal_seconds,
+        progress_seconds=settings.progress_seconds,
         profiles=BUILT_IN_PROFILES,
     )
     # The commit's many small answers must not wait long for the thread that plans, and the collector must
@@ -280,9 +283,14 @@ async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) 
     from services.relay.run import Relay, RelayMetrics, RelaySettings
 
     log, outbox = open_log(at), open_outbox(at)
+    told = RelaySettings(
+        name=settings.worker_name,
+        lease_seconds=settings.lease_seconds,
+        lease_renewal_seconds=settings.lease_renewal_seconds,
+    )
     collect_rarely()  # thousands of rows pass through and leave no cycles
     try:
-        await Relay(log, outbox, RelaySettings(name=settings.worker_name), RelayMetrics(registry)).run()
+        await Relay(log, outbox, told, RelayMetrics(registry)).run()
     finally:
         await _close(log, outbox)
 

@@ -11,14 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from domain.model import limits
 from domain.model.errors import BerthError
-from domain.model.limits import (
-    lists_at_once,
-    read_seconds,
-    usage_window_seconds,
-    usage_window_seconds_max,
-    usage_window_seconds_min,
-)
 from services.parsing import (
     LOG_LEVELS,
     bootstrap,
@@ -28,6 +22,7 @@ from services.parsing import (
     level,
     one_of,
     path,
+    seconds,
     some_text,
     topic_writers,
     url,
@@ -229,11 +224,23 @@ class Settings:
     seed: int = _setting(
         integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
     )
+    lease_seconds: float = _setting(
+        seconds(0.5, 60),
+        "SECONDS",
+        "How long a silent worker or relay keeps shards.",
+        limits.lease_seconds,
+    )
+    lease_renewal_seconds: float = _setting(
+        seconds(0.1, 20), "SECONDS", "How often it says that it lives.", limits.lease_renewal_seconds
+    )
+    progress_seconds: float = _setting(
+        seconds(1, 3600), "SECONDS", "A worker without a step for so long gives up.", limits.progress_seconds
+    )
     usage_window_seconds: int = _setting(
-        integer(usage_window_seconds_min, usage_window_seconds_max),
+        integer(limits.usage_window_seconds_min, limits.usage_window_seconds_max),
         "SECONDS",
         "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
-        usage_window_seconds,
+        limits.usage_window_seconds,
     )
     worker_name: str = _setting(
         some_text,
@@ -290,13 +297,13 @@ class Settings:
         integer(1, 600),
         "SECONDS",
         "How long the database may work on one question to the API; then the answer is 503.",
-        read_seconds,
+        limits.read_seconds,
     )
     api_lists_at_once: int = _setting(
         integer(1, 100),
         "N",
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
-        lists_at_once,
+        limits.lists_at_once,
     )
     event_id_hours: int = _setting(
         integer(1, 24 * 366),
@@ -354,7 +361,12 @@ class Settings:
         """
         found = os.environ if environ is None else environ
         values = {setting.field: setting.read(found, flags) for setting in SETTINGS}
-        return cls(**{name: value for name, value in values.items() if value is not None})
+        settings = cls(**{name: value for name, value in values.items() if value is not None})
+        if settings.lease_renewal_seconds * 2 > settings.lease_seconds:
+            raise SettingError(
+                "half of BERTH_LEASE_SECONDS at most is allowed in BERTH_LEASE_RENEWAL_SECONDS"
+            )
+        return settings
 
     @property
     def dsn(self) -> str | None:

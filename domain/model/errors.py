@@ -44,6 +44,12 @@ class Unavailable(BerthError):
     retriable = True
 
 
+class Overdue(Unavailable):
+    """The ledger ended a statement that took it too long: less at once may pass."""
+
+    code = "overdue"
+
+
 class LogRefused(BerthError):
     """The log knows us not, or does not allow what was asked; trying again would not help."""
 

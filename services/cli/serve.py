@@ -21,11 +21,12 @@ LISTENING = (
     "event_id_hours",
     "access_log_days",
 )
+LEASES = ("lease_seconds", "lease_renewal_seconds")
 METRICS = ("metrics_host", "metrics_port", "metrics_key")
-ALL_IN_ONE = (*PLACE, *PLACING, *LISTENING, "shards")
+ALL_IN_ONE = (*PLACE, *PLACING, *LEASES, "progress_seconds", *LISTENING, "shards")
 
 
-@with_settings(*PLACE, *PLACING, "worker_name", *METRICS)
+@with_settings(*PLACE, *PLACING, *LEASES, "progress_seconds", "worker_name", *METRICS)
 async def worker(settings: Settings) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
     from services.processes import serve_worker
@@ -33,7 +34,7 @@ async def worker(settings: Settings) -> None:
     await serve_worker(settings)
 
 
-@with_settings(*PLACE, "worker_name", *METRICS)
+@with_settings(*PLACE, *LEASES, "worker_name", *METRICS)
 async def relay(
     settings: Settings,
     acknowledge: Annotated[

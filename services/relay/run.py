@@ -54,6 +54,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     lease_seconds: float = limits.lease_seconds
+    lease_renewal_seconds: float = limits.lease_renewal_seconds
     rows_max: int = limits.poll_records_max
     idle_seconds: float = 0.5
     check_seconds: float = 5.0  # how often an idle relay looks whether the topic still ends where it should
@@ -130,7 +131,7 @@ class Relay:
 
     async def _renew(self, shard: int, epoch: int) -> None:
         while True:
-            await asyncio.sleep(self._settings.lease_seconds / 3)
+            await asyncio.sleep(self._settings.lease_renewal_seconds)
             if not await self._outbox.renew(shard, epoch, self._settings.lease_seconds):
                 raise Fenced(f"another relay publishes shard {shard}")
 

@@ -50,6 +50,11 @@ class WorkerMetrics:
         self.log_faults = Counter(
             "berth_log_faults", "Times that the log did not answer and was asked again", registry=registry
         )
+        self.batch_records_max = Gauge(
+            "berth_worker_batch_records_max",
+            "Records of a batch at most: fewer after a commit that took the ledger too long",
+            registry=registry,
+        )
         self.plan_seconds = Histogram(
             "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
         )

@@ -12,23 +12,48 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from domain.model import limits
-from domain.model.errors import BerthError, Fenced, Unavailable
+from domain.model.errors import BerthError, Fenced, Overdue, Unavailable
 from domain.model.profiles import Profile
 from services.backoff import Backoff
 from services.lag import lags
-from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, Ledger, Resolution
-from services.ports.log import Log, LogReader, Record, TopicPartition, partitions_of
+from services.ports.ledger import (
+    CommitBatch,
+    CommitOutcome,
+    Incarnation,
+    Lease,
+    Ledger,
+    LedgerState,
+    Resolution,
+)
+from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition, partitions_of
 from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import BATCHES, Planner
+from services.worker.thread import in_thread
 
 _LOGGER = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+STOP_SECONDS = 1.0
+"""A worker that stops waits for its commit in flight for so long."""
+
+RELEASE_SECONDS = 0.5
+RESTORE_SECONDS_MAX = 600.0
+"""To read the ledger and build the state is one step: 1,000,000 pods take 20 s on two slow cores."""
+
+OVERDUE_MAX = 3
+"""After so many commits in a row that took the ledger too long, the batch is too large."""
+
+GROWING_COMMITS = 20
+"""After so many commits in a row, a batch may be a sixteenth larger again."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,20 +64,26 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     usage_window_seconds: int = limits.usage_window_seconds
     lease_seconds: float = limits.lease_seconds
+    lease_renewal_seconds: float = limits.lease_renewal_seconds
+    progress_seconds: float = limits.progress_seconds
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
     measure_seconds: float = 2.0
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str] = {}  # as of Planner
 
+    def deciding(self) -> dict[str, Any]:
+        """Return what decides, beside the log and the seed, as JSON values."""
+        names = ("usage_window_seconds", "writers", "profiles")
+        found: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
+        return found
+
 
 class Compute(Protocol):
     """Runs work that keeps a processor busy: in a thread, or in place in a simulation."""
 
-    async def __call__(
-        self, work: Callable[[Sequence[Record]], CommitBatch], records: Sequence[Record], /
-    ) -> CommitBatch:
-        """Return ``work(records)``."""
+    async def __call__(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Return ``work(…)``."""
 
 
 class Moved(BerthError):
@@ -62,21 +93,58 @@ class Moved(BerthError):
     retriable = True
 
 
+class Stalled(BerthError):
+    """The worker got no step further."""
+
+    code = "no-progress"
+    retriable = True
+
+
+class CommitOverdue(BerthError):
+    """The ledger ended a commit that took it too long, again and again."""
+
+    code = "commit-overdue"
+    retriable = True
+
+
 class Memory:
-    """Tells the garbage collector about a worker's memory."""
+    """Tells the garbage collector about a worker's memory. It stops all threads for as long as it looks."""
 
     def release(self) -> None:
-        """Free the cycles of an earlier state before another state is read."""
+        """Free the cycles of an earlier state. To be done while no shard waits for this worker."""
         gc.unfreeze()
         gc.collect()
 
-    def keep(self) -> None:
-        """Exempt the state that was just read from collection, since it stays."""
-        gc.freeze()
+    @contextlib.contextmanager
+    def growing(self) -> Iterator[None]:
+        """Collect nothing while a state is read, and never look at it again, since it stays."""
+        gc.disable()
+        try:
+            yield
+            gc.freeze()
+        finally:
+            gc.enable()
+
+
+class Progress:
+    """Whether the worker still gets further: each step gives it time for the next one."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.step()
+
+    def step(self, seconds: float | None = None) -> None:
+        """Note a step. The next one may take so long, else the usual time."""
+        self._deadline = asyncio.get_running_loop().time() + (seconds or self._seconds)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the next step is overdue."""
+        return asyncio.get_running_loop().time() > self._deadline
 
 
 class Worker:
-    """One worker process. ``run`` returns only by cancellation."""
+    """One worker process. ``run`` returns only by cancellation, and gives the shards back before it does."""
 
     def __init__(
         self,
@@ -84,7 +152,7 @@ class Worker:
         ledger: Ledger,
         settings: WorkerSettings,
         metrics: WorkerMetrics,
-        compute: Compute = asyncio.to_thread,
+        compute: Compute = in_thread,
         memory: Memory | None = None,
         stopwatch: Callable[[], int] = lambda: time.perf_counter_ns() // 1_000,
     ) -> None:
@@ -96,18 +164,14 @@ class Worker:
         self._settings = settings
         self._metrics = metrics
         self._told = Incarnation(
-            name=settings.name,
-            build=settings.build,
-            seed=settings.seed,
-            settings=msgspec.to_builtins(
-                {
-                    "usage_window_seconds": settings.usage_window_seconds,
-                    "writers": settings.writers,
-                    "profiles": settings.profiles,
-                }
-            ),
+            name=settings.name, build=settings.build, seed=settings.seed, settings=settings.deciding()
         )
+        self._computing: asyncio.Future[Any] | None = None
+        self._has_state = False
         self._announced = False
+        self._batch_records_max = settings.batch_records_max
+        self._metrics.batch_records_max.set(self._batch_records_max)
+        self._commits_count = 0  # since the size of a batch last changed
         self._folded: dict[TopicPartition, int] = {}  # next offset of each partition, as committed
         self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
 
@@ -118,71 +182,104 @@ class Worker:
                 await self._ledger.announce(self._told)
             await asyncio.sleep(limits.heartbeat_seconds)
 
+    # ------------------------------------------------------------------------------------------ leases
+
     async def run(self) -> None:
         """Hold the shards whenever possible, and schedule."""
         backoff = Backoff()
         while True:
             try:
-                if not self._announced:
-                    await self._ledger.announce(self._told)
-                    self._announced = True
-                leases = await self._ledger.acquire(self._settings.name, self._settings.lease_seconds)
-                if leases:
-                    _LOGGER.info("holding shards %s", [f"{x.shard}@{x.epoch}" for x in leases])
-                    await self._serve(leases)
-                else:
-                    _LOGGER.debug("another worker holds the shards; standing by")
-                    await asyncio.sleep(self._settings.lease_seconds / 10)
-                backoff.reset()
-            except (Unavailable, Fenced, Moved) as error:
+                await self._forget()
+                async with contextlib.aclosing(await self._log.reader()) as reader:
+                    await self._serve(await self._acquired(reader), reader)
+            except (Unavailable, Fenced, Moved, Stalled, CommitOverdue) as error:
                 if self.ready.is_set():  # it went well for a while, so this fault is a new one
                     backoff.reset()
+                if isinstance(error, CommitOverdue):
+                    self._resize(max(1, self._batch_records_max // 2))
                 self._metrics.restarts.labels(reason=error.code).inc()
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
-                await backoff.wait()
             finally:
                 self.ready.clear()
+            await backoff.wait()
 
-    async def _serve(self, leases: Sequence[Lease]) -> None:
-        """Schedule for as long as the leases hold."""
-        renewal = asyncio.create_task(self._keep(leases))
-        schedule = asyncio.create_task(self._schedule(leases))
+    async def _forget(self) -> None:
+        """Free what an earlier try left, while no shard waits for it. A plan that hangs holds its memory."""
+        if self._computing is not None and not self._computing.done():
+            _LOGGER.warning("standing by until the plan under way has ended")
+            await asyncio.wait({self._computing})
+        self._computing = None
+        if self._has_state:
+            await self._think(self._memory.release)
+            self._has_state = False
+
+    async def _think(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Compute. Whoever waits may be cancelled, the work cannot."""
+        computing = asyncio.ensure_future(self._compute(work, *args, **kwargs))
+        self._computing = computing
+        return await asyncio.shield(computing)
+
+    async def _acquired(self, reader: LogReader) -> Sequence[Lease]:
+        """Stand by until no other worker holds the shards. Whom the log does not answer wants none."""
+        await reader.first_offsets([TopicPartition(CONFIG_TOPIC, 0)])
+        if not self._announced:
+            await self._ledger.announce(self._told)
+            self._announced = True
+        while not (leases := await self._ledger.acquire(self._settings.name, self._settings.lease_seconds)):
+            await asyncio.sleep(self._settings.lease_seconds / 10)
+        _LOGGER.info("holding shards %s", [f"{x.shard}@{x.epoch}" for x in leases])
+        return leases
+
+    async def _serve(self, leases: Sequence[Lease], reader: LogReader) -> None:
+        """Schedule for as long as the leases hold; then finish the commit in flight, and give them back."""
+        progress = Progress(self._settings.progress_seconds)
+        renewal = asyncio.create_task(self._keep(leases, progress))
+        schedule = asyncio.create_task(self._schedule(leases, reader, progress))
         try:
             done, _ = await asyncio.wait({renewal, schedule}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in (renewal, schedule):
+            for task in (schedule, renewal):
                 task.cancel()
-            await asyncio.gather(renewal, schedule, return_exceptions=True)
-        await self._ledger.release(leases)
+                await asyncio.gather(task, return_exceptions=True)
+            with contextlib.suppress(BerthError, TimeoutError):
+                async with asyncio.timeout(RELEASE_SECONDS):
+                    await self._ledger.release(leases)
 
-    async def _keep(self, leases: Sequence[Lease]) -> None:
-        """Renew the leases. A ledger that is away is no reason to give up: each commit checks the fence."""
+    async def _keep(self, leases: Sequence[Lease], progress: Progress) -> None:
+        """Renew the leases while the worker gets further.
+
+        A ledger that is away is no reason to give up: nobody else gets further, and each commit checks the
+        fence.
+        """
         while True:
-            await asyncio.sleep(self._settings.lease_seconds / 3)
+            await asyncio.sleep(self._settings.lease_renewal_seconds)
+            if progress.is_late:
+                raise Stalled("no step was done in time (BERTH_PROGRESS_SECONDS); giving the shards back")
             try:
                 if not await self._ledger.renew(leases, self._settings.lease_seconds):
                     raise Fenced("the leases are no longer ours")
             except Unavailable as error:
+                progress.step()
                 _LOGGER.warning("could not renew the leases: %s", error)
 
-    async def _schedule(self, leases: Sequence[Lease]) -> None:
-        reader = await self._log.reader()
+    # ---------------------------------------------------------------------------------------- schedule
+
+    async def _schedule(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> None:
+        progress.step(RESTORE_SECONDS_MAX)
+        planner = await self._restore(leases, reader)
+        self._folded = planner.positions()
+        intake = Intake(reader, self._folded, self._metrics.log_faults.inc)
+        await intake.start()
+        progress.step()
+        self.ready.set()
+        measuring = asyncio.create_task(self._measure([lease.shard for lease in leases]))
         try:
-            planner = await self._restore(leases, reader)
-            self._folded = planner.positions()
-            intake = Intake(reader, self._folded, self._metrics.log_faults.inc)
-            await intake.start()
-            self.ready.set()
-            measuring = asyncio.create_task(self._measure([lease.shard for lease in leases]))
-            try:
-                await self._loop(planner, intake)
-            finally:
-                measuring.cancel()
-                await asyncio.gather(measuring, return_exceptions=True)
+            await self._loop(planner, intake, progress)
         finally:
-            await reader.aclose()
+            measuring.cancel()
+            await asyncio.gather(measuring, return_exceptions=True)
 
     async def _measure(self, shards: Sequence[int]) -> None:
         """Measure now and then how far the shards are behind. A log that is away is reported elsewhere."""
@@ -194,66 +291,90 @@ class Worker:
 
     async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> Planner:
         """Read the ledger into a planner; create the offset rows of a new shard."""
-        self._memory.release()
         for lease in leases:
             partitions = partitions_of(lease.shard, lead=lease.shard == min(leases).shard)
             first = dict(await reader.first_offsets(partitions))
             first[TopicPartition(BATCHES, 0)] = 0
             await self._ledger.ensure_offsets(lease, first)
-        state = await self._ledger.load(leases)
-        planner = Planner(
+        self._has_state = True
+        with self._memory.growing():
+            return await self._think(self._planner, leases, [await self._ledger.load(leases)])
+
+    def _planner(self, leases: Sequence[Lease], loaded: list[LedgerState]) -> Planner:
+        """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""
+        return Planner(
             leases,
-            state,
+            loaded.pop(),
             self._settings.profiles,
             seed=self._settings.seed,
             usage_window_seconds=self._settings.usage_window_seconds,
             stopwatch=self._stopwatch,
             writers=self._settings.writers,
         )
-        self._memory.keep()
-        return planner
 
-    async def _loop(self, planner: Planner, intake: Intake) -> None:
+    async def _loop(self, planner: Planner, intake: Intake, progress: Progress) -> None:
         """Plan and commit; one commit is in flight while the next batch is planned."""
         commit: asyncio.Task[None] | None = None
         try:
             while True:
                 # Pods that wait their turn do not keep further records out: others may come before them.
                 seconds = 0.0 if planner.has_work else self._settings.poll_seconds
-                records = await intake.next_batch(self._settings.batch_records_max, seconds, planner.held)
+                records = await intake.next_batch(self._batch_records_max, seconds, planner.held)
+                progress.step()
                 if not records and not planner.has_work:
                     if commit is not None and commit.done():
                         commit.result()
                     continue
                 with self._metrics.plan_seconds.time():
-                    batch = await self._compute(planner.plan, records)
+                    batch = await self._think(planner.plan, records)
+                progress.step()
                 if commit is not None:
-                    await commit
-                commit = asyncio.create_task(self._commit(batch))
+                    await asyncio.shield(commit)
+                commit = asyncio.create_task(self._commit(batch, progress))
                 # Let the commit begin before the next batch takes the thread.
                 await asyncio.sleep(0)
         finally:
             if commit is not None:
+                await asyncio.wait({commit}, timeout=STOP_SECONDS)
                 commit.cancel()
                 await asyncio.gather(commit, return_exceptions=True)
 
-    async def _commit(self, batch: CommitBatch) -> None:
+    def _resize(self, records_max: int) -> None:
+        if records_max < self._batch_records_max:
+            _LOGGER.warning("batches have %d records at most from now on", records_max)
+        self._commits_count = 0
+        self._batch_records_max = records_max
+        self._metrics.batch_records_max.set(records_max)
+
+    # ------------------------------------------------------------------------------------------ commit
+
+    async def _commit(self, batch: CommitBatch, progress: Progress) -> None:
         """Write one batch exactly once, however often the ledger fails meanwhile."""
-        backoff, unknown = Backoff(), False
+        backoff, unknown, overdue_count = Backoff(), False, 0
         while True:
             try:
                 with self._metrics.commit_seconds.time():
                     outcome = await self._once(batch, unknown=unknown)
+                progress.step()
                 break
             except Unavailable as error:
                 unknown = True
                 _LOGGER.warning("the ledger does not answer, outcome unknown: %s", error)
+                overdue_count = overdue_count + 1 if isinstance(error, Overdue) else 0
+                if overdue_count:
+                    progress.step()
+                if overdue_count == OVERDUE_MAX:
+                    raise CommitOverdue(f"the ledger ended a commit {OVERDUE_MAX} times: {error}") from error
                 await backoff.wait()
         match outcome:
             case CommitOutcome.COMMITTED:
                 self._metrics.committed(batch)
                 for a in batch.offsets:
                     self._folded[TopicPartition(a.topic, a.partition)] = a.hi
+                self._commits_count += 1
+                most = self._settings.batch_records_max
+                if self._batch_records_max < most and self._commits_count == GROWING_COMMITS:
+                    self._resize(min(most, self._batch_records_max + max(1, most // 16)))
             case CommitOutcome.FENCED:
                 raise Fenced("another owner has moved the offsets")
             case CommitOutcome.MOVED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any, TypeVar
 
 import orjson
 import pytest
@@ -19,14 +20,14 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
-from services.ports.ledger import CommitBatch
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, TopicPartition, topic_specs
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import Worker, WorkerSettings
 from tests.builders import event, node_manifest, pod_manifest
 from tests.contract.ledgers import ManualClock
 
 SHARDS = 2
+T = TypeVar("T")
 Events = Sequence[tuple[str, Entry]]
 
 
@@ -52,8 +53,8 @@ def some_events(random: Random) -> Events:
     return found
 
 
-async def _here(work: Callable[[Sequence[Record]], CommitBatch], records: Sequence[Record]) -> CommitBatch:
-    return work(records)
+async def _here(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    return work(*args, **kwargs)
 
 
 async def _decisions(pieces: Sequence[Events]) -> list[bytes]:

@@ -125,7 +125,13 @@ class World:
     @contextlib.asynccontextmanager
     async def relay(self, check_seconds: float = 0.05) -> AsyncIterator[CollectorRegistry]:
         """Run a relay of its own."""
-        settings = RelaySettings(name="r", lease_seconds=0.3, idle_seconds=0.02, check_seconds=check_seconds)
+        settings = RelaySettings(
+            name="r",
+            lease_seconds=0.3,
+            lease_renewal_seconds=0.1,
+            idle_seconds=0.02,
+            check_seconds=check_seconds,
+        )
         registry = CollectorRegistry()
         running = asyncio.create_task(
             Relay(self.log, self.backend.outbox(), settings, RelayMetrics(registry)).run()

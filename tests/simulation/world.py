@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -19,7 +21,7 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.outbox import MemoryOutbox
 from services.ports.ledger import CommitBatch, CommitOutcome
-from services.ports.log import Record, topic_specs
+from services.ports.log import topic_specs
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import Memory, Worker, WorkerSettings
@@ -31,6 +33,7 @@ from tests.simulation.scenario import Scenario
 EVENTS_COUNT = 150
 CONVERGENCE_SECONDS = 600.0
 
+T = TypeVar("T")
 LedgerFactory = Callable[[Process, MemoryLedger, set[asyncio.Task[CommitOutcome]]], UnreliableLedger]
 
 
@@ -40,8 +43,10 @@ class NoCollector(Memory):
     def release(self) -> None:
         """Do nothing."""
 
-    def keep(self) -> None:
+    @contextlib.contextmanager
+    def growing(self) -> Iterator[None]:
         """Do nothing."""
+        yield
 
 
 class WatchedDatabase(MemoryDatabase):
@@ -117,11 +122,9 @@ class World:
             await asyncio.sleep(self.rng.uniform(0.0, 5.0))
 
     async def _worker(self, process: Process) -> None:
-        async def inline(
-            work: Callable[[Sequence[Record]], CommitBatch], records: Sequence[Record]
-        ) -> CommitBatch:
+        async def inline(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             await process.step()
-            return work(records)
+            return work(*args, **kwargs)
 
         settings = WorkerSettings(
             name=process.name,

@@ -43,7 +43,7 @@ class Failing:
 
 async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     outbox = Failing(9)
-    settings = RelaySettings(name="r", lease_seconds=0.01)
+    settings = RelaySettings(name="r", lease_seconds=0.01, lease_renewal_seconds=0.003)
     log: Any = None
     relay = Relay(log, outbox, settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
     running = asyncio.create_task(relay.run())

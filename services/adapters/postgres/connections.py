@@ -13,7 +13,8 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from domain.model.errors import BerthError, Unavailable
+from domain.model.errors import BerthError, Overdue, Unavailable
+from domain.model.limits import lease_seconds
 from services.listening import is_loopback
 from services.secret import redacted
 
@@ -33,7 +34,7 @@ class Limits(NamedTuple):
 _COMMON = {
     "statement_timeout": "10s",
     "lock_timeout": "2s",
-    # A worker that was paused in the middle of a transaction must not keep its shards' rows locked.
+    # Whoever was paused in the middle of a transaction must not keep rows locked.
     "idle_in_transaction_session_timeout": "10s",
     "jit": "off",  # compiling costs more than any of our statements
 }
@@ -53,9 +54,14 @@ HOT_SETTINGS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    # Whoever takes the shards over waits for what a stopped worker has locked.
+    "idle_in_transaction_session_timeout": f"{lease_seconds:g}s",
 }
 HOT = Limits(HOT_SETTINGS, answer_seconds=15)
 """For the connection that commits."""
+
+QUICK = Limits({**_COMMON, "statement_timeout": "3s"}, answer_seconds=4)
+"""For leases and heartbeats."""
 
 BULK = Limits(
     {
@@ -103,6 +109,8 @@ def answering(connection: Connection | None = None) -> Iterator[None]:
     """Raise ``Unavailable`` for a silent or absent database. Other errors pass through."""
     try:
         yield
+    except asyncpg.QueryCanceledError as error:
+        raise Overdue(f"the ledger gave up: {error}") from error
     except UNANSWERED as error:
         raise Unavailable(f"the ledger does not answer: {error or type(error).__name__}") from error
     except asyncpg.UndefinedTableError as error:

@@ -12,7 +12,7 @@ import asyncpg
 from domain.model.errors import Fenced, Unavailable
 from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
 from services.adapters.postgres import rows, sql, sql_leases
-from services.adapters.postgres.connections import BULK, HOT, Connection, Session, fresh
+from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load
 from services.ports.ledger import (
@@ -47,7 +47,7 @@ class PostgresLedger:
         self._hot = Session(dsn, "berth-commit", HOT)
         self.incarnation = uuid.uuid4()  # as in the table workers, once it is announced
         self._announced = False
-        self._lease_session = Session(dsn, "berth-lease")
+        self._lease_session = Session(dsn, "berth-lease", QUICK)
         self._leases = Leases(self._lease_session, "worker_leases", self.incarnation)
         self._resources = rows.ResourceIds({})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from services.adapters.batches import LedgerMismatch, dead_letter_value, decision_key, decision_value
 from services.adapters.postgres import sql_outbox as sql
-from services.adapters.postgres.connections import Session
+from services.adapters.postgres.connections import QUICK, Session
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.sql import COUNT_SHARDS
 from services.ports.ledger import DeadLetter, Lease
@@ -34,7 +34,7 @@ class PostgresOutbox:
 
     def __init__(self, dsn: str) -> None:
         self._reading = Session(dsn, "berth-outbox")
-        self._lease_session = Session(dsn, "berth-relay-lease")
+        self._lease_session = Session(dsn, "berth-relay-lease", QUICK)
         self._leases = Leases(self._lease_session, "relay_leases", uuid.uuid4())
         self._held: set[int] = set()
 

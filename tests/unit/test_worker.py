@@ -1,0 +1,275 @@
+"""Does a worker give its shards back when it gets no further, is stopped, or its batches are too large?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from domain.model.errors import Overdue, Unavailable
+from domain.model.limits import lease_seconds, progress_seconds
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.ledger import MemoryLedger
+from services.adapters.memory.log import MemoryLog, MemoryReader
+from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
+from services.worker.metrics import WorkerMetrics
+from services.worker.run import STOP_SECONDS, Memory, Worker, WorkerSettings
+from tests.builders import event_bytes, node_manifest, pod_manifest
+from tests.simulation.loop import SimulatedLoop, VirtualClock
+
+T = TypeVar("T")
+A_BATCH = 100
+
+
+class CutReader(MemoryReader):
+    """Reads until the way to the log is cut."""
+
+    cut = False
+
+    async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+        self._answers()
+        return await super().poll(records_max, timeout_seconds)
+
+    async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        self._answers()
+        return await super().first_offsets(partitions)
+
+    def _answers(self) -> None:
+        if self.cut:
+            raise Unavailable("cut off")
+
+
+class NoCollector(Memory):
+    """Leaves the collector of the tests alone."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    @contextlib.contextmanager
+    def growing(self) -> Iterator[None]:
+        """Do nothing."""
+        yield
+
+
+class SlowLedger(MemoryLedger):
+    """Takes its time for a commit, and no more than so many records at once."""
+
+    commit_seconds = 0.0
+    records_max = 1_000_000
+
+    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+        await asyncio.sleep(self.commit_seconds)
+        if sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~")) > self.records_max:
+            raise Overdue("canceling statement due to statement timeout")
+        return await super().commit(batch)
+
+
+class Site:
+    """Workers on one log and one ledger, on virtual time."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.loop = loop
+        self.clock = VirtualClock(loop)
+        self.database = MemoryDatabase(2, self.clock.now_ms)
+        self.log = MemoryLog(self.clock)
+        self.registry = CollectorRegistry()
+        self.pods_count = 0
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Lay down the topics and a node with room for all."""
+        await self.log.ensure_topics(topic_specs(2))
+        node = node_manifest("n", cpu=10_000, memory="100Ti", pods=4_000)
+        await self._append(NODES_TOPIC, [Entry(b"n", event_bytes("ADDED", node))])
+
+    async def _append(self, topic: str, entries: Sequence[Entry]) -> None:
+        writer = await self.log.writer()
+        await writer.append(topic, entries)
+
+    async def send_pods(self, count: int) -> None:
+        """Append pods."""
+        names = [f"p{self.pods_count + i}" for i in range(count)]
+        self.pods_count += count
+        pods = {name: pod_manifest(name, cpu="1m", uid=name) for name in names}
+        entries = [Entry(f"default/{name}".encode(), event_bytes("ADDED", pod)) for name, pod in pods.items()]
+        await self._append(PODS_TOPIC, entries)
+
+    def start(
+        self, name: str, compute: Any = None, ledger: MemoryLedger | None = None, log: Any = None
+    ) -> asyncio.Task[None]:
+        """Start a worker."""
+
+        async def inline(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            return work(*args, **kwargs)
+
+        settings = WorkerSettings(name=name, profiles=BUILT_IN_PROFILES, batch_records_max=A_BATCH)
+        worker = Worker(
+            log or self.log,
+            ledger or MemoryLedger(self.database, self.clock),
+            settings,
+            WorkerMetrics(self.registry if name == "first" else CollectorRegistry()),
+            compute or inline,
+            NoCollector(),
+            lambda: 0,
+        )
+        self.tasks.append(asyncio.ensure_future(worker.run()))
+        return self.tasks[-1]
+
+    def owner(self) -> str | None:
+        """Who holds the shards now, if all belong to one."""
+        rows = self.database.worker_leases.values()
+        owners = {row.owner if row.until_ms > self.clock.now_ms() else None for row in rows}
+        return owners.pop() if len(owners) == 1 else None
+
+    async def until(self, is_so: Callable[[], bool], seconds: float) -> float:
+        """Wait until it is so, for so long at most; return how long it took."""
+        began = self.loop.time()
+        while not is_so():
+            assert self.loop.time() < began + seconds, f"not within {seconds} s"
+            await asyncio.sleep(0.01)
+        return self.loop.time() - began
+
+    def all_placed(self) -> bool:
+        """Whether each pod that was sent has its node."""
+        return len(self.database.open_placements) == self.pods_count
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """A metric of the first worker."""
+        return self.registry.get_sample_value(name, labels)
+
+
+def on_virtual_time(live: Callable[[Site], Awaitable[None]]) -> None:
+    """Run a test without waiting."""
+    loop = SimulatedLoop()
+    loop.set_exception_handler(lambda loop, context: None)
+    site = Site(loop)
+
+    async def main() -> None:
+        await site.open()
+        try:
+            await live(site)
+        finally:
+            for task in site.tasks:
+                task.cancel()
+            await asyncio.gather(*site.tasks, return_exceptions=True)
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_a_worker_that_the_log_does_not_answer_gives_its_shards_to_another() -> None:
+    async def live(site: Site) -> None:
+        class Cut(CutReader):
+            pass
+
+        class Log:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(site.log, name)
+
+            async def reader(self) -> MemoryReader:
+                return Cut(site.log)
+
+        site.start("first", log=Log())
+        await site.send_pods(50)
+        await site.until(site.all_placed, 30)
+        site.start("second")
+        await asyncio.sleep(30)
+        assert site.owner() == "first", "a quiet log is no reason to give up"
+        Cut.cut = True
+        await site.until(lambda: site.owner() == "second", progress_seconds + 5)
+        await site.send_pods(50)
+        await site.until(site.all_placed, 5)
+        assert site.metric("berth_worker_restarts_total", reason="no-progress") == 1
+        await asyncio.sleep(60)
+        assert site.owner() == "second"
+
+    on_virtual_time(live)
+
+
+def test_a_worker_whose_planner_hangs_gives_its_shards_to_another() -> None:
+    async def live(site: Site) -> None:
+        hangs = asyncio.Event()
+
+        async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            if hangs.is_set():
+                await asyncio.Event().wait()
+            return work(*args, **kwargs)
+
+        site.start("first", thread)
+        await site.until(lambda: site.owner() == "first", 30)
+        site.start("second")
+        hangs.set()
+        await site.send_pods(50)
+        await site.until(lambda: site.owner() == "second", progress_seconds + 5)
+        await site.until(site.all_placed, 5)
+        await asyncio.sleep(60)
+        assert site.owner() == "second"
+
+    on_virtual_time(live)
+
+
+def test_a_worker_is_not_given_up_while_it_restores_its_state_or_the_ledger_is_away() -> None:
+    async def live(site: Site) -> None:
+        async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            if work.__name__ != "plan":  # the planner is built: 1,000,000 pods take their time
+                await asyncio.sleep(progress_seconds * 3)
+            return work(*args, **kwargs)
+
+        site.start("first", thread)
+        await site.until(lambda: site.owner() == "first", 30)
+        site.start("second")
+        await site.send_pods(50)
+        await site.until(site.all_placed, progress_seconds * 4)
+        assert site.owner() == "first"
+
+    on_virtual_time(live)
+
+
+@pytest.mark.parametrize("commit_seconds", [0.5, 60.0])
+def test_a_worker_that_is_stopped_finishes_its_commit_and_releases_its_shards(commit_seconds: float) -> None:
+    async def live(site: Site) -> None:
+        ledger = SlowLedger(site.database, site.clock)
+        first = site.start("first", ledger=ledger)
+        await site.until(lambda: site.owner() == "first", 30)
+        await asyncio.sleep(1)
+        ledger.commit_seconds = commit_seconds
+        await site.send_pods(50)
+        await asyncio.sleep(0.2)
+        assert not site.database.open_placements
+        began = site.loop.time()
+        first.cancel()
+        await asyncio.wait({first})
+        assert site.loop.time() - began <= STOP_SECONDS + 0.1
+        assert site.owner() is None
+        assert bool(site.database.open_placements) == (commit_seconds < 1)
+        site.start("second")
+        assert await site.until(site.all_placed, 5) < lease_seconds
+
+    on_virtual_time(live)
+
+
+def test_a_batch_that_takes_the_ledger_too_long_is_cut_in_half_until_it_passes() -> None:
+    async def live(site: Site) -> None:
+        ledger = SlowLedger(site.database, site.clock)
+        ledger.records_max = A_BATCH // 3
+        await site.send_pods(A_BATCH * 2)
+        site.start("first", ledger=ledger)
+        await site.until(site.all_placed, 120)
+        assert site.metric("berth_worker_restarts_total", reason="commit-overdue") == 2
+        assert site.metric("berth_worker_batch_records_max") == A_BATCH // 4
+        ledger.records_max = A_BATCH
+        for _ in range(400):
+            await site.send_pods(1)
+            await asyncio.sleep(0.1)
+        await site.until(site.all_placed, 10)
+        assert site.metric("berth_worker_batch_records_max") == A_BATCH, "it grows again, slowly"
+
+    on_virtual_time(live)
