@@ -14,6 +14,7 @@ from domain.plugins.counting import CounterSpec, Incoming, Rule, Value
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.weighers import NamespaceLabels
 from domain.state.cluster import ClusterState
+from domain.state.pod_classes import PodClass
 
 assert rules_per_pod_max == kernel.RULES_MAX
 assert values_per_pod_max == kernel.VALUES_MAX
@@ -36,10 +37,10 @@ class PodsKnown:
         """See ``PodsSeen``."""
         return self._index.version
 
-    def version_for(self, template: PodTemplate) -> tuple[int, int]:
+    def version_for(self, template: PodTemplate, pod_class: PodClass) -> tuple[int, int]:
         """Return what moves when a pod's rules may be others: those of masters depend on how many exist."""
         masters = self.pods_with(MasterMark(template.cluster)) if is_master(template) else 0
-        return self.version, masters
+        return self._index.version_for(pod_class), masters
 
     @property
     def namespaces(self) -> NamespaceLabels:

@@ -3,50 +3,61 @@
 A counter is filled once, from the classes of placed pods. From then on it follows: the kernel counts what it
 places itself, the journal of the state says what else came and went, and where nodes changed, the pods on
 them are counted anew. None of it costs more where more pods are placed.
+
+A counter by node has a cell for each node, nearly all of them 0. Thousands of such counters do not fit memory
+together, and need not: the classes know on which nodes their pods are. So a counter with many domains has
+cells only while groups that ask for it are placed. The least recently used gives them up, keeps its total and
+its version, and is filled from the classes again when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from weakref import WeakKeyDictionary
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from domain.cycle.cells import Cells
 from domain.cycle.domains import Domains
+from domain.cycle.effects import Effects
 from domain.kernels import arrays as kernel
 from domain.model.limits import counter_cells_max
 from domain.plugins.counting import CounterSpec
-from domain.plugins.weighers import Weigher
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 
 _COUNTERS_FIRST = 16
-_CELLS_FIRST = 1 << 10
 _CELL_BYTES = 5
 _COUNTER_CELLS, _ANCHOR_CELLS = 300, 60  # what a counter takes beside its domains, as cells
+_PAGED_FROM = 1 << 9
+"""A counter with more domains than this has cells only while it is asked for."""
 _TYPES: dict[str, type] = {
     "topology": np.int32,
     "mask": np.int32,
     "first": np.int64,
     "length": np.int32,
-    "sums": np.int32,
-    "has_nodes": np.uint8,
     "total": np.int64,
     "version": np.int64,
 }
 
 
-class _Counter:
-    """A counter: its number in the kernel's arrays, and how many programs use it now."""
+class Counter:
+    """A counter: its number in the kernel's arrays, and how many programs use it now.
 
-    __slots__ = ("cells", "number", "spec", "users_count")
+    ``called`` is the last call of the kernel that asked for it. ``ended``, once it is dropped, is its version
+    then, less the changes of all counters until then: see ``CounterTable.version_of``.
+    """
+
+    __slots__ = ("called", "cells", "ended", "number", "spec", "users_count")
 
     def __init__(self, spec: CounterSpec, number: int, anchors_count: int) -> None:
         self.cells = _COUNTER_CELLS + _ANCHOR_CELLS * anchors_count
         self.spec = spec
         self.number = number
         self.users_count = 0
+        self.called = 0
+        self.ended: int | None = None
 
 
 class CounterTable:
@@ -55,25 +66,40 @@ class CounterTable:
     Attributes
     ----------
     arrays : kernel.Counters
-        What the kernel reads and writes. It is another tuple after ``take`` and ``sync``.
+        What the kernel reads and writes. It is another tuple after ``take``, ``hold`` and ``sync``.
     """
 
-    def __init__(self, state: ClusterState, width: int, *, cells_max: int = counter_cells_max) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        width: int,
+        *,
+        cells_max: int = counter_cells_max,
+        paged_from: int = _PAGED_FROM,
+    ) -> None:
         self._state = state
         self._index = state.index
         self._cells_max = cells_max
-        self._by_spec: dict[CounterSpec, _Counter] = {}  # in order of use, oldest first
-        self._by_number: dict[int, _Counter] = {}
-        self._anchored: dict[Hashable, dict[int, None]] = {}  # numbers of counters by their anchors
+        self._paged_from = paged_from
+        self._by_spec: dict[CounterSpec, Counter] = {}  # in order of use, oldest first
+        self._by_number: dict[int, Counter] = {}
         self._free: list[int] = []
-        self._effects: WeakKeyDictionary[PodClass, dict[int, int]] = WeakKeyDictionary()
+        self.effects = Effects(state.index)
         self._domains = Domains(state.table, width)
-        self._names: dict[tuple[str, bool, int], str] = {}  # of domains, while nodes stay what they are
-        self._cells_end = 0
-        self._cells_beside = 0  # of all counters: what they take beside the arrays
-        self._namespaces_version = 0
+        self._cells = Cells()
+        self._cells_beside = 0  # of all counters: what they take beside large domains
+        self._pages: OrderedDict[int, int] = OrderedDict()  # cells of large counters, oldest first
+        self._pages_cells = 0
+        self._call = 0
+        self._nodes_moved = 0
         empty: dict[str, np.ndarray] = {name: np.zeros(0, dtype=kind) for name, kind in _TYPES.items()}
-        self.arrays = kernel.Counters(domain=self._domains.domain, eligible=self._domains.eligible, **empty)
+        self.arrays = kernel.Counters(
+            domain=self._domains.domain,
+            eligible=self._domains.eligible,
+            sums=self._cells.sums,
+            has_nodes=self._cells.has_nodes,
+            **empty,
+        )
 
     # ------------------------------------------------------------------------------------------- using
 
@@ -94,65 +120,64 @@ class CounterTable:
         """Give a counter back."""
         self._by_number[number].users_count -= 1
 
+    def start_call(self) -> None:
+        """Let the cells go that the last call of the kernel needed: others may have them now."""
+        self._call += 1
+
+    def hold(self, numbers: Iterable[int], *, must: bool) -> bool:
+        """Give counters cells until the next call; return False where there is no room for all of this call.
+
+        With ``must`` there is. Call it between ``sync`` and the end of the cycle.
+        """
+        for number in numbers:
+            self._by_number[number].called = self._call
+            if number in self._pages:
+                self._pages.move_to_end(number)
+            elif not self.arrays.length[number]:
+                self._load(number)
+        return must or self._pages_cells <= self._pages_cells_max
+
     @property
     def is_full(self) -> bool:
-        """Whether the counters take so much memory that some should be given back."""
-        taken = self._cells_end + self._cells_beside + self._domains.bytes_used // _CELL_BYTES
-        return taken > self._cells_max
+        """Whether the counters take so much memory beside their cells that some should be given back."""
+        return self._cells_fixed > self._cells_max * 3 // 4
+
+    @property
+    def _cells_fixed(self) -> int:
+        return self._cells_beside + self._domains.bytes_used // _CELL_BYTES
+
+    @property
+    def _pages_cells_max(self) -> int:
+        return max(self._cells_max - self._cells_fixed, self._cells_max // 4)
 
     def domain_name(self, number: int, domain: int) -> str:
         """Return what a counter's domain stands for: a value of the topology key, or the name of a node."""
-        spec = self._by_number[number].spec
-        name = self._names.get((spec.topology_key, spec.by_row, domain))
-        if name is None:
-            row = int(np.argmax(self.arrays.domain[self.arrays.topology[number]] == domain))
-            is_row = spec.by_row or not spec.topology_key
-            table = self._state.table
-            name = table.names[row] if is_row else table.specs[row].labels[spec.topology_key]
-            self._names[spec.topology_key, spec.by_row, domain] = name
-        return name
+        return self._domains.name_of(int(self.arrays.topology[number]), domain)
 
-    def version_of(self, numbers: Iterable[int]) -> int:
-        """Return a number that grows with each change of any of some counters."""
-        version = self.arrays.version
-        return sum(int(version[number]) for number in numbers)
+    def having(self, numbers: Iterable[int]) -> list[Counter]:
+        """Return counters by number, for whoever waits until one of them changes."""
+        return [self._by_number[number] for number in numbers]
 
-    def effects_of(self, pod_class: PodClass) -> dict[int, int]:
-        """Return what a pod of a class adds to which counter, once it is placed."""
-        found = self._effects.get(pod_class)
-        if found is None:
-            found, near = {}, dict[int, None]()
-            for anchor in pod_class.anchors() if self._anchored else ():
-                near.update(self._anchored.get(anchor, {}))
-            for number in near:
-                weight = self._by_number[number].spec.weigher.weigh(pod_class, self._index.namespaces)
-                if weight:
-                    found[number] = weight
-            self._effects[pod_class] = found
-        return found
+    def version_of(self, counters: Iterable[Counter]) -> int:
+        """Return a number that grows with each change of any of some counters.
 
-    def effects(self, classes: Sequence[tuple[int, PodClass | None]], slots: int) -> kernel.Effects:
-        """Return for the kernel what the pods of slots count, given each with the class of its pods."""
-        lengths = np.zeros(slots + 1, dtype=np.int32)
-        found: dict[int, dict[int, int]] = {}
-        for slot, pod_class in classes if self._by_spec else ():
-            of_class = self.effects_of(pod_class) if pod_class is not None else None
-            if of_class:
-                found[slot] = of_class
-                lengths[slot + 1] = len(of_class)
-        pairs = [pair for slot in sorted(found) for pair in found[slot].items()]
-        flat = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-        return kernel.Effects(np.cumsum(lengths, dtype=np.int32), flat[:, 0].copy(), flat[:, 1].copy())
+        Of a counter that was dropped it grows with each change of any counter: what it would count by now is
+        not known. To be dropped is no change, or groups that wait would wake each other for ever.
+        """
+        version, moves = self.arrays.version, self.moves
+        return sum(int(version[c.number]) if c.ended is None else c.ended + moves for c in counters)
+
+    @property
+    def moves(self) -> int:
+        """A number that grows whenever a counter may change."""
+        return self._index.moves + self._nodes_moved
 
     # ----------------------------------------------------------------------------------------- following
 
     @property
     def is_behind(self) -> bool:
         """Whether ``sync`` may move a counter."""
-        if not self._by_spec:
-            return False
-        has_namespaces = self._namespaces_version != self._index.namespaces_version
-        return bool(self._index.journal) or self._domains.is_behind or has_namespaces
+        return bool(self._by_spec) and (bool(self._index.journal) or self._domains.is_behind)
 
     def sync(self, width: int) -> None:
         """Follow what happened since the last time. ``width`` is how many rows the arrays must have."""
@@ -161,60 +186,60 @@ class CounterTable:
             self._index.journal = None
             return
         self._follow_journal()
-        if self._domains.widen(width):
-            self._lay_out()
-        if self._domains.is_behind:
-            self._follow_nodes()
-        if self._namespaces_version != self._index.namespaces_version:
-            self._namespaces_version = self._index.namespaces_version
-            self._recount([c for c in self._by_spec.values() if _reads_namespaces(c.spec.weigher)])
-
-    def void(self) -> None:
-        """Count everything anew: what the kernel placed on trial did not come to be."""
-        self._recount(list(self._by_spec.values()))
+        is_wider = self._domains.widen(width)
+        if is_wider:
+            self._renew_arrays()
+        if is_wider or self._domains.is_behind:
+            self._follow_nodes(is_wider)
 
     def _follow_journal(self) -> None:
         journal = self._index.journal
         if not journal:
             return
         moves: Multiset[tuple[PodClass, str]] = Multiset()
+        renamed: dict[str, None] = {}
         for pod_class, node, change in journal:
-            moves[pod_class, node] += change
+            if pod_class is None:
+                renamed[node] = None
+            else:
+                moves[pod_class, node] += change
         journal.clear()
         changes: list[tuple[int, int, int]] = []
         for (pod_class, node), change in moves.items():
             row = self._domains.rows.get(node)
             if change and row is not None:
-                changes += [(n, row, weight * change) for n, weight in self.effects_of(pod_class).items()]
+                changes += [(n, row, weight * change) for n, weight in self.effects.of(pod_class).items()]
+        for namespace in renamed:
+            for pod_class, number, more in self.effects.weigh_anew(namespace):
+                changes += [(number, row, more * count) for row, count in self._rows_of(pod_class)]
         self._add(changes, self._domains.domain, self._domains.eligible)
 
-    def _follow_nodes(self) -> None:
-        """Count anew the pods on rows whose node, domain or eligibility is another."""
-        self._names.clear()
-        moved = self._domains.update()
-        if moved is None:
-            return
-        capacity = self._domains.capacity
-        if any(self.arrays.length[n] != capacity(int(self.arrays.topology[n])) for n in self._by_number):
-            self._lay_out()
-        gone: list[tuple[int, int, int]] = []
-        came: list[tuple[int, int, int]] = []
-        for k, (row, name) in enumerate(zip(moved.rows.tolist(), moved.names, strict=True)):
-            gone += [(n, k, -weight) for n, weight in self._on_node(name)]
-            came += [(n, row, weight) for n, weight in self._on_node(self._domains.names.get(row))]
-        self._add(gone, moved.domain, moved.eligible)
-        self._add(came, self._domains.domain, self._domains.eligible)
-        for counter in self._by_spec.values():
-            self._write_nodes(counter)
+    def _rows_of(self, pod_class: PodClass) -> Iterator[tuple[int, int]]:
+        """Yield rows, and how many pods of a class count there."""
+        rows = self._domains.rows
+        return ((rows[node], count) for node, count in pod_class.by_node.items() if node in rows)
 
-    def _on_node(self, name: str | None) -> Iterator[tuple[int, int]]:
-        """Yield numbers of counters, and what the pods on a node add to them."""
-        entry = None if name is None else self._state.nodes.get(name)
-        if entry is not None:
-            classes = Multiset(pod.pod_class for pod in entry.pods.values() if pod.pod_class is not None)
-            for pod_class, count in classes.items():
-                for number, weight in self.effects_of(pod_class).items():
-                    yield number, weight * count
+    def _follow_nodes(self, is_wider: bool) -> None:
+        """Count anew the pods on rows whose node, domain or eligibility is another."""
+        moved = self._domains.update()
+        if moved is None and not is_wider:
+            return
+        self._nodes_moved += 1
+        self._unload_outgrown()
+        if moved is not None:
+            gone: list[tuple[int, int, int]] = []
+            came: list[tuple[int, int, int]] = []
+            nodes, names = self._state.nodes, self._domains.names
+            for k, (row, name) in enumerate(zip(moved.rows.tolist(), moved.names, strict=True)):
+                gone += [(n, k, -weight) for n, weight in self.effects.on_node(nodes, name)]
+                came += [(n, row, weight) for n, weight in self.effects.on_node(nodes, names.get(row))]
+            self._add(gone, moved.domain, moved.eligible)
+            self._add(came, self._domains.domain, self._domains.eligible)
+            for counter in self._by_spec.values():
+                self._write_nodes(counter)
+        for number in self._by_number:
+            if not self.arrays.length[number] and self._capacity(number) < self._paged_from:
+                self._load(number)
 
     def _add(self, changes: list[tuple[int, int, int]], domains: np.ndarray, eligible: np.ndarray) -> None:
         """Add to counters: number, column of ``domains`` and ``eligible``, and how much."""
@@ -233,90 +258,115 @@ class CounterTable:
 
     # ------------------------------------------------------------------------------------------- filling
 
-    def _begin(self, spec: CounterSpec) -> _Counter:
+    def _begin(self, spec: CounterSpec) -> Counter:
         if not self._by_spec:
             self._domains.update()
-            self._namespaces_version = self._index.namespaces_version
             self._index.journal = []
-            self._effects.clear()
         assert not self._index.journal, "a counter begins between a sync and the end of its cycle"
         if self.is_full:
             self.drop_unused()
         if not self._free:
             self._grow()
-        anchors = spec.weigher.anchors()
-        counter = _Counter(spec, self._free.pop(), len(anchors))
-        number = counter.number
+        number = self._free.pop()
+        counter = Counter(spec, number, self.effects.add(number, spec.weigher))
         self._by_spec[spec], self._by_number[number] = counter, counter
         self._cells_beside += counter.cells
-        for anchor in anchors:
-            self._anchored.setdefault(anchor, {})[number] = None
         arrays = self.arrays
-        arrays.topology[number] = self._domains.take_topology(
-            spec.topology_key, by_row=spec.by_row, missing_is_empty=spec.missing_is_empty
-        )
+        arrays.topology[number] = self._domains.take_topology(spec)
         arrays.mask[number] = -1 if spec.eligible is None else self._domains.take_mask(spec.eligible)
-        arrays.length[number] = 0
+        arrays.length[number] = arrays.first[number] = 0
+        arrays.version[number] += 1
+        counter.called = self._call
         self._renew_arrays()
-        self._allot(number)
-        self._recount([counter])
+        self._load(number)
         return counter
 
-    def _recount(self, counters: Sequence[_Counter]) -> None:
-        """Count all placed pods anew, and what pods of each class add."""
-        for counter in counters:
-            number, weigher = counter.number, counter.spec.weigher
-            changes: list[tuple[int, int, int]] = []
-            for pod_class in self._index.classes_with(weigher.anchors()):
-                weight = weigher.weigh(pod_class, self._index.namespaces)
-                effects = self._effects.get(pod_class)
-                if effects is not None:
-                    effects.pop(number, None)
-                    if weight:
-                        effects[number] = weight
-                for node in pod_class.by_node if weight else ():
-                    row = self._domains.rows.get(node)
-                    if row is not None:
-                        changes.append((number, row, weight * pod_class.by_node[node]))
-            first = self.arrays.first[number]
-            self.arrays.sums[first : first + self.arrays.length[number]] = 0
-            self.arrays.total[number] = 0
-            self.arrays.version[number] += 1
-            self._add(changes, self._domains.domain, self._domains.eligible)
-            self._write_nodes(counter)
+    def _load(self, number: int) -> None:
+        """Give a counter cells, and count there all placed pods of the classes that it counts."""
+        length = self._capacity(number)
+        is_paged = length >= self._paged_from
+        if is_paged:
+            self._make_room(length)
+        first = self._cells.take(length)
+        if first is None:
+            self._lay_out(length)
+            first = self._cells.take(length)
+            assert first is not None
+        self.arrays.first[number], self.arrays.length[number] = first, length
+        if is_paged:
+            self._pages[number] = length
+            self._pages_cells += length
+        else:
+            self._cells_beside += length
+        self._cells.has_nodes[first : first + length] = self._having(number)
+        changes: list[tuple[int, int, int]] = []
+        for pod_class, weight in self.effects.counted_by(number):
+            changes += [(number, row, weight * count) for row, count in self._rows_of(pod_class)]
+        version = self.arrays.version[number]
+        self.arrays.total[number] = 0
+        self._add(changes, self._domains.domain, self._domains.eligible)
+        self.arrays.version[number] = version
 
-    def _write_nodes(self, counter: _Counter) -> None:
+    def _write_nodes(self, counter: Counter) -> None:
         """Write which domains of a counter have an eligible row."""
         arrays, number = self.arrays, counter.number
-        has_nodes = arrays.has_nodes[arrays.first[number] :][: arrays.length[number]]
-        found = self._domains.having_rows(int(arrays.topology[number]), int(arrays.mask[number]))
-        if not np.array_equal(found, has_nodes[: len(found)]):
-            has_nodes[: len(found)] = found
+        length = arrays.length[number]
+        has_nodes = arrays.has_nodes[arrays.first[number] :][:length]
+        if not length or not np.array_equal(found := self._having(number), has_nodes):
             arrays.version[number] += 1
+        if length:
+            has_nodes[:] = found
+
+    def _having(self, number: int) -> np.ndarray:
+        return self._domains.having_rows(int(self.arrays.topology[number]), int(self.arrays.mask[number]))
+
+    def _capacity(self, number: int) -> int:
+        return self._domains.capacity(int(self.arrays.topology[number]))
 
     # ------------------------------------------------------------------------------------------- memory
 
     def drop_unused(self) -> None:
         """Drop every counter that nobody uses. Cost: O(counters)."""
-        unused = [counter for counter in self._by_spec.values() if not counter.users_count]
-        for counter in unused:
+        for counter in [counter for counter in self._by_spec.values() if not counter.users_count]:
             self._end(counter)
-        if unused:
-            self._effects.clear()
-            self._lay_out()
 
-    def _end(self, counter: _Counter) -> None:
+    def _end(self, counter: Counter) -> None:
         number, spec = counter.number, counter.spec
+        self._unload(number)
         self._domains.drop_topology(int(self.arrays.topology[number]))
         self._domains.drop_mask(int(self.arrays.mask[number]))
-        for anchor in spec.weigher.anchors():
-            del self._anchored[anchor][number]
-            if not self._anchored[anchor]:
-                del self._anchored[anchor]
+        self.effects.remove(number)
         del self._by_spec[spec], self._by_number[number]
         self._cells_beside -= counter.cells
-        self.arrays.version[number] += 1  # whoever waits for it to change must look again
+        counter.ended = int(self.arrays.version[number]) - self.moves
         self._free.append(number)
+
+    def _unload(self, number: int) -> None:
+        """Take a counter's cells. What is added to it then counts in its total and its version only."""
+        first, length = int(self.arrays.first[number]), int(self.arrays.length[number])
+        if not length:
+            return
+        self._cells.give(first, length)
+        self.arrays.first[number] = self.arrays.length[number] = 0
+        if self._pages.pop(number, None) is None:
+            self._cells_beside -= length
+        else:
+            self._pages_cells -= length
+
+    def _unload_outgrown(self) -> None:
+        """Take the cells of counters whose topologies have more domains now."""
+        for number in self._by_number:
+            if self.arrays.length[number] not in (0, self._capacity(number)):
+                self._unload(number)
+        self._reserve()
+
+    def _make_room(self, length: int) -> None:
+        """Take the cells that were not asked for the longest, but none of those that this call needs."""
+        while self._pages and self._pages_cells + length > self._pages_cells_max:
+            oldest = next(iter(self._pages))
+            if self._by_number[oldest].called == self._call:
+                break
+            self._unload(oldest)
 
     def _grow(self) -> None:
         """Make room for twice as many counters."""
@@ -324,7 +374,7 @@ class CounterTable:
         count = max(_COUNTERS_FIRST, 2 * before)
         wider = {
             name: np.concatenate([old, np.zeros(count - before, dtype=old.dtype)])
-            for name in ("topology", "mask", "first", "length", "total", "version")
+            for name in _TYPES
             for old in (getattr(self.arrays, name),)
         }
         self.arrays = self.arrays._replace(**wider)
@@ -332,38 +382,18 @@ class CounterTable:
 
     def _renew_arrays(self) -> None:
         self.arrays = self.arrays._replace(domain=self._domains.domain, eligible=self._domains.eligible)
+        self._reserve()
 
-    def _allot(self, number: int) -> None:
-        length = self._domains.capacity(int(self.arrays.topology[number]))
-        if self._cells_end + length > len(self.arrays.sums):
-            self._lay_out()
-            return
-        first = self._cells_end
-        self._cells_end += length
+    def _reserve(self) -> None:
+        """Keep as many cells that belong to nobody as any counter has domains."""
+        if self._domains.capacity_max > self._cells.nobodys:
+            self._lay_out(0)
+
+    def _lay_out(self, more: int) -> None:
+        """Move all cells together, with room for so many more."""
         arrays = self.arrays
-        arrays.first[number], arrays.length[number] = first, length
-        arrays.sums[first : first + length] = 0
-        arrays.has_nodes[first : first + length] = 0
-
-    def _lay_out(self) -> None:
-        """Give each counter as many cells as its topology has domains, and half as many cells to spare."""
-        old = self.arrays
-        lengths = {n: self._domains.capacity(int(old.topology[n])) for n in self._by_number}
-        cells = max(_CELLS_FIRST, sum(lengths.values()) * 3 // 2)
-        sums, has_nodes = np.zeros(cells, dtype=np.int32), np.zeros(cells, dtype=np.uint8)
-        end = 0
-        for number, length in lengths.items():
-            first, kept = int(old.first[number]), min(int(old.length[number]), length)
-            sums[end : end + kept] = old.sums[first : first + kept]
-            has_nodes[end : end + kept] = old.has_nodes[first : first + kept]
-            old.first[number], old.length[number] = end, length
-            end += length
-        self._cells_end = end
-        self.arrays = old._replace(
-            sums=sums, has_nodes=has_nodes, domain=self._domains.domain, eligible=self._domains.eligible
-        )
-
-
-def _reads_namespaces(weigher: Weigher) -> bool:
-    matches = (match for all_of, _ in weigher.matches for match in all_of)
-    return any(m.namespace_selector is not None and m.namespace_selector.requirements for m in matches)
+        numbers = [number for number in self._by_number if arrays.length[number]]
+        spans = [(int(arrays.first[number]), int(arrays.length[number])) for number in numbers]
+        nobodys = self._domains.capacity_max
+        arrays.first[numbers] = self._cells.lay_out(spans, nobodys=nobodys, more=more)
+        self.arrays = arrays._replace(sums=self._cells.sums, has_nodes=self._cells.has_nodes)

@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from domain.plugins.counting import Eligible
+from domain.model.nodes import NodeSpec
+from domain.plugins.counting import CounterSpec, Eligible
 from domain.state.keyed_values import ABSENT
 from domain.state.table import NodeTable
 
@@ -80,6 +81,8 @@ class Domains:
         self._free_topologies: list[int] = []
         self._free_masks: list[int] = []
         self._having: dict[int, dict[int, np.ndarray]] = {}  # by topology and mask
+        self._names: dict[tuple[int, int], str] = {}  # of domains, while nodes stay what they are
+        self._specs: dict[int, NodeSpec] = {}  # by row
         self.names: dict[int, str] = {}
         self.rows: dict[str, int] = {}
         self.domain = np.full((0, width), -1, dtype=np.int32)
@@ -93,9 +96,10 @@ class Domains:
         topologies_count = len(self._topologies) - len(self._free_topologies)
         return self._width * (4 * topologies_count + len(self._masks) - len(self._free_masks))
 
-    def take_topology(self, key: str, *, by_row: bool, missing_is_empty: bool = False) -> int:
-        """Return the number of a key, which is used once more."""
-        by_row = by_row or not key
+    def take_topology(self, spec: CounterSpec) -> int:
+        """Return the number of a counter's key, which is used once more."""
+        key, missing_is_empty = spec.topology_key, spec.missing_is_empty
+        by_row = spec.by_row or not key
         asked = (key, by_row, missing_is_empty)
         number = self._numbers_of.get(asked)
         if number is None:
@@ -106,6 +110,7 @@ class Domains:
                 more = np.full((max(_NUMBERS_FIRST, number), self._width), -1, dtype=np.int32)
                 self.domain = np.concatenate([self.domain, more])
             self._having.pop(number, None)
+            self._names.clear()
             self.domain[number] = -1
             self._write_domain(number, np.arange(len(self.names)))
         self._topologies[number].users_count += 1
@@ -148,6 +153,21 @@ class Domains:
         """Return the number that every domain of a key is below."""
         return self._topologies[topology].capacity
 
+    @property
+    def capacity_max(self) -> int:
+        """The largest capacity of all keys in use."""
+        return max((each.capacity for each in self._topologies if each.users_count), default=0)
+
+    def name_of(self, topology: int, domain: int) -> str:
+        """Return what a domain stands for: a value of the key, or the name of a node."""
+        name = self._names.get((topology, domain))
+        if name is None:
+            counted_in = np.abs(self.domain[topology] + 1) - 1
+            row, of = int(np.argmax(counted_in == domain)), self._topologies[topology]
+            name = self._table.names[row] if of.by_row else self._table.specs[row].labels.get(of.key, "")
+            self._names[topology, domain] = name
+        return name
+
     def having_rows(self, topology: int, mask: int) -> np.ndarray:
         """Return uint8[capacity]: whether a domain has an eligible row."""
         found = self._having.get(topology, {}).get(mask)
@@ -181,10 +201,17 @@ class Domains:
         return True
 
     def update(self) -> Moved | None:
-        """Read the rows that changed; None: what they are to counters did not."""
+        """Read the rows that changed; None: what they are to counters did not.
+
+        Cost: O(rows changed) for each key and mask where labels or taints did, else O(rows changed).
+        """
         table, count = self._table, max(self._table.count, len(self.names))
-        rows = np.flatnonzero(table.spec_generation[:count] > self._generation)
+        newer = np.flatnonzero(table.spec_generation[:count] > self._generation)
+        rows = np.array([row for row in newer.tolist() if self._is_other(row)], dtype=np.int64)
         self._generation = table.last_spec_generation
+        if not len(rows):
+            return None
+        self._names.clear()
         before = Moved(
             rows, [self.names.get(row) for row in rows.tolist()], self.domain[:, rows], self.eligible[:, rows]
         )
@@ -193,7 +220,9 @@ class Domains:
                 del self.rows[name]
         for row in rows.tolist():
             self.names.pop(row, None)
+            self._specs.pop(row, None)
             if row < table.count:
+                self._specs[row] = table.specs[row]
                 self.names[row] = table.names[row]
                 self.rows[table.names[row]] = row
         for t, topology in enumerate(self._topologies):
@@ -214,6 +243,17 @@ class Domains:
         at = np.flatnonzero(others)
         names = [before.names[i] for i in at.tolist()]
         return Moved(rows[at], names, before.domain[:, at], before.eligible[:, at])
+
+    def _is_other(self, row: int) -> bool:
+        """Say whether a row has another node or labels or taints than before: nothing else counts here."""
+        if row >= self._table.count:
+            return True
+        before, now = self._specs.get(row), self._table.specs[row]
+        return before is None or (before.name, before.labels, before.taints) != (
+            now.name,
+            now.labels,
+            now.taints,
+        )
 
     def _write_eligible(self, mask: int, rows: np.ndarray) -> None:
         self.eligible[mask, rows] = 0

@@ -14,6 +14,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
 from domain.cycle.turns import Candidate, Works, in_turn
 from domain.kernels import arrays as kernel
@@ -114,8 +115,8 @@ class Queue:
         self._group_of: dict[str, WaitingGroup] = {}
         self._fresh: dict[str, None] = {}
         self._woken: dict[GroupKey, None] = {}
-        self._counted: dict[WaitingGroup, tuple[Sequence[int], int]] = {}  # see ``park``
-        self._selects = 0  # version of what selects pods from outside, when groups were last woken
+        self._counted: dict[WaitingGroup, tuple[Sequence[PodCounter], int, int]] = {}  # see ``park``
+        self._seen = (0, 0)  # what ``wake_counted`` looked at last
         self._measured_generation = 0  # the table's, when measurements were last looked at
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
 
@@ -191,17 +192,17 @@ class Queue:
             self._fresh.pop(key, None)
 
     def park(
-        self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[int], int] | None = None
+        self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[PodCounter], int] | None = None
     ) -> None:
         """Park a group: let it wait for room.
 
-        ``counted``, where rules over counters refused nodes: the numbers of these counters, and the sum of
-        their versions then. The group is tried again when it is another one.
+        ``counted``, where rules over counters refused nodes: these counters, and the sum of their versions
+        then. The group is tried again when it is another one.
         """
         group.parked, group.attempt = True, attempt
         self._woken.pop(group.key, None)
         if counted is not None:
-            self._counted[group] = counted
+            self._counted[group] = (*counted, self._selects_of(group))
 
     def wake(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
         """Wake the parked groups that have room for a pod on any of the rows.
@@ -251,18 +252,22 @@ class Queue:
 
     def waits_for_rules(self, counters: CounterTable) -> bool:
         """Whether something happened by which a group may wake that rules refused."""
-        index = self._state.index
-        is_other = index.version - index.terms_version != self._selects
-        return bool(self._counted) and (is_other or counters.is_behind)
+        return bool(self._counted) and (counters.is_behind or self._seen != self._look(counters))
 
     def wake_counted(self, counters: CounterTable) -> None:
-        """Wake the groups that rules refused by counters which moved since; all where rules may differ."""
-        index = self._state.index
-        selects = index.version - index.terms_version
-        is_other, self._selects = selects != self._selects, selects
-        for group, (numbers, version) in list(self._counted.items()):
-            if is_other or counters.version_of(numbers) != version:
+        """Wake the groups that rules refused by counters which moved since, or whose rules may be others."""
+        before, self._seen = self._seen, self._look(counters)
+        if self._seen == before:
+            return
+        for group, (read, version, selects) in list(self._counted.items()):
+            if self._selects_of(group) != selects or counters.version_of(read) != version:
                 self.wake_group(group)
+
+    def _look(self, counters: CounterTable) -> tuple[int, int]:
+        return self._state.index.selects_version, counters.moves
+
+    def _selects_of(self, group: WaitingGroup) -> int:
+        return 0 if group.pod_class is None else self._state.index.selects_of(group.pod_class.namespace)
 
     def wake_masters(self, clusters: Collection[str]) -> None:
         """Wake the parked groups of masters whose cluster may now have more of them on one node."""

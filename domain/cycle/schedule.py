@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.counted import PodsKnown
+from domain.cycle.counters import Counter
 from domain.cycle.explanation import (
     KernelOutput,
     explain,
@@ -243,7 +244,7 @@ class Scheduler:
             self._slots.bounds,
             self._snapshot.changes,
             self._slots.counters.arrays,
-            self._slots.counters.effects([(p.slot, p.pod_class) for p in programs.values()], slots),
+            self._slots.counters.effects.arrays([(p.slot, p.pod_class) for p in programs.values()], slots),
             sequence,
             placed,
             scratch_for(
@@ -339,7 +340,9 @@ class Scheduler:
                 self.queue.wake_group(group)
         self.queue.wake_counted(self._slots.counters)
 
-    def _reads(self, program: Program, version: int, attempt: Attempt) -> tuple[Sequence[int], int] | None:
+    def _reads(
+        self, program: Program, version: int, attempt: Attempt
+    ) -> tuple[Sequence[Counter], int] | None:
         """Return the counters whose rules refused nodes, and the sum of their versions then; None: no rule.
 
         ``version`` is the part of those that a placement can cure. The others are as they were: placing
@@ -354,9 +357,9 @@ class Scheduler:
         ]
         if not spanning:
             return None
-        numbers = [number for number, _ in spanning]
-        at_most = [number for number, kind in spanning if kind == kernel.AT_MOST]
-        return numbers, version + self._slots.counters.version_of(at_most)
+        counters = self._slots.counters
+        at_most = counters.having(number for number, kind in spanning if kind == kernel.AT_MOST)
+        return counters.having(number for number, _ in spanning), version + counters.version_of(at_most)
 
     def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
         """Let fresh pods of a parked or held group wait without an attempt of their own."""

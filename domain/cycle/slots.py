@@ -61,6 +61,7 @@ class GroupSlots:
         self._bytes_max = bytes_max
         self._raws_count = 0
         self._call = 0
+        self._is_first = True  # whether no program was asked for since the last call
         self._pods = PodsKnown(state)
         self.counters = CounterTable(state, snapshot.rows_width)
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()  # in order of use, oldest first
@@ -145,6 +146,8 @@ class GroupSlots:
     def start_call(self) -> None:
         """Let go of the programs that the last call of the kernel used: they may give way to others now."""
         self._call += 1
+        self._is_first = True
+        self.counters.start_call()
 
     def program(
         self,
@@ -178,6 +181,9 @@ class GroupSlots:
         self._programs.move_to_end(key)
         program.called = self._call
         self._refresh(program)
+        if program.counters and not self.counters.hold(program.counters, must=self._is_first):
+            return None
+        self._is_first = False
         return program
 
     def _has_other_images(self, program: Program) -> bool:
@@ -256,8 +262,9 @@ class GroupSlots:
     def _refresh(self, program: Program) -> None:
         """Ask the plugins again as far as nodes or pods changed."""
         self._refresh_static(program)
-        if program.pod_class is not None and program.counted_version != self._counted_version(program):
-            self._refresh_counted(program, program.pod_class)
+        pod_class = program.pod_class
+        if pod_class is not None and program.counted_version != self._counted_version(program, pod_class):
+            self._refresh_counted(program, pod_class)
         if program.counted is not NOTHING:
             self._bases.give(program, self._call)
         groups, slot = self.groups, program.slot
@@ -268,11 +275,11 @@ class GroupSlots:
                 groups.raw_low[slot, k], groups.raw_high[slot, k] = extremes
             self._release_tree(slot)
 
-    def _counted_version(self, program: Program) -> tuple[int, int]:
+    def _counted_version(self, program: Program, pod_class: PodClass) -> tuple[int, int, int]:
         """Return what moves when plugins are to be asked again about a program."""
         labels = self._state.table.last_spec_generation if program.counted.is_cut else 0
-        version, masters = self._pods.version_for(program.template)
-        return version + labels, masters
+        version, masters = self._pods.version_for(program.template, pod_class)
+        return version, masters, labels
 
     def _refresh_counted(self, program: Program, pod_class: PodClass) -> None:
         """Ask the plugins again what the group's pods ask of others."""
@@ -282,13 +289,13 @@ class GroupSlots:
         labels = self._state.table.labels
         counted = counted_of(program.plan, pod, lambda key: labels.entries(key) is not None)
         if counted == program.counted:
-            program.counted_version = self._counted_version(program)
+            program.counted_version = self._counted_version(program, pod_class)
             return
         self._make_room_for_counters()
         before = program.counters
         program.counters = write_counted(counted, program.plan, program.slot, self.groups, self.counters.take)
         program.counted = counted
-        program.counted_version = self._counted_version(program)
+        program.counted_version = self._counted_version(program, pod_class)
         program.base = None  # who asks for nothing any more must not keep one, as it would not be renewed
         self.groups.base_of[program.slot] = -1
         for number in before:

@@ -36,18 +36,26 @@ class PodIndex:
         Name -> labels of its Namespace object; without an object it is missing.
     journal : list or None
         Class, node and ±1 for each pod that came to a node or left it, but for those that a cycle placed;
-        None while nobody reads it. ``CounterTable`` empties it.
+        None, a namespace and 0 where the labels of its Namespace object changed. None while nobody reads it.
+        ``CounterTable`` empties it.
+    moves : int
+        Moves whenever a pod with a class comes to a node or leaves it.
     version : int
-        Moves when a term comes to be carried that nobody carried before, and when the labels of a namespace
-        change.
+        Moves when a term comes to be carried that nobody carried before, and with ``selects_version``.
+        ``version_for`` says whether it concerns a class.
+    selects_version : int
+        Moves when the labels of a namespace change, or what Services and owners select in it: with it rules
+        may refuse less, while terms only refuse more. ``selects_of`` says in which namespace.
     """
 
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.journal: list[tuple[PodClass, str, int]] | None = None
+        self.journal: list[tuple[PodClass | None, str, int]] | None = None
+        self.moves = 0
         self.version = 0
-        self.terms_version = 0  # the part of ``version`` that is about terms: these refuse more, never less
-        self.namespaces_version = 0
+        self.selects_version = 0
+        self._selects: dict[str, int] = {}  # by namespace
+        self._selects_elsewhere = 0
         self._next_number = 0
         self._classes: dict[Hashable, PodClass] = {}
         self._anchored: dict[Hashable, dict[PodClass, None]] = {}
@@ -56,6 +64,7 @@ class PodIndex:
         self._plain: set[bytes] = set()  # signatures of templates that carry and mention nothing
         self._watching = Watching()
         self._terms: dict[Hashable, dict[TermMark, int]] = {}  # by anchor; how many classes carry it
+        self._term_versions: dict[Hashable, int] = {}  # ``version`` when an anchor's latest term came
         self._pods: dict[str, set[str]] | None = None  # keys by namespace, once a selector has asked
 
     # ----------------------------------------------------------------------------------------- pods
@@ -113,6 +122,7 @@ class PodIndex:
 
     def assume(self, pod_class: PodClass, node: str, change: int = 1) -> None:
         """Count a pod that a cycle placed, and counted on its own."""
+        self.moves += 1
         count = pod_class.by_node.get(node, 0) + change
         if count:
             pod_class.by_node[node] = count
@@ -132,8 +142,29 @@ class PodIndex:
             self.namespaces.pop(namespace, None)
         else:
             self.namespaces[namespace] = labels
+        self.select_anew(namespace)
+        self.moves += 1
+        if self.journal is not None:
+            self.journal.append((None, namespace, 0))
+
+    def select_anew(self, namespace: str) -> None:
+        """Record that pods of a namespace may be selected otherwise from now on."""
         self.version += 1
-        self.namespaces_version += 1
+        self.selects_version += 1
+        if len(self._selects) >= signatures_cached_max:
+            self._selects.clear()
+            self._selects_elsewhere = self.version
+        self._selects[namespace] = self.version
+
+    def selects_of(self, namespace: str) -> int:
+        """Return what moves with each ``select_anew`` of a namespace."""
+        return self._selects.get(namespace, self._selects_elsewhere)
+
+    def version_for(self, pod_class: PodClass) -> int:
+        """Return what moves when pods of a class may be meant by another term, or selected otherwise."""
+        anchors = anchors_of_pod(pod_class.namespace, pod_class.labels) if self._term_versions else ()
+        terms = (self._term_versions.get(anchor, 0) for anchor in anchors)
+        return max(self.selects_of(pod_class.namespace), *terms, 0)
 
     @property
     def is_settled(self) -> bool:
@@ -239,11 +270,14 @@ class PodIndex:
         for anchor in anchors_of_term(mark.term):
             counts = self._terms.setdefault(anchor, {})
             is_new = mark not in counts
-            self.version += is_new
-            self.terms_version += is_new
+            if is_new:
+                self.version += 1
+                self._term_versions[anchor] = self.version
             counts[mark] = counts.get(mark, 0) + change
             if not counts[mark]:
                 _discard(self._terms, anchor, mark)
+            if not counts:
+                del self._term_versions[anchor]
 
     def _ask(self, pod: PodSpec) -> Carried | None:
         if len(self._asked) >= signatures_cached_max:

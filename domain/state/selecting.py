@@ -55,4 +55,4 @@ class Selectors:
         if not known:
             del self._selectors[place]
         if before != selector:
-            self._index.version += 1
+            self._index.select_anew(thing.namespace)

@@ -1,0 +1,181 @@
+"""Do counters cost only what changed, and do groups that wait for them wake only when it matters?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from domain.cycle.schedule import Scheduler
+from domain.cycle.slots import GroupSlots
+from domain.model.config import NAMESPACE, SERVICE, Content, Namespace, Selecting
+from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.selectors import (
+    AffinityTerm,
+    LabelRequirement,
+    LabelSelector,
+    PodAffinity,
+    SpreadConstraint,
+)
+from domain.plugins.counting import Eligible
+from domain.plugins.weighers import Weigher
+from tests import values
+
+NODES = 4
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    """Four small nodes in two zones."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    for n in range(NODES):
+        labels = {"zone": f"z{n % 2}", "host": f"n{n}"}
+        scheduler.fold(NodeUpserted(values.node(f"n{n}", cpu=64_000, pods=1_000, labels=labels)))
+    return scheduler
+
+
+def selecting(app: str) -> LabelSelector:
+    return LabelSelector((LabelRequirement("app", "In", (app,)),))
+
+
+def add(scheduler: Scheduler, name: str, app: str, key: str = "host", namespace: str = "default") -> None:
+    """Add a pod that shuns pods of its own app in its domain."""
+    term = AffinityTerm(topology_key=key, namespaces=(namespace,), selector=selecting(app))
+    shape = values.template(100, pod_anti_affinity=PodAffinity(required=(term,)))
+    pod = values.pod(name, shape, labels={"app": app}, namespace=namespace)
+    scheduler.fold(PodUpserted(pod))
+
+
+def put(scheduler: Scheduler, kind: str, namespace: str, name: str, content: Content) -> None:
+    scheduler.fold(ConfigUpserted(kind=kind, namespace=namespace, name=name, content=content))
+
+
+def placed_count(scheduler: Scheduler) -> int:
+    return sum(bool(entry.node) for entry in scheduler.state.pods.values())
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[object]:
+    """Note each call of a method."""
+    calls: list[object] = []
+    method: Callable[..., object] = getattr(owner, name)
+
+    def noted(self: object, *args: object, **kwargs: object) -> object:
+        calls.append(args)
+        return method(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, name, noted)
+    return calls
+
+
+def test_groups_that_wait_do_not_wake_each_other_for_ever_where_counters_do_not_fit(
+    scheduler: Scheduler,
+) -> None:
+    scheduler._slots.counters._cells_max = 1
+    for app in "abc":
+        for i in range(NODES + 1):
+            add(scheduler, f"{app}{i}", app)
+    for _ in range(6):
+        scheduler.cycle()
+    assert placed_count(scheduler) == 3 * NODES
+    attempts = [len(scheduler.cycle().attempts) for _ in range(3)]
+    assert attempts == [0, 0, 0]
+    assert not scheduler.has_work
+    scheduler.fold(PodDeleted("default", "a0"))
+    for _ in range(2):
+        scheduler.cycle()
+    assert placed_count(scheduler) == 3 * NODES, "the last of its app took the place"
+
+
+def test_a_service_asks_again_only_for_pods_of_its_namespace(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for namespace in ("ours", "theirs"):
+        for i in range(3):
+            add(scheduler, f"{namespace}{i}", "web", "zone", namespace)
+    scheduler.cycle()
+    assert placed_count(scheduler) == 4
+    asked = counting(monkeypatch, GroupSlots, "_refresh_counted")
+    put(scheduler, SERVICE, "ours", "s", Selecting(selector=selecting("web")))
+    result = scheduler.cycle()
+    assert len(asked) == 1
+    assert len(result.attempts) == 1, "the group of the other namespace stays parked"
+
+
+def test_a_new_term_asks_again_only_for_pods_that_it_could_mean(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for app in "ab":
+        add(scheduler, f"{app}0", app)
+    scheduler.cycle()
+    asked = counting(monkeypatch, GroupSlots, "_refresh_counted")
+    for app in "ab":
+        add(scheduler, f"{app}1", app)
+    add(scheduler, "c0", "c")
+    scheduler.cycle()
+    assert placed_count(scheduler) == 5
+    assert len(asked) == 1, "nobody carried a term like that of c"
+
+
+def test_labels_of_a_namespace_weigh_only_its_own_pods_anew(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = LabelSelector((LabelRequirement("team", "In", ("blue",)),))
+    term = AffinityTerm(topology_key="zone", namespace_selector=team, selector=selecting("web"))
+    shape = values.template(100, pod_anti_affinity=PodAffinity(required=(term,)))
+    for n in range(50):
+        plain = values.pod(f"p{n}", namespace=f"ns{n}", labels={"app": "web"}, on="n0")
+        scheduler.fold(PodUpserted(plain))
+    scheduler.fold(PodUpserted(values.pod("shy0", shape)))
+    scheduler.cycle()
+    weighed = counting(monkeypatch, Weigher, "weigh")
+    put(scheduler, NAMESPACE, "", "ns7", Namespace(labels={"team": "blue"}))
+    scheduler.fold(PodUpserted(values.pod("shy1", shape)))
+    scheduler.cycle()
+    assert scheduler.state.pods["default/shy1"].node in ("n1", "n3"), "n0 is where the blue pod runs"
+    assert len(weighed) < 10
+
+
+def test_counters_with_many_domains_give_up_their_cells_and_count_right(scheduler: Scheduler) -> None:
+    counters = scheduler._slots.counters
+    counters._paged_from = 1
+    for i in range(NODES):
+        for app in range(40):
+            add(scheduler, f"a{app}-{i}", f"a{app}")
+        counters._cells_max = 5 * counters._domains.capacity_max
+        scheduler.cycle()
+        assert counters._pages_cells <= 40 * counters._domains.capacity_max
+    scheduler.cycle()
+    for app in range(40):
+        nodes = {scheduler.state.pods[f"default/a{app}-{i}"].node for i in range(NODES)}
+        assert nodes == {f"n{n}" for n in range(NODES)}
+
+
+def test_spread_counts_by_zone_where_hosts_are_paged(scheduler: Scheduler) -> None:
+    scheduler._slots.counters._paged_from = 1
+    scheduler._slots.counters._cells_max = 1
+    zone = SpreadConstraint(topology_key="zone", selector=selecting("web"))
+    shape = values.template(100, spread=(zone,))
+    for i in range(6):
+        scheduler.fold(PodUpserted(values.pod(f"p{i}", shape, labels={"app": "web"})))
+        scheduler.cycle()
+    zones = [int(entry.node[1]) % 2 for entry in scheduler.state.pods.values()]
+    assert sum(zones) == 3
+
+
+def test_a_node_that_only_offers_something_else_is_no_reason_to_look_at_eligible_nodes(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = SpreadConstraint(topology_key="zone", selector=selecting("web"))
+    for i in range(5):
+        shape = values.template(100, node_selector={"host": f"n{i}"}, spread=(zone,))
+        scheduler.fold(PodUpserted(values.pod(f"p{i}", shape, labels={"app": "web"})))
+    scheduler.cycle()
+    evaluated = counting(monkeypatch, Eligible, "among")
+    labels = {"zone": "z0", "host": "n0"}
+    scheduler.fold(NodeUpserted(values.node("n0", cpu=1_000, version=2, labels=labels)))
+    scheduler.cycle()
+    assert len(evaluated) == 0
+    scheduler.fold(NodeUpserted(values.node("n0", cpu=1_000, version=3, labels={**labels, "zone": "z1"})))
+    scheduler.cycle()
+    assert len(evaluated) == 5
