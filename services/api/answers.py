@@ -279,6 +279,18 @@ class ProfileDetail(Profile, kw_only=True):
     revisions: Annotated[list[ProfileRevision], about("Its revisions, latest first")]
 
 
+class ConfigObject(Struct, kw_only=True):
+    """The latest of an object by which pods are selected, counted or ranked."""
+
+    kind: Annotated[str, about("Its kind, such as Service")]
+    namespace: Annotated[str | None, about("Its namespace; null: the kind has none")]
+    name: Annotated[str, about("Its name")]
+    object: Annotated[dict[str, Any], about("What berth keeps of it: labels, a selector, or what it sets")]
+    resource_version: Annotated[int | None, about("Newest version of the object that was seen")]
+    since: Annotated[str, about(f"When its last event was folded ({INSTANT}, log time)")]
+    sent_by: Annotated[str | None, about(SENT_BY)]
+
+
 class Offset(Struct, kw_only=True):
     """How far a shard has read a partition."""
 
@@ -324,6 +336,10 @@ class PendingPage(Page[PendingGroup]):
 
 class ProfilePage(Page[Profile]):
     """Profiles in force, by name."""
+
+
+class ConfigPage(Page[ConfigObject]):
+    """Configuration objects, by kind, namespace and name."""
 
 
 class ShardPage(Page[Shard]):

@@ -16,6 +16,7 @@ from services.api.accesses import AccessLog, code_of
 from services.api.answers import Error, Health, ShardLag
 from services.api.audit import audit_routes
 from services.api.caller import caller_of
+from services.api.config import config_routes
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
@@ -61,6 +62,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
+    app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
     app.include_router(audit_routes(deps), tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])

@@ -125,6 +125,14 @@ def parse_name(text: str) -> str:
     return parts[0]
 
 
+def parse_object(text: str) -> tuple[str, str, str]:
+    """Return the (kind, namespace, name) of a cursor."""
+    parts = _parts(text)
+    if len(parts) != 3 or any("\0" in part for part in parts):
+        raise _bad_cursor(text)
+    return parts[0], parts[1], parts[2]
+
+
 def parse_position(text: str) -> tuple[int, int]:
     """Return the (seq, shard) of a cursor."""
     found = _whole(_parts(text), INT64_MAX, _SHARD_MAX)

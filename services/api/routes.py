@@ -38,7 +38,8 @@ Signature = Annotated[str | None, Query(description="Only this equivalence group
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
 
-def _found(answer: object | None, what: str) -> Response:
+def found_answer(answer: object | None, what: str) -> Response:
+    """Return an answer, or say that there is none."""
     if answer is None:
         raise ApiError(
             "not-found", f"{what} is not known here; a name is exact, and events may be on the way"
@@ -46,7 +47,7 @@ def _found(answer: object | None, what: str) -> Response:
     return json_answer(answer)
 
 
-def _seen(deps: Deps, request: Request, namespace: str | None = None) -> Store:
+def seen_store(deps: Deps, request: Request, namespace: str | None = None) -> Store:
     """Return the store as the caller sees it; refuse a namespace that he asks for and does not see."""
     namespaces = caller_of(request).namespaces
     if namespace is not None and namespaces is not None and namespace not in namespaces:
@@ -74,7 +75,9 @@ def object_routes(deps: Deps) -> APIRouter:
     )
     async def node(request: Request, name: NodeNamed) -> Response:
         sees_all = caller_of(request).namespaces is None
-        return _found(await views.show_node(_seen(deps, request), name, sees_all=sees_all), f"node {name}")
+        return found_answer(
+            await views.show_node(seen_store(deps, request), name, sees_all=sees_all), f"node {name}"
+        )
 
     @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
     async def pods(
@@ -89,7 +92,7 @@ def object_routes(deps: Deps) -> APIRouter:
         ] = None,
     ) -> Response:
         which = PodFilter(namespace=namespace, node=node, phase=phase)
-        store = _seen(deps, request, namespace)
+        store = seen_store(deps, request, namespace)
         return json_answer(await views.list_pods(store, which, limit=limit, at=cursor))
 
     @router.get(
@@ -98,8 +101,8 @@ def object_routes(deps: Deps) -> APIRouter:
         summary="Show a pod and its history",
     )
     async def pod(request: Request, namespace: PodNamespace, name: PodName) -> Response:
-        found = await views.show_pod(_seen(deps, request), namespace, name)
-        return _found(found, f"pod {namespace}/{name}")
+        found = await views.show_pod(seen_store(deps, request), namespace, name)
+        return found_answer(found, f"pod {namespace}/{name}")
 
     @router.get(
         "/v1/pods/{namespace}/{name}/attempts",
@@ -116,9 +119,9 @@ def object_routes(deps: Deps) -> APIRouter:
     ) -> Response:
         at_ms = parse_instant("at", at) if at else None
         sees_all = caller_of(request).namespaces is None
-        store = _seen(deps, request)
+        store = seen_store(deps, request)
         answer = await attempts.show_attempts(store, namespace, name, at_ms, sees_all=sees_all)
-        return _found(answer, f"pod {namespace}/{name}")
+        return found_answer(answer, f"pod {namespace}/{name}")
 
     return router
 
@@ -169,7 +172,7 @@ def decision_routes(deps: Deps) -> APIRouter:
             since_ms=parse_instant("since", since) if since else None,
             until_ms=parse_instant("until", until) if until else None,
         )
-        store = _seen(deps, request, namespace)
+        store = seen_store(deps, request, namespace)
         newest_first = order == "newest"
         return json_answer(
             await views.list_decisions(store, which, limit=limit, at=cursor, newest_first=newest_first)
@@ -186,8 +189,8 @@ def state_routes(deps: Deps) -> APIRouter:
         "/v1/decisions/{id}", responses=answering(answers_decisions.Decision), summary="Show a decision"
     )
     async def decision(request: Request, id: RowId) -> Response:
-        row = await _seen(deps, request).decision(*parse_row_id(id))
-        return _found(row and explanation.decision_of(row), f"decision {id}")
+        row = await seen_store(deps, request).decision(*parse_row_id(id))
+        return found_answer(row and explanation.decision_of(row), f"decision {id}")
 
     @router.get(
         "/v1/decisions/{id}/explanation",
@@ -196,13 +199,15 @@ def state_routes(deps: Deps) -> APIRouter:
     )
     async def explain(request: Request, id: RowId) -> Response:
         shard, seq = parse_row_id(id)
-        return _found(await explanation.explain(_seen(deps, request), shard, seq), f"decision {id}")
+        return found_answer(
+            await explanation.explain(seen_store(deps, request), shard, seq), f"decision {id}"
+        )
 
     @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
     async def pending(
         request: Request, limit: Limit = 100, cursor: Cursor = None, shard: ShardNumber = None
     ) -> Response:
-        store = _seen(deps, request)
+        store = seen_store(deps, request)
         return json_answer(await views.list_pending(store, shard, limit=limit, at=cursor))
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
@@ -211,13 +216,13 @@ def state_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/deadletters", responses=answering(answers.DeadLetterPage), summary="List dead letters")
     async def deadletters(request: Request, limit: Limit = 20, cursor: Cursor = None) -> Response:
-        return json_answer(await views.list_deadletters(_seen(deps, request), limit=limit, at=cursor))
+        return json_answer(await views.list_deadletters(seen_store(deps, request), limit=limit, at=cursor))
 
     @router.get(
         "/v1/deadletters/{id}", responses=answering(answers.DeadLetter), summary="Show a dead letter whole"
     )
     async def deadletter(request: Request, id: RowId) -> Response:
-        row = await _seen(deps, request).deadletter(*parse_row_id(id))
-        return _found(row and views.dead_letter_of(row), f"dead letter {id}")
+        row = await seen_store(deps, request).deadletter(*parse_row_id(id))
+        return found_answer(row and views.dead_letter_of(row), f"dead letter {id}")
 
     return router

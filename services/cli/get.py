@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from domain.model.config import OF_CLUSTER
 from services.cli import output
 from services.cli.labels import labels_filter
 from services.cli.options import CLIENT, CommandError, with_settings
@@ -28,16 +29,30 @@ class Kind(enum.StrEnum):
     DECISIONS = "decisions"
     PENDING = "pending"
     PROFILES = "profiles"
+    CONFIG = "config"
     SHARDS = "shards"
     DEADLETTERS = "deadletters"
 
 
+CONFIG_NAMES: dict[str, tuple[str, ...]] = {
+    "Namespace": ("namespaces", "namespace", "ns"),
+    "Service": ("services", "service", "svc"),
+    "ReplicationController": ("replicationcontrollers", "replicationcontroller", "rc"),
+    "ReplicaSet": ("replicasets", "replicaset", "rs"),
+    "StatefulSet": ("statefulsets", "statefulset", "sts"),
+    "Deployment": ("deployments", "deployment", "deploy"),
+    "Job": ("jobs", "job"),
+    "PodDisruptionBudget": ("poddisruptionbudgets", "poddisruptionbudget", "pdb"),
+    "PriorityClass": ("priorityclasses", "priorityclass", "pc"),
+}
+"""The kinds of configuration objects, by the names that kubectl gives them."""
 OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.NODES: ("node", "no"),
     Kind.PODS: ("pod", "po"),
     Kind.DECISIONS: ("decision", "dec"),
     Kind.PENDING: (),
     Kind.PROFILES: ("profile", "prof"),
+    Kind.CONFIG: tuple(name for names in CONFIG_NAMES.values() for name in names),
     Kind.SHARDS: ("shard",),
     Kind.DEADLETTERS: ("deadletter", "dl"),
 }
@@ -61,6 +76,7 @@ FILTERS: dict[Kind, frozenset[str]] = {
     ),
     Kind.PENDING: frozenset({"shard"}),
     Kind.PROFILES: frozenset(),
+    Kind.CONFIG: frozenset({"namespace"}),
     Kind.SHARDS: frozenset(),
     Kind.DEADLETTERS: frozenset(),
 }
@@ -82,6 +98,11 @@ def kind_of(text: str) -> Kind:
     raise typer.BadParameter(f"{text!r} cannot be listed; allowed are {', '.join(Kind)}{meant}")
 
 
+def config_kind_of(text: str) -> str | None:
+    """Return the kind of configuration object that a name stands for; None: it stands for all of them."""
+    return next((kind for kind, names in CONFIG_NAMES.items() if text.lower() in names), None)
+
+
 def _parameters(kind: Kind, name: str | None, given: dict[str, Any]) -> dict[str, Any]:
     found = {option: value for option, value in given.items() if value is not None}
     allowed = FILTERS[kind] if name is None else FILTERS[kind] & {"namespace"}
@@ -92,7 +113,9 @@ def _parameters(kind: Kind, name: str | None, given: dict[str, Any]) -> dict[str
     return found
 
 
-async def _one(source: Source, kind: Kind, name: str, namespace: str | None) -> Json:
+async def _one(
+    source: Source, kind: Kind, name: str, namespace: str | None, config_kind: str | None = None
+) -> Json:
     """Return one of a kind by its name or id."""
     from services.cli.source import fetch, fetch_all, target
 
@@ -101,6 +124,11 @@ async def _one(source: Source, kind: Kind, name: str, namespace: str | None) -> 
             return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace))))
         case Kind.NODES | Kind.DECISIONS | Kind.PROFILES | Kind.DEADLETTERS:
             return dict(await fetch(source, target(f"/v1/{kind}", name)))
+        case Kind.CONFIG:
+            if config_kind is None:
+                raise typer.BadParameter(f"config has many kinds; say which, as in `berth get svc {name}`")
+            names = (name,) if config_kind in OF_CLUSTER else split_pod(name, namespace)
+            return dict(await fetch(source, target("/v1/config", config_kind, *names)))
         case Kind.SHARDS:
             for item in await fetch_all(source, "/v1/shards", None):
                 if str(item["shard"]) == name:
@@ -114,14 +142,15 @@ KindName = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="nodes, pods, decisions, pending, profiles, shards or deadletters; or `pod`, `po`.",
+        help="nodes, pods, decisions, pending, profiles, config, shards or deadletters; or `pod`, `po`; "
+        "of config also namespaces, services, priorityclasses and so on.",
     ),
 ]
 ItemName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Only this one: a name, NAMESPACE/NAME or an id.")
 ]
 Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions).")
+    str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions, config).")
 ]
 Selector = Annotated[
     str | None,
@@ -179,8 +208,8 @@ async def get(
     limit: Limit = None,
     watched: Watched = False,
 ) -> None:
-    """List nodes, pods, decisions, pending groups, profiles, shards or dead letters, or show one of them."""
-    kind = kind_of(kind_name)
+    """List nodes, pods, decisions, pending groups, configuration and more, or show one of them."""
+    kind, config_kind = kind_of(kind_name), config_kind_of(kind_name)
     parameters = _parameters(
         kind,
         item_name,
@@ -211,8 +240,9 @@ async def get(
 
         async def items() -> list[Json]:
             if item_name is not None:
-                return [await _one(source, kind, item_name, namespace)]
-            found = await fetch_all(source, f"/v1/{kind}", limit, keep, **parameters)
+                return [await _one(source, kind, item_name, namespace, config_kind)]
+            more = {} if config_kind is None else {"kind": config_kind}
+            found = await fetch_all(source, f"/v1/{kind}", limit, keep, **parameters, **more)
             return sorted(found, key=SORTED_BY[kind]) if kind in SORTED_BY else found
 
         if watched:

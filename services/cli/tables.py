@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from domain.model.quantities import parse_quantity
+from domain.model.selectors import LabelSelector
 from services.cli.output import Column, Json, short_time
 from services.phrases import plural, reason_in_words, weighted
 
@@ -175,6 +178,22 @@ def _offsets(shard: Json) -> str:
     return " ".join(f"{at['topic']}/{at['partition']}={at['next_offset']}" for at in shard["offsets"])
 
 
+def _content(item: Json) -> str:
+    """Return what a configuration object says: ``app=web``, ``at least 2 of app=web``, ``value 1000``."""
+    said = item["object"]
+    if said is None:
+        return "deleted"
+    if "selector" in said:
+        selector = said["selector"]
+        of = "nothing" if selector is None else str(msgspec.convert(selector, LabelSelector))
+        if said.get("min_available") is not None:
+            return f"at least {said['min_available']} of {of}"
+        return of if said.get("max_unavailable") is None else f"all but {said['max_unavailable']} of {of}"
+    if "value" in said:
+        return f"value {said['value']}{', for pods that name none' if said.get('global_default') else ''}"
+    return ",".join(f"{key}={value}" for key, value in sorted(said.get("labels", {}).items()))
+
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "nodes": (
         Column("NAME", _field("name")),
@@ -246,6 +265,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("FILTERS", lambda item: len(item["spec"]["filters"]), right=True),
         Column("SCORES", lambda item: " ".join(_scores(item)), lines=_scores),
         Column("FILTER NAMES", _filters, wide=True),
+        Column("SENT BY", _field("sent_by"), wide=True),
+        Column("RESOURCE VERSION", _field("resource_version"), wide=True, right=True),
+    ),
+    "config": (
+        Column("KIND", _field("kind"), keep=True),
+        Column("NAMESPACE", _field("namespace")),
+        Column("NAME", _field("name")),
+        Column(
+            "WHAT IT SAYS", _content, lines=lambda item: [each.strip() for each in _content(item).split(",")]
+        ),
+        moment("SINCE", "since"),
         Column("SENT BY", _field("sent_by"), wide=True),
         Column("RESOURCE VERSION", _field("resource_version"), wide=True, right=True),
     ),

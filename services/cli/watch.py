@@ -21,6 +21,7 @@ KEYS: dict[Kind, tuple[str, ...]] = {
     Kind.PODS: ("uid",),
     Kind.PENDING: ("shard", "signature"),
     Kind.PROFILES: ("name",),
+    Kind.CONFIG: ("kind", "namespace", "name"),
     Kind.SHARDS: ("shard",),
     Kind.DEADLETTERS: ("id",),
 }
@@ -28,6 +29,7 @@ GONE: dict[Kind, Json] = {
     Kind.NODES: {"deleted": True},
     Kind.PODS: {"phase": "released", "node": None},
     Kind.PENDING: {"count": 0},
+    Kind.CONFIG: {"object": None},
 }
 """The mark of an item that has left its list. The other lists only grow."""
 

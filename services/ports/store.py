@@ -10,7 +10,7 @@ from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
-from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, ProfileRow
+from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 
 Row = TypeVar("Row")
@@ -48,6 +48,14 @@ class PodFilter(NamedTuple):
     namespace: str | None = None
     node: str | None = None
     phase: str | None = None
+
+
+class ConfigFilter(NamedTuple):
+    """Which configuration objects to list; None means any. The namespace is "" where the kind has none."""
+
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
 
 
 class NodeState(NamedTuple):
@@ -200,7 +208,8 @@ class Store(Protocol):
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
         """Return this store for somebody who sees the pods of these namespaces (None: all) and no others.
 
-        Of what is not a pod's, everybody sees everything, but of dead letters only those of his pods.
+        Of what is not a pod's, everybody sees everything, but of dead letters only those of his pods, and of
+        configuration objects those of his namespaces, these themselves, and the PriorityClasses.
         """
 
     async def pulse(self) -> Pulse:
@@ -279,6 +288,11 @@ class Store(Protocol):
 
     async def profile_revisions(self, name: str, limit: int, revision: int | None) -> Rows[ProfileRow]:
         """Return the revisions that events have made of a profile, or the one asked for, latest first."""
+
+    async def config(
+        self, which: ConfigFilter, limit: int, after: tuple[str, str, str] | None
+    ) -> Rows[ConfigRow]:
+        """Return configuration objects by (kind, namespace, name), deleted ones left out."""
 
     async def template(self, signature: bytes) -> PodTemplate | None:
         """Return the template of an equivalence group or None."""

@@ -18,6 +18,7 @@ from domain.model.pods import PodTemplate
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PendingGroup, PlacementClosed
 from services.ports.log import PODS_TOPIC, Span
 from services.ports.store import (
+    ConfigFilter,
     Counts,
     DecisionFilter,
     Grant,
@@ -31,6 +32,7 @@ from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
     advance,
+    config,
     dead_letter,
     decision,
     everything,
@@ -376,6 +378,27 @@ async def test_profiles_in_force_and_all_revisions(store: Store, ledger: Ledger,
     assert [row.revision for row in await store.profile_revisions("batch", 10, None)] == [2, 1]
     assert await store.profile_revisions("batch", 10, 2) == [newer]
     assert await store.profile_revisions("none", 10, None) == []
+
+
+async def test_configuration_by_kind_namespace_and_name(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    rows = [
+        config("web", kind="Service", namespace=namespace, object={"selector": None})
+        for namespace in ("b", "a")
+    ]
+    spaces = [config(name, kind="Namespace", object={"labels": {}}) for name in ("a", "b")]
+    more = [*rows, *spaces, config("old", kind="Service", namespace="a", object=None, resource_version=2)]
+    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], config=more, log_time_ms=AT_MS))
+    (high,) = await store.config(ConfigFilter("PriorityClass"), 10, None)  # `gone` and `old` were deleted
+    whole = [*spaces, high, rows[1], rows[0]]
+    assert await store.config(ConfigFilter(), 10, None) == whole
+    page = await store.config(ConfigFilter(), 2, ("Namespace", "", "a"))
+    assert (page, page.more) == ([spaces[1], high], True)
+    assert await store.config(ConfigFilter("Service", "a"), 10, None) == [rows[1]]
+    assert await store.config(ConfigFilter("Service", "b", "web"), 1, None) == [rows[0]]
+    assert await store.seen_by(["a"]).config(ConfigFilter(), 10, None) == [spaces[0], high, rows[1]]
+    assert await store.seen_by([]).config(ConfigFilter(), 10, None) == [high]
 
 
 async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]) -> None:

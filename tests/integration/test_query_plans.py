@@ -20,7 +20,7 @@ from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.queries import PostgresStore
 from services.ports.access import AccessFilter
 from services.ports.log import Span
-from services.ports.store import DecisionFilter, PodFilter, Store
+from services.ports.store import ConfigFilter, DecisionFilter, PodFilter, Store
 from tests.servers import MakeDatabase
 
 ROWS = 20_000
@@ -55,6 +55,8 @@ FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms)
 SELECT i % 4, i / 4 + 1, 'berth.pods', 0, 1, convert_to({TEAM} || '/p' || i, 'UTF8'), '', '', '', '', 1
 FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO config_objects (kind, namespace, name, object, at_ms)
+SELECT 'Service', {TEAM}, 's' || i, '{{}}', 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
     target, status, code, duration_ms, spans)
@@ -215,6 +217,18 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "nodes by a part of their name": (lambda store: store.nodes(100, None, "77"), {"nodes_name_key"}),
     "a node": (lambda store: store.node("n7"), {"nodes_name_key"}),
     "what was measured on a node": (lambda store: store.usage("n7"), {"node_usage_pkey"}),
+    "a page of configuration": (
+        lambda store: store.config(ConfigFilter(), 100, ("Service", "ns", "s5")),
+        {"config_objects_pkey"},
+    ),
+    "configuration that somebody sees who sees few": (
+        lambda store: store.seen_by({"rare"}).config(ConfigFilter("Service"), 100, None),
+        {"config_objects_pkey"},
+    ),
+    "a configuration object": (
+        lambda store: store.config(ConfigFilter("Service", "ns", "s5"), 1, None),
+        {"config_objects_pkey"},
+    ),
     "pods that wait": (lambda store: store.pods(PodFilter(phase="pending"), 100, None), {"pending_pkey"}),
     "pods of a namespace that has many": (
         lambda store: store.pods(PodFilter(namespace="ns"), 100, "uid5"),

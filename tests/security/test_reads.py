@@ -39,6 +39,27 @@ def pod(namespace: str, name: str, cpu: str, **more: Any) -> dict[str, Any]:
     return manifest
 
 
+def configuration(team: str) -> list[dict[str, Any]]:
+    """Return a team's Namespace and Service, and a PriorityClass that everybody may see."""
+    word = MARK if team == THEIRS else "ant"
+    selector = {"selector": {word: word}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team, "labels": {word: word}}},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": f"{word}-svc", "namespace": team},
+            "spec": selector,
+        },
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 7,
+        },
+    ]
+
+
 def trace() -> list[dict[str, Any]]:
     """Return events by which both teams have pods of every phase, some of them in one group."""
     things = [node_manifest("n1", cpu="8", memory="16Gi"), node_manifest("n2", cpu="8", memory="16Gi")]
@@ -46,6 +67,7 @@ def trace() -> list[dict[str, Any]]:
         things += [pod(team, f"web-{i}", "500m") for i in range(2)]
         things += [pod(team, f"huge-{i}", "64") for i in range(2)]
         things += [pod(team, "placed", "1", node_name="n2"), pod(team, "brief", "250m")]
+        things += configuration(team)
     events = [event("ADDED", thing, AT, f"id-{thing['metadata']['name']}") for thing in things]
     return events + [event("DELETED", pod(team, "brief", "250m"), LATER) for team in (OURS, THEIRS)]
 
@@ -236,6 +258,11 @@ async def asked(world: World) -> dict[str, list[str]]:
         ],
         "/v1/decisions/{id}": decisions,
         "/v1/decisions/{id}/explanation": decisions,
+        "/v1/config": ["", "?kind=Service", "?kind=Namespace", "?limit=1"],
+        "/v1/config/{kind}/{name}": [f"Namespace/{team}" for team in (OURS, THEIRS)],
+        "/v1/config/{kind}/{namespace}/{name}": [
+            f"Service/{team}/{'ant' if team == OURS else MARK}-svc" for team in (OURS, THEIRS)
+        ],
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
         "/v1/deadletters": ["", "?limit=1"],
         "/v1/deadletters/{id}": letters,
@@ -288,8 +315,30 @@ async def test_a_pod_of_another_team_is_as_if_it_were_not(world: World, ours: Cl
             assert answer.status_code == (200 if every in seen else 404)
 
 
+async def test_configuration_is_that_of_the_own_namespaces_and_of_the_cluster(
+    world: World, ours: Client
+) -> None:
+    for client, teams in ((ours, [OURS]), (world.client, [OURS, THEIRS])):
+        items = (await client.get("/v1/config")).json()["items"]
+        said = [(item["kind"], item["namespace"], item["name"]) for item in items]
+        words = {OURS: "ant", THEIRS: MARK}
+        assert said == [
+            *(("Namespace", None, team) for team in teams),
+            ("PriorityClass", None, "high"),
+            *(("Service", team, f"{words[team]}-svc") for team in teams),
+        ]
+    own = await ours.get(f"/v1/config/Service/{OURS}/ant-svc")
+    requirement = {"key": "ant", "operator": "In", "values": ["ant"]}
+    assert own.json()["object"] == {"selector": {"requirements": [requirement]}}
+    for target in (f"Namespace/{THEIRS}", f"Service/{THEIRS}/{MARK}-svc", f"Service/{OURS}/none"):
+        assert (await ours.get(f"/v1/config/{target}")).status_code == 404
+    wrong = await ours.get("/v1/config?kind=Secret")
+    assert (wrong.status_code, wrong.json()["error"]["path"]) == (422, "kind")
+
+
 async def test_to_name_another_namespace_is_forbidden_whether_it_exists_or_not(ours: Client) -> None:
-    for target in ("/v1/pods?namespace={}", "/v1/decisions?namespace={}", "/v1/decisions?pod={}/x"):
+    asking = "/v1/pods?namespace={}", "/v1/decisions?namespace={}", "/v1/config?namespace={}"
+    for target in (*asking, "/v1/decisions?pod={}/x"):
         answers_ = [await ours.get(target.format(namespace)) for namespace in (THEIRS, "absent-team")]
         assert [answer.status_code for answer in answers_] == [403, 403]
         assert answers_[0].text.replace(THEIRS, "") == answers_[1].text.replace("absent-team", "")

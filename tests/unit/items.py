@@ -66,3 +66,16 @@ def decision(**changed: Any) -> Item:
         "score": 94.53125,
         "cycle": "0-2251",
     } | changed
+
+
+def config_object(kind: str = "Service", says: Item | None = None, **changed: Any) -> Item:
+    requirement = {"key": "app", "operator": "In", "values": ["web"]}
+    return {
+        "kind": kind,
+        "namespace": "shop",
+        "name": "web",
+        "object": says or {"selector": {"requirements": [requirement]}},
+        "resource_version": 7,
+        "since": THEN,
+        "sent_by": "key:ops",
+    } | changed

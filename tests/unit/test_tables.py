@@ -9,14 +9,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
 from services.cli import audit, describe, output
-from services.cli.get import Kind, kind_of
+from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, config_kind_of, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
 from services.cli.output import STYLES, Column, Format, short_time, shortened
 from services.cli.tables import TABLES, node_status, short_amount
-from tests.unit.items import GPUS, NOW, THEN, Item, decision, node, pod
+from tests.unit.items import GPUS, NOW, THEN, Item, config_object, decision, node, pod
 
 LACKING = "insufficient:cpu,insufficient:memory,insufficient:berth.dev/gpu-milli,insufficient:nvidia.com/gpu"
 REASONS = {LACKING: 1293, "insufficient:cpu": 24, "node-unschedulable": 3, "untolerated-taint": 2}
@@ -52,6 +53,12 @@ ACCESS = {
     "events": None,
     "positions": [],
 }
+SELECTS = {
+    "requirements": [
+        {"key": "app", "operator": "In", "values": ["web"]},
+        {"key": "tier", "operator": "In", "values": ["a", "b"]},
+    ]
+}
 SHOWN = {**TABLES, "accesses": audit.COLUMNS}
 DATA: dict[str, list[Item]] = {
     "nodes": [
@@ -63,6 +70,10 @@ DATA: dict[str, list[Item]] = {
         pod(),
         pod(LONG, phase="pending", node=None, since=THEN),
         pod(LONG, namespace="a-namespace-that-is-long-as-well", node="ip-10-31-7-104.eu.compute.internal"),
+    ],
+    "config": [
+        config_object(),
+        config_object("Namespace", {"labels": {"team": LONG, "zone": LONG}}, namespace=None, name=LONG),
     ],
     "decisions": [
         decision(),
@@ -316,6 +327,35 @@ def test_a_node_says_all_that_is_true_of_it() -> None:
 
 
 # ------------------------------------------------------------------------------------- names and selectors
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"selector": SELECTS}, "app=web,tier in (a,b)"),
+        ({"selector": {"requirements": []}}, "all"),
+        ({"selector": None}, "nothing"),
+        ({"selector": SELECTS, "min_available": 2}, "at least 2 of app=web,tier in (a,b)"),
+        ({"selector": SELECTS, "min_available": 0}, "at least 0 of app=web,tier in (a,b)"),
+        ({"selector": None, "max_unavailable": "50%"}, "all but 50% of nothing"),
+        ({"name": "high", "value": 7}, "value 7"),
+        ({"name": "high", "value": 0, "global_default": True}, "value 0, for pods that name none"),
+        ({"labels": {"b": "2", "a": "1"}}, "a=1,b=2"),
+        ({}, ""),
+    ],
+)
+def test_a_configuration_object_in_words(said: Item, expected: str) -> None:
+    (column,) = [each for each in TABLES["config"] if each.title == "WHAT IT SAYS"]
+    assert column.read(config_object() | {"object": said}) == expected
+    assert column.read(config_object() | {"object": None}) == "deleted"
+
+
+def test_names_of_configuration_objects_are_those_of_kubectl() -> None:
+    assert CONFIG_NAMES.keys() == CONTENTS.keys()
+    names = [name for others in OTHER_NAMES.values() for name in others] + [kind.value for kind in Kind]
+    assert len(names) == len(set(names))
+    assert (kind_of("svc"), config_kind_of("SVC")) == (Kind.CONFIG, "Service")
+    assert (kind_of("config"), config_kind_of("config")) == (Kind.CONFIG, None)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+import typer
 
 from services.cli import watch
 from services.cli.get import Kind, _one
 from services.cli.options import CommandError
 from services.cli.output import Format
 from services.cli.source import in_process
-from tests.unit.items import Item, decision, node, pod
+from tests.unit.items import Item, config_object, decision, node, pod
 
 
 class Enough(Exception):
@@ -119,6 +120,8 @@ async def test_one_item_is_found_by_its_name_and_one_that_is_not_there_is_an_err
             "/v1/pods/team/web": pod("web"),
             "/v1/pods/default/web": pod("other"),
             "/v1/nodes/n%2F1": node("n/1"),
+            "/v1/config/Service/shop/web": config_object(),
+            "/v1/config/Namespace/shop": config_object("Namespace", name="shop"),
             "/v1/shards": {"items": [{"shard": 3}], "next": None},
         }.get(raw)
         error = {"error": {"code": "not-found", "message": f"{raw} is not known here"}}
@@ -131,6 +134,11 @@ async def test_one_item_is_found_by_its_name_and_one_that_is_not_there_is_an_err
     assert (await _one(source, Kind.PODS, "web", None))["name"] == "other"
     assert (await _one(source, Kind.NODES, "n/1", None))["name"] == "n/1"
     assert await _one(source, Kind.SHARDS, "3", None) == {"shard": 3}
+    assert (await _one(source, Kind.CONFIG, "web", "shop", "Service"))["name"] == "web"
+    assert (await _one(source, Kind.CONFIG, "shop/web", None, "Service"))["name"] == "web"
+    assert (await _one(source, Kind.CONFIG, "shop", None, "Namespace"))["name"] == "shop"
+    with pytest.raises(typer.BadParameter, match="berth get svc web"):
+        await _one(source, Kind.CONFIG, "web", None)
     with pytest.raises(CommandError, match="is not known here"):
         await _one(source, Kind.NODES, "n2", None)
     with pytest.raises(CommandError, match="shard 4 is not known here"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from domain.model.limits import page_bytes_max, raw_bytes_shown_max
-from services.ports.ledger import DeadLetter, ProfileRow
+from services.ports.ledger import ConfigRow, DeadLetter, ProfileRow
 from services.ports.log import Span
 from services.ports.store import DecisionRow, RefusedRecord, Row, Rows
 
@@ -33,6 +33,11 @@ def payload_bytes(row: DecisionRow) -> int:
 def spec_bytes(row: ProfileRow) -> int:
     """Return the bytes of a profile."""
     return len(msgspec.json.encode(row.spec))
+
+
+def object_bytes(row: ConfigRow) -> int:
+    """Return the bytes of a configuration object."""
+    return len(msgspec.json.encode(row.object))
 
 
 def letter_bytes(record: RefusedRecord) -> int:

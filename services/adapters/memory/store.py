@@ -8,18 +8,36 @@ from typing import Self
 
 import msgspec
 
+from domain.model.config import NAMESPACE, PRIORITY_CLASS
 from domain.model.decisions import Attempt, Decision
 from domain.model.limits import heartbeat_seconds_max
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
 from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, PlacementRow
-from services.adapters.memory.pages import beginning, inside, letter_bytes, page, payload_bytes, spec_bytes
-from services.ports.ledger import DeadLetter, GroupAttempts, NodeRow, PendingPod, PodRow, ProfileRow
+from services.adapters.memory.pages import (
+    beginning,
+    inside,
+    letter_bytes,
+    object_bytes,
+    page,
+    payload_bytes,
+    spec_bytes,
+)
+from services.ports.ledger import (
+    ConfigRow,
+    DeadLetter,
+    GroupAttempts,
+    NodeRow,
+    PendingPod,
+    PodRow,
+    ProfileRow,
+)
 from services.ports.log import PODS_TOPIC, Span
 from services.ports.outbox import Stream
 from services.ports.store import (
     EXAMPLES_MAX,
+    ConfigFilter,
     Counts,
     DecisionFilter,
     DecisionRow,
@@ -323,6 +341,23 @@ class MemoryStore(MemoryCallers):
         found = [row for row in rows if revision in (None, row.revision)]
         found.sort(key=lambda row: row.revision, reverse=True)
         return page(found, limit, spec_bytes)
+
+    async def config(
+        self, which: ConfigFilter, limit: int, after: tuple[str, str, str] | None
+    ) -> Rows[ConfigRow]:
+        """See ``Store.config``."""
+        found = [
+            row
+            for key, row in sorted(self._database.config_objects.items())
+            if row.object is not None
+            and (after is None or key > after)
+            and all(asked in (None, own) for asked, own in zip(which, key, strict=True))
+            and (self._sees(row.namespace) or row.kind == PRIORITY_CLASS or self._sees_itself(row))
+        ]
+        return page(found, limit, object_bytes)
+
+    def _sees_itself(self, row: ConfigRow) -> bool:
+        return row.kind == NAMESPACE and self._sees(row.name)
 
 
 def _follows(at: tuple[int, int], after: tuple[int, int], newest_first: bool) -> bool:

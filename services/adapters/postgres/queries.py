@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from domain.model.config import NAMESPACE, PRIORITY_CLASS
 from domain.model.decisions import Attempt
 from domain.model.limits import heartbeat_seconds_max
 from domain.model.nodes import NodeSpec
@@ -19,8 +20,8 @@ from services.adapters.postgres.access import CallerStore
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
 from services.adapters.postgres.rows import ResourceIds
-from services.ports.ledger import GroupAttempts, NodeRow, ProfileRow
-from services.ports.store import Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
+from services.ports.ledger import ConfigRow, GroupAttempts, NodeRow, ProfileRow
+from services.ports.store import ConfigFilter, Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
 
 _schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
@@ -31,6 +32,7 @@ def _columns(table: sa.Table, row: type[NamedTuple]) -> list[sa.Column[Any]]:
     return [table.c[name] for name in row._fields]
 
 
+_CONFIG = [t.config_objects.c[name] for name in ConfigRow.__struct_fields__]
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
 
@@ -191,4 +193,25 @@ class PostgresStore(Listing, CallerStore):
         rows = await self._page(query, limit, size, [by], descending=descending, pool=Pool.LOOKUPS)
         names = ProfileRow.__struct_fields__
         found = (ProfileRow(**{name: row._mapping[name] for name in names}) for row in rows)
+        return Rows(found, more=rows.more)
+
+    async def config(
+        self, which: ConfigFilter, limit: int, after: tuple[str, str, str] | None
+    ) -> Rows[ConfigRow]:
+        """Walk the primary key."""
+        c = t.config_objects.c
+        asked = ((c.kind, which.kind), (c.namespace, which.namespace), (c.name, which.name))
+        where = [column == value for column, value in asked if value is not None]
+        if after is not None:
+            where.append(sa.tuple_(c.kind, c.namespace, c.name) > after)
+        if self._seen is not None:
+            seen = sorted(self._seen)
+            of_cluster = sa.or_(c.kind == PRIORITY_CLASS, sa.and_(c.kind == NAMESPACE, c.name.in_(seen)))
+            where.append(sa.or_(c.namespace.in_(seen), of_cluster))
+        query = sa.select(*_CONFIG).where(c.object.is_not(None), *where)
+        size = sa.func.octet_length(sa.cast(c.object, sa.Text))
+        names = ConfigRow.__struct_fields__
+        pool = Pool.LISTS if which.name is None else Pool.LOOKUPS
+        rows = await self._page(query, limit, size, ["kind", "namespace", "name"], pool=pool)
+        found = (ConfigRow(**{name: row._mapping[name] for name in names}) for row in rows)
         return Rows(found, more=rows.more)
