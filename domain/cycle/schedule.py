@@ -9,6 +9,7 @@ per group that explains both.
 from __future__ import annotations
 
 from collections.abc import Iterable, KeysView, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -172,6 +173,23 @@ class Scheduler:
         self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
         if not node:
             self.queue.add(pod, arrival, fresh=fresh)
+
+    def renew(self) -> list[PodSpec]:
+        """Forget what a restart forgets, why groups wait, and return the waiting pods: all are tried again.
+
+        Cost: O(pods), as of a restart's queue.
+        """
+        before = self.queue
+        waiting = sorted(
+            ((entry.arrival, entry.spec) for entry in self.state.pods.values() if not entry.node),
+            key=itemgetter(0),
+        )
+        self.queue = Queue(self.state, self.profiles.plans)
+        for arrival, pod in waiting:
+            self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
+        self._grown.clear()
+        self.state.improved_rows.update(range(self.state.table.count))
+        return [pod for _, pod in waiting]
 
     @property
     def waiting(self) -> KeysView[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import UsageRecord
+from services.ports.journal import Checkpoint, Journalled, JournalRow
 from services.ports.log import TopicPartition
 
 
@@ -257,6 +258,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
     A pending group without pods left disappears by itself. A revision of a profile that is there already
     gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
+    ``journal`` is the batch's row there; a worker's batch always has one.
     ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
@@ -281,6 +283,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     skipped: Mapping[str, int] = {}
     log_time_ms: int = 0
     unverified_count: int = 0
+    journal: JournalRow | None = None
 
 
 class CommitOutcome(enum.Enum):
@@ -358,6 +361,16 @@ class Ledger(Protocol):
         """Write the batch in one transaction, in the lock order: offsets, nodes by id, the rest.
 
         After an exception the outcome is unknown: ask ``resolve``.
+        """
+
+    async def journalled(self, shard: int) -> Journalled | None:
+        """Return where the journal of a shard ends; None: it is empty."""
+
+    async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
+        """Write the state as it is now, while batches are committed; of all checkpoints ``kept`` stay.
+
+        ``held`` is called as soon as later commits change nothing about what is written. Raises ``Fenced``
+        where the ledger is not at the batch and the epochs that ``at`` says.
         """
 
     async def resolve(self, batch: CommitBatch) -> Resolution:

@@ -47,6 +47,11 @@ class WorkerMetrics:
         self.restarts = Counter(
             "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
         )
+        self.digest_mismatches = Counter(
+            "berth_digest_mismatches",
+            "Times that the state read from the ledger was not the one that its last batch led to",
+            registry=registry,
+        )
         self.log_faults = Counter(
             "berth_log_faults", "Times that the log did not answer and was asked again", registry=registry
         )

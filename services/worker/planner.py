@@ -16,8 +16,11 @@ from domain.model.limits import batch_decisions_max, usage_window_seconds
 from domain.model.pods import PodLife, PodSpec
 from domain.model.profiles import Profile, ProfileRevision
 from domain.state.cluster import Written
+from domain.state.digest import sums_digest
 from services.codec.decode import Decoded, Decoder
 from services.codec.seal import Senders
+from services.ports.journal import BATCHES as BATCHES
+from services.ports.journal import DIGEST_EVERY, JournalRow, Start
 from services.ports.ledger import (
     CommitBatch,
     Lease,
@@ -30,12 +33,10 @@ from services.ports.ledger import (
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
+from services.worker.journal import Source, journal_row
 from services.worker.ledger_rows import config_object
 
 _LOGGER = logging.getLogger(__name__)
-
-BATCHES = "~batches"
-"""No topic: the offset row that counts a shard's batches, so that no two batches look alike."""
 
 _NO_LIFE = PodLife()
 
@@ -53,6 +54,8 @@ class Planner:
         Returns microseconds that only go up; how long a cycle took is stored with it and decides nothing.
     writers : mapping of str to str
         Topic -> the one principal that writes to it beside the API (``services/codec/seal.py``).
+    worker, build : str
+        The name and the version of who plans, for the journal.
     """
 
     def __init__(
@@ -65,6 +68,8 @@ class Planner:
         usage_window_seconds: int = usage_window_seconds,
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
+        worker: str = "",
+        build: str = "",
     ) -> None:
         self._stopwatch = stopwatch
         self._decoder = Decoder()
@@ -76,6 +81,19 @@ class Planner:
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
         self._rest: list[Record] = []  # records that wait behind a change of a profile
+        offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
+        self.start = Start(
+            worker=worker,
+            build=build,
+            seed=seed,
+            usage_window_seconds=usage_window_seconds,
+            profiles=profiles,
+            writers=writers,
+            leases=self._epochs,
+            offsets=offsets,
+        )
+        self._is_first = True
+        self._is_renewed = False
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
         self._restore(ledger)
 
@@ -187,8 +205,13 @@ class Planner:
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
+        if self._is_renewed:
+            self.book.reasons_known.clear()
+            for pod in self.scheduler.renew():
+                self.book.reasons_known.setdefault(pod.signature, {})[self.book.shards[pod.key]] = {}
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
-        ends: dict[tuple[int, str, int], int] = {}
+        ends: dict[Source, int] = {}
+        sources: list[Source] = []
         records = [*self._rest, *records]
         end = 0
         for record in records:
@@ -207,6 +230,7 @@ class Planner:
             if len(builder.decisions) >= batch_decisions_max:
                 break
             end += 1
+            sources.append(at)
             ends[at] = record.offset + 1
             builder.reach(record.timestamp_ms, decoded.event_at_ms, self._senders.of(record))
             if decoded.rejected is not None:
@@ -224,13 +248,45 @@ class Planner:
             builder.decide(result, duration_us=self._stopwatch() - began_us)
         batch = builder.build(self._advance(ends))
         self.scheduler.state.apply(Written())
-        return batch
+        return msgspec.structs.replace(batch, journal=self._journal(batch, sources))
+
+    @property
+    def lead(self) -> int:
+        """The shard that counts the batches."""
+        return self._lead
+
+    def offsets(self) -> dict[Source, int]:
+        """Return the next offset of each row, that of ``BATCHES`` included."""
+        return dict(self._offsets)
+
+    @property
+    def batch(self) -> int:
+        """The number of the last batch."""
+        return self._offsets[self._lead, BATCHES, 0]
+
+    def digest(self) -> str:
+        """Return the digest of the state."""
+        return sums_digest(self.scheduler.state)
+
+    def renew(self) -> None:
+        """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""
+        self._is_renewed = True
+
+    def _journal(self, batch: CommitBatch, sources: Sequence[Source]) -> JournalRow:
+        first = JournalRow(
+            shard=self._lead,
+            batch=self.batch,
+            start=self.start if self._is_first else None,
+            renewed=self._is_renewed,
+        )
+        self._is_first = self._is_renewed = False
+        return journal_row(batch, sources, first, None if self.batch % DIGEST_EVERY else self.digest())
 
     def _shard_of(self, record: Record) -> int:
         """Return the shard of a record: by its partition for nodes and pods, else the first shard."""
         return record.partition if record.topic in (NODES_TOPIC, PODS_TOPIC) else self._lead
 
-    def _advance(self, ends: Mapping[tuple[int, str, int], int]) -> list[OffsetAdvance]:
+    def _advance(self, ends: Mapping[Source, int]) -> list[OffsetAdvance]:
         count = (self._lead, BATCHES, 0)
         moves = {**ends, count: self._offsets[count] + 1}
         advances = []

@@ -32,6 +32,7 @@ from services.ports.ledger import (
     Resolution,
 )
 from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition, partitions_of
+from services.worker.checkpoints import Checkpoints
 from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import BATCHES, Planner
@@ -40,7 +41,6 @@ from services.worker.thread import in_thread
 _LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
 
 STOP_SECONDS = 1.0
 """A worker that stops waits for its commit in flight for so long."""
@@ -69,6 +69,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
     measure_seconds: float = 2.0
+    checkpoint_batches: int = limits.checkpoint_batches
+    checkpoints_kept: int = limits.checkpoints_kept
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str] = {}  # as of Planner
 
@@ -172,6 +174,7 @@ class Worker:
         self._batch_records_max = settings.batch_records_max
         self._metrics.batch_records_max.set(self._batch_records_max)
         self._commits_count = 0  # since the size of a batch last changed
+        self._checkpoints = Checkpoints(ledger, settings.checkpoint_batches, settings.checkpoints_kept)
         self._folded: dict[TopicPartition, int] = {}  # next offset of each partition, as committed
         self.ready = asyncio.Event()  # set while this worker holds the shards and reads the log
 
@@ -269,6 +272,7 @@ class Worker:
     async def _schedule(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> None:
         progress.step(RESTORE_SECONDS_MAX)
         planner = await self._restore(leases, reader)
+        await self._checkpoints.follow(planner, self._metrics.digest_mismatches.inc)
         self._folded = planner.positions()
         intake = Intake(reader, self._folded, self._metrics.log_faults.inc)
         await intake.start()
@@ -279,7 +283,7 @@ class Worker:
             await self._loop(planner, intake, progress)
         finally:
             measuring.cancel()
-            await asyncio.gather(measuring, return_exceptions=True)
+            await asyncio.gather(measuring, self._checkpoints.aclose(), return_exceptions=True)
 
     async def _measure(self, shards: Sequence[int]) -> None:
         """Measure now and then how far the shards are behind. A log that is away is reported elsewhere."""
@@ -310,6 +314,8 @@ class Worker:
             usage_window_seconds=self._settings.usage_window_seconds,
             stopwatch=self._stopwatch,
             writers=self._settings.writers,
+            worker=self._settings.name,
+            build=self._settings.build,
         )
 
     async def _loop(self, planner: Planner, intake: Intake, progress: Progress) -> None:
@@ -325,6 +331,7 @@ class Worker:
                     if commit is not None and commit.done():
                         commit.result()
                     continue
+                await self._checkpoints.take_if_due(planner, commit)
                 with self._metrics.plan_seconds.time():
                     batch = await self._think(planner.plan, records)
                 progress.step()

@@ -10,14 +10,17 @@ import asyncpg
 import pytest
 
 from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.history import MemoryHistory
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
 from services.adapters.memory.store import MemoryStore
+from services.adapters.postgres.history import PostgresHistory
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
+from services.ports.history import History
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Outbox
@@ -39,6 +42,9 @@ class Backend(Protocol):
 
     def store(self) -> Store:
         """Return the store as another process would open it."""
+
+    def history(self) -> History:
+        """Return the history as a replay would open it."""
 
     async def pass_time(self, seconds: float) -> None:
         """Let leases and event ids grow older."""
@@ -82,6 +88,10 @@ class MemoryBackend:
     def store(self) -> Store:
         """See ``Backend``."""
         return MemoryStore(self.database)
+
+    def history(self) -> History:
+        """See ``Backend``."""
+        return MemoryHistory(self.database)
 
     async def pass_time(self, seconds: float) -> None:
         """See ``Backend``."""
@@ -127,6 +137,10 @@ class PostgresBackend:
         store = PostgresStore(self.dsn)
         self._opened.append(store)
         return store
+
+    def history(self) -> History:
+        """See ``Backend``."""
+        return PostgresHistory(self.dsn)
 
     async def execute(self, statement: str, *values: Any) -> None:
         """Run a statement as an operator would."""

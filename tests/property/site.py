@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from domain.model.profiles import BUILT_IN_PROFILES
-from domain.state.digest import digest_of
+from domain.state.digest import digest_of, sums_digest
 from services.adapters.memory.database import SEAL_SECRET, MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.codec.encode import event_topic_and_key
@@ -204,6 +204,7 @@ def kept(planner: Planner) -> dict[str, Any]:
     waiting = sorted((p.arrival, key) for key, p in state.pods.items() if not p.node)
     return {
         "digest": digest_of(state),
+        "sums": sums_digest(state),
         "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
         "queue": waiting,
         "book": (planner.book.shards, planner.book.since_ms, planner.book.senders, planner.book.marks),

@@ -17,6 +17,7 @@ from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.adapters.memory.outbox import MemoryOutbox
+from services.ports.journal import Checkpoint, Journalled
 from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
 from services.ports.log import Ahead, Entry, LogReader, LogWriter, Record, Span, TopicPartition, TopicSpec
 from services.ports.outbox import OutboxItem, Stream
@@ -138,6 +139,12 @@ class UnreliableLedger:
     def apply(self, batch: CommitBatch) -> CommitOutcome:
         """Carry a batch out, at one moment."""
         return self._inner.database.apply(batch)
+
+    async def journalled(self, shard: int) -> Journalled | None:
+        return await self._process.call(lambda: self._inner.journalled(shard))
+
+    async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
+        await self._process.call(lambda: self._inner.write_checkpoint(at, kept, held))
 
     async def resolve(self, batch: CommitBatch) -> Resolution:
         async def read() -> Resolution:

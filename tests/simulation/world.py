@@ -75,6 +75,7 @@ class World:
         ledger: LedgerFactory = UnreliableLedger,
         database: type[WatchedDatabase] = WatchedDatabase,
         calm: bool = False,
+        checkpoint_batches: int = 20,
     ) -> None:
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
@@ -88,6 +89,7 @@ class World:
         self.auditor = self.database.auditor = Auditor(self.log, self.database)
         self.faults = Faults() if calm else self._draw_faults()
         self._ledger = ledger
+        self._checkpoint_batches = checkpoint_batches
         self._in_flight: set[asyncio.Task[CommitOutcome]] = set()
         self._processes: list[Process] = []
         self._stopping = False
@@ -131,6 +133,7 @@ class World:
             seed=7,
             profiles=BUILT_IN_PROFILES,
             batch_records_max=self.rng.choice((1, 7, 50)),
+            checkpoint_batches=self._checkpoint_batches,
         )
         ledger = self._ledger(process, MemoryLedger(self.database, self.clock), self._in_flight)
         worker = Worker(

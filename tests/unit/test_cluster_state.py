@@ -6,10 +6,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.config import Namespace
+from domain.model.events import (
+    ConfigUpserted,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.marks import PortMark, ports_held
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec
+from domain.model.usage import NodeUsage
 from domain.state import cluster as cluster_module
 from domain.state.changes import (
     Change,
@@ -23,7 +32,7 @@ from domain.state.changes import (
     Skipped,
 )
 from domain.state.cluster import Assumed, ClusterState, Written
-from domain.state.digest import digest_of
+from domain.state.digest import digest_of, sums_digest
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 from tests.values import GIB, node, pod, template
@@ -331,6 +340,26 @@ def test_digest_depends_on_values_not_on_how_they_were_written(state: ClusterSta
     assert digest_of(state) == digest_of(other)
     put(other, pod("p", template(100, GIB, node_selector={"a": "1"}), version=2))
     assert digest_of(state) != digest_of(other)
+
+
+@pytest.mark.parametrize("change", ["node", "placement", "deletion", "tombstone", "usage", "config"])
+def test_the_digest_of_sums_sees_what_is_counted(state: ClusterState, change: str) -> None:
+    put(state, node("n"), pod("p"), pod("q"))
+    before = sums_digest(state)
+    match change:
+        case "node":
+            put(state, node("n", cpu=1, version=2))
+        case "placement":
+            state.apply(Assumed(["default/p"], np.array([0])))
+        case "deletion":
+            state.apply(NodeDeleted("n"))
+        case "tombstone":
+            state.apply(PodDeleted("default", "p", resource_version=9))
+        case "usage":
+            state.apply(NodeUsed(NodeUsage(node="n", at_ms=1, percent={"cpu": 1.0})))
+        case "config":
+            state.apply(ConfigUpserted("Namespace", "", "a", Namespace()))
+    assert sums_digest(state) != before
 
 
 @pytest.mark.parametrize("change", ["node", "pod", "placement", "deletion", "tombstone"])

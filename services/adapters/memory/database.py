@@ -14,6 +14,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
 from services.ports.access import Access, Place
+from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -21,6 +22,7 @@ from services.ports.ledger import (
     DeadLetter,
     GroupAttempts,
     Incarnation,
+    LedgerState,
     NodeRow,
     NodeWrite,
     PendingGroup,
@@ -131,6 +133,8 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.usage: dict[str, UsageRow] = {}
+        self.journal: dict[tuple[int, int], JournalRow] = {}
+        self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
         self.batches_count = 0
         self.workers: dict[object, WorkerRow] = {}  # by holder
         self._node_ids: dict[str, int] = {}
@@ -168,10 +172,31 @@ class MemoryDatabase:
         for write in batch.nodes:
             self._write_node(write, batch.log_time_ms)
         self._write_pods(batch)
+        if batch.journal is not None:
+            self.journal[batch.journal.shard, batch.journal.batch] = batch.journal
         self.batches_count += 1
         self._changed.set()
         self._changed = asyncio.Event()
         return CommitOutcome.COMMITTED
+
+    def restore_node(self, node: NodeRow) -> None:
+        """Take a node from another ledger."""
+        self.nodes[node.id] = node
+        self._node_ids[node.name] = node.id
+
+    def forget_history(self) -> None:
+        """Keep only what a worker starts from."""
+        self.placements.clear()
+        self._opening_seqs.clear()
+        self.attempts.clear()
+        self.journal.clear()
+        self.node_specs.clear()
+        self.node_versions.clear()
+        self.group_attempts.clear()
+        for shard in self.shards:
+            self.decisions[shard].clear()
+            self.recorded_ms[shard].clear()
+            self.dead_letters[shard].clear()
 
     def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
         """Return whether an offset, an epoch or a counter is not where the batch expects it."""
@@ -213,6 +238,8 @@ class MemoryDatabase:
         tried = [(attempt.shard, attempt.seq) for attempt in batch.attempts]
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
+        if batch.journal is not None and (batch.journal.shard, batch.journal.batch) in self.journal:
+            raise LedgerMismatch("journal_pkey: a batch would be written twice")
 
     def _write_node(self, write: NodeWrite, at_ms: int) -> None:
         version = write.version

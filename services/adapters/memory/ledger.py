@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 from domain.model.errors import Fenced, Unavailable
 from domain.model.limits import tombstones_max
@@ -17,6 +18,7 @@ from services.adapters.memory.database import (
     WorkerRow,
 )
 from services.ports.clock import Clock
+from services.ports.journal import Checkpoint, Journalled
 from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
 from services.ports.log import TopicPartition
 
@@ -133,30 +135,34 @@ class MemoryLedger(Client):
         database = self._answering()
         if not all(self._holds(lease) for lease in leases):
             raise Fenced("a shard to load has left the epoch of its lease")
-        owned = {lease.shard: database.shards[lease.shard] for lease in leases}
-        opened = [row.opened for row in database.open_placements.values()]
-        pending = [pod for pod in database.pending.values() if pod.shard in owned]
-        tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
-        tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
-        return LedgerState(
-            offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
-            nodes=[database.nodes[at] for at in sorted(database.nodes)],
-            templates=dict(database.templates),
-            placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
-            pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
-            tombstones=tombstones[-tombstones_max:],
-            profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
-            config=[database.config_objects[key] for key in sorted(database.config_objects)],
-            usage=[database.usage[node] for node in sorted(database.usage)],
-            seq_next={shard: row.seq_next for shard, row in owned.items()},
-            dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
-            log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
-            seal_secret=SEAL_SECRET,
-        )
+        return state_of(database, leases)
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         return self._answering().apply(batch)
+
+    async def journalled(self, shard: int) -> Journalled | None:
+        """See ``Ledger.journalled``."""
+        database = self._answering()
+        numbers = [batch for lead, batch in database.journal if lead == shard]
+        checkpoints = [checkpoint.batch for checkpoint, _ in database.checkpoints]
+        if not numbers and not checkpoints:
+            return None
+        batch = max(numbers, default=0)
+        digest = database.journal[shard, batch].digest if batch else None
+        return Journalled(batch, digest, max(checkpoints, default=None))
+
+    async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
+        """See ``Ledger.write_checkpoint``."""
+        database, leases = self._answering(), [Lease(*each) for each in at.start.leases.items()]
+        state = state_of(database, leases)
+        if not all(self._holds(lease) for lease in leases) or state.offsets != at.offsets:
+            raise Fenced("the ledger has left the batch of the checkpoint")
+        held()
+        await asyncio.sleep(0)
+        database = self._answering()
+        others = [each for each in database.checkpoints if each[0].batch != at.batch]
+        database.checkpoints = [*others, (at, state)][-kept:]
 
     async def resolve(self, batch: CommitBatch) -> Resolution:
         """See ``Ledger.resolve``."""
@@ -181,3 +187,27 @@ class MemoryLedger(Client):
             if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
                 return False
         return True
+
+
+def state_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerState:
+    """Return what a worker with these leases starts from."""
+    owned = {lease.shard: database.shards[lease.shard] for lease in leases}
+    opened = [row.opened for row in database.open_placements.values()]
+    pending = [pod for pod in database.pending.values() if pod.shard in owned]
+    tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
+    tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
+    return LedgerState(
+        offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
+        nodes=[database.nodes[at] for at in sorted(database.nodes)],
+        templates=dict(database.templates),
+        placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
+        pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
+        tombstones=tombstones[-tombstones_max:],
+        profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
+        config=[database.config_objects[key] for key in sorted(database.config_objects)],
+        usage=[database.usage[node] for node in sorted(database.usage)],
+        seq_next={shard: row.seq_next for shard, row in owned.items()},
+        dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
+        log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
+        seal_secret=SEAL_SECRET,
+    )

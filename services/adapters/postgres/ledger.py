@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
 
 from domain.model.errors import Fenced, Unavailable
 from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
-from services.adapters.postgres import rows, sql, sql_leases
+from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load
+from services.ports.journal import Checkpoint, Journalled
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -115,6 +116,8 @@ class PostgresLedger:
             try:
                 await _write_placements(connection, batch)
                 await _write_rest(connection, batch)
+                if batch.journal is not None:
+                    await journal.write(connection, batch.journal)
             except asyncpg.UniqueViolationError as error:
                 raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
             await connection.execute("COMMIT")
@@ -133,6 +136,19 @@ class PostgresLedger:
         ids = known.with_names(new)
         await connection.execute(sql.INSERT_RESOURCES, [ids.position(name) for name in new], new)
         return ids
+
+    async def journalled(self, shard: int) -> Journalled | None:
+        """See ``Ledger.journalled``."""
+        async with fresh(self._dsn, "berth-journal") as connection:
+            return await journal.end(connection, shard)
+
+    async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
+        """See ``Ledger.write_checkpoint``: one connection reads a snapshot, another one writes."""
+        async with (
+            fresh(self._dsn, "berth-snapshot", BULK) as source,
+            fresh(self._dsn, "berth-checkpoint") as to,
+        ):
+            await journal.write_checkpoint(source, to, at, kept, held)
 
     async def resolve(self, batch: CommitBatch) -> Resolution:
         """See ``Ledger.resolve``; ``Unavailable`` when a transaction in flight outlasts the patience."""

@@ -59,46 +59,63 @@ async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
                 "affinity terms, and would be placed wrongly; run `berth refold` once: they are read from "
                 "the log again, and every pod stays where it is"
             )
-        offsets = await connection.fetch(sql.LOAD_OFFSETS, owned)
-        return LedgerState(
-            offsets={(row["shard"], row["topic"], row["partition"]): row["next_offset"] for row in offsets},
-            refold_below={
-                (row["shard"], row["topic"], row["partition"]): row["refold_below"]
-                for row in offsets
-                if (row["refold_below"] or 0) > row["next_offset"]
-            },
-            nodes=await _nodes(connection),
-            templates={
-                row["signature"]: _decode_template(row["spec"])
-                async for row in _stream(connection, sql.LOAD_TEMPLATES)
-            },
-            placements=await _placements(connection),
-            pending=await _pending(connection, owned),
-            tombstones=[
-                PodTombstone(**dict(row))
-                async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
-            ],
-            profiles=[
-                ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_object(row["spec"])})
-                for row in await connection.fetch(sql.LOAD_PROFILES)
-            ],
-            config=[
-                ConfigRow(**{**dict(row), "object": row["object"] and _decode_object(row["object"])})
-                for row in await connection.fetch(sql.LOAD_CONFIG)
-            ],
-            usage=[
-                UsageRow(
-                    UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series)),
-                    _decode_marks(marks),
-                    sent_by,
-                )
-                async for node, at_ms, series, marks, sent_by in _stream(connection, sql.LOAD_USAGE)
-            ],
-            seq_next={row["shard"]: row["seq_next"] for row in shards},
-            dead_seq_next={row["shard"]: row["dead_seq_next"] for row in shards},
-            log_time_ms=max((row["log_time_ms"] for row in shards), default=0),
-            seal_secret=await connection.fetchval(sql.SEAL_SECRET),
-        )
+        head = await read_head(connection, owned)
+        parts: dict[str, Any] = {
+            kind: [each async for each in rows] for kind, rows in read_parts(connection, owned).items()
+        }
+        parts["templates"] = dict(parts["templates"])
+        return LedgerState(**head, **parts, seal_secret=await connection.fetchval(sql.SEAL_SECRET))
+
+
+async def read_head(connection: Connection, owned: Sequence[int]) -> dict[str, Any]:
+    """Return the fields of ``LedgerState`` that are few values: offsets and counters."""
+    shards = await connection.fetch(sql.READ_SHARDS, owned)
+    offsets = await connection.fetch(sql.LOAD_OFFSETS, owned)
+    return {
+        "offsets": {(row["shard"], row["topic"], row["partition"]): row["next_offset"] for row in offsets},
+        "refold_below": {
+            (row["shard"], row["topic"], row["partition"]): row["refold_below"]
+            for row in offsets
+            if (row["refold_below"] or 0) > row["next_offset"]
+        },
+        "seq_next": {row["shard"]: row["seq_next"] for row in shards},
+        "dead_seq_next": {row["shard"]: row["dead_seq_next"] for row in shards},
+        "log_time_ms": max((row["log_time_ms"] for row in shards), default=0),
+    }
+
+
+def read_parts(connection: Connection, owned: Sequence[int]) -> dict[str, AsyncIterator[Any]]:
+    """Return the fields of ``LedgerState`` that are many rows, each to be read once, in this order."""
+    owned = list(owned)
+    return {
+        "nodes": _nodes(connection),
+        "templates": (
+            (row["signature"], _decode_template(row["spec"]))
+            async for row in _stream(connection, sql.LOAD_TEMPLATES)
+        ),
+        "placements": _placements(connection),
+        "pending": _pending(connection, owned),
+        "tombstones": (
+            PodTombstone(**dict(row))
+            async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
+        ),
+        "profiles": (
+            ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_object(row["spec"])})
+            async for row in _stream(connection, sql.LOAD_PROFILES)
+        ),
+        "config": (
+            ConfigRow(**{**dict(row), "object": row["object"] and _decode_object(row["object"])})
+            async for row in _stream(connection, sql.LOAD_CONFIG)
+        ),
+        "usage": (
+            UsageRow(
+                UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series)),
+                _decode_marks(marks),
+                sent_by,
+            )
+            async for node, at_ms, series, marks, sent_by in _stream(connection, sql.LOAD_USAGE)
+        ),
+    }
 
 
 async def _stream(connection: Connection, query: str, *values: Any) -> AsyncIterator[Any]:
@@ -109,11 +126,11 @@ async def _stream(connection: Connection, query: str, *values: Any) -> AsyncIter
             yield row
 
 
-async def _nodes(connection: Connection) -> list[NodeRow]:
+async def _nodes(connection: Connection) -> AsyncIterator[NodeRow]:
     found = await connection.fetch(sql.RESOURCES)
     ids = rows.ResourceIds({row["name"]: row["id"] for row in found})
-    return [
-        NodeRow(
+    async for row in _stream(connection, sql.LOAD_NODES):
+        yield NodeRow(
             id=row["id"],
             name=row["name"],
             version=row["version"],
@@ -121,8 +138,6 @@ async def _nodes(connection: Connection) -> list[NodeRow]:
             deleted=row["deleted"],
             requested=ids.amounts(row["requested"]),
         )
-        async for row in _stream(connection, sql.LOAD_NODES)
-    ]
 
 
 class _Once:
@@ -149,9 +164,9 @@ class _Once:
         return msgspec.structs.replace(life, controller=controller)
 
 
-async def _placements(connection: Connection) -> list[PlacementOpened]:
+def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
     once = _Once()
-    return [
+    return (
         PlacementOpened(
             pod_uid=uid,
             namespace=once.one(namespace),
@@ -180,12 +195,12 @@ async def _placements(connection: Connection) -> list[PlacementOpened]:
             at_ms,
             life,
         ) in _stream(connection, sql.LOAD_PLACEMENTS)
-    ]
+    )
 
 
-async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]:
+def _pending(connection: Connection, owned: list[int]) -> AsyncIterator[PendingPod]:
     once = _Once()
-    return [
+    return (
         PendingPod(
             pod_uid=uid,
             namespace=once.one(namespace),
@@ -214,4 +229,4 @@ async def _pending(connection: Connection, owned: list[int]) -> list[PendingPod]
             tried,
             life,
         ) in _stream(connection, sql.LOAD_PENDING, owned)
-    ]
+    )

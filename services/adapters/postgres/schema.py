@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from services.adapters.postgres import schema_journal as schema_journal
 from services.adapters.postgres.schema_api import metadata as metadata
 from services.adapters.postgres.schema_leases import relay_leases as relay_leases
 from services.adapters.postgres.schema_leases import worker_leases as worker_leases

@@ -1,0 +1,73 @@
+"""One row per batch, by which it can be replayed."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0021"
+down_revision = "0020"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make the tables. Batches of before cannot be replayed: the journal begins with the next one."""
+    op.create_table(
+        "journal",
+        sa.Column("shard", sa.Integer, nullable=False, comment="the least shard of the worker"),
+        sa.Column("batch", sa.BigInteger, nullable=False, comment="next_offset of ~batches after it"),
+        sa.Column(
+            "start",
+            sa.JSON,
+            comment="what a worker began with that read its state from the ledger just before; else null",
+        ),
+        sa.Column("renewed", sa.Boolean, nullable=False, comment="a checkpoint was taken just before"),
+        sa.Column(
+            "lanes", sa.JSON, nullable=False, comment="shard, topic, partition, lo, hi; by first record"
+        ),
+        sa.Column(
+            "record_order", sa.LargeBinary, nullable=False, comment="lane of each record (uint16, zlib)"
+        ),
+        sa.Column("seqs", sa.JSON, nullable=False, comment="shard to [first, next] seq of its decisions"),
+        sa.Column("log_time_ms", sa.BigInteger, nullable=False),
+        sa.Column("decisions_hash", sa.LargeBinary, nullable=False, comment="SHA-256 of the payloads"),
+        sa.Column("effects", sa.JSON, nullable=False, comment="kind of row to start of its SHA-256"),
+        sa.Column("digest", sa.Text, comment="of the state after it; of every 100th batch"),
+        sa.Column(
+            "recorded_at",
+            sa.DateTime(timezone=True),
+            nullable=False,
+            server_default=sa.text("clock_timestamp()"),
+        ),
+        sa.PrimaryKeyConstraint("shard", "batch"),
+        comment="one row per batch: what it was made from, and hashes of what it wrote",
+    )
+    op.create_table(
+        "checkpoints",
+        sa.Column("shard", sa.Integer, nullable=False),
+        sa.Column("batch", sa.BigInteger, nullable=False),
+        sa.Column("start", sa.JSON, nullable=False, comment="how its worker had begun, as in journal.start"),
+        sa.Column("head", sa.JSON, nullable=False, comment="offsets and counters"),
+        sa.Column("parts_count", sa.Integer, nullable=False),
+        sa.Column("bytes_count", sa.BigInteger, nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+        sa.PrimaryKeyConstraint("shard", "batch"),
+        comment="the ledger's state after a batch, complete: what a replay begins with",
+    )
+    op.create_table(
+        "checkpoint_parts",
+        sa.Column("shard", sa.Integer, nullable=False),
+        sa.Column("batch", sa.BigInteger, nullable=False),
+        sa.Column("part", sa.Integer, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False, comment="of its rows"),
+        sa.Column("body", sa.LargeBinary, nullable=False, comment="rows as msgpack, compressed (zlib)"),
+        sa.PrimaryKeyConstraint("shard", "batch", "part"),
+        comment="the rows of checkpoints; without a row in checkpoints they are being written",
+    )
+
+
+def downgrade() -> None:
+    """Drop the tables."""
+    for table in ("checkpoint_parts", "checkpoints", "journal"):
+        op.drop_table(table)

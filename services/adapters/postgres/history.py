@@ -1,0 +1,103 @@
+"""Reads the ledger's past for a replay: the journal, checkpoints, and decisions as they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from services.adapters.postgres import sql
+from services.adapters.postgres.connections import BULK, fresh
+from services.codec.checkpoint import Head, unpack_state
+from services.ports.journal import Checkpoint, JournalRow, Lane, Start
+from services.ports.ledger import LedgerState
+
+_SPAN = "SELECT min(batch), max(batch) FROM journal WHERE shard = $1"
+_CHECKPOINTS = "SELECT shard, batch, start, head FROM checkpoints WHERE shard = $1 ORDER BY batch"
+_HEAD = "SELECT head FROM checkpoints WHERE shard = $1 AND batch = $2"
+_PARTS = "SELECT kind, body FROM checkpoint_parts WHERE shard = $1 AND batch = $2 ORDER BY part"
+_ROWS = """
+SELECT shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects, digest
+FROM journal WHERE shard = $1 AND batch BETWEEN $2 AND $3 ORDER BY batch
+"""
+_DECISIONS = "SELECT payload FROM decisions WHERE shard = $1 AND seq >= $2 AND seq < $3 ORDER BY seq"
+_ROWS_PER_FETCH = 500
+
+_start = msgspec.json.Decoder(Start).decode
+_lanes = msgspec.json.Decoder(list[Lane]).decode
+_seqs = msgspec.json.Decoder(dict[int, tuple[int, int]]).decode
+_effects = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class PostgresHistory:
+    """The ``History`` port on Postgres; ``lead`` is the shard whose journal is read. It only reads."""
+
+    def __init__(self, dsn: str, lead: int = 0) -> None:
+        self._dsn, self._lead = dsn, lead
+
+    async def span(self) -> tuple[int, int] | None:
+        """See ``History.span``."""
+        async with self._connection() as connection:
+            first, last = await connection.fetchrow(_SPAN, self._lead)
+        return None if first is None else (first, last)
+
+    async def checkpoints(self) -> Sequence[Checkpoint]:
+        """See ``History.checkpoints``."""
+        async with self._connection() as connection:
+            return [_checkpoint(row) for row in await connection.fetch(_CHECKPOINTS, self._lead)]
+
+    async def state(self, checkpoint: Checkpoint) -> LedgerState:
+        """See ``History.state``."""
+        async with self._connection() as connection, connection.transaction(readonly=True):
+            key = checkpoint.shard, checkpoint.batch
+            head = await connection.fetchval(_HEAD, *key)
+            parts = await connection.fetch(_PARTS, *key)
+            secret = await connection.fetchval(sql.SEAL_SECRET)
+        return unpack_state(head, [(row["kind"], row["body"]) for row in parts], secret)
+
+    async def rows(self, first: int, last: int) -> AsyncIterator[JournalRow]:
+        """See ``History.rows``."""
+        for at in range(first, last + 1, _ROWS_PER_FETCH):
+            async with self._connection() as connection:
+                end = min(at + _ROWS_PER_FETCH - 1, last)
+                found = await connection.fetch(_ROWS, self._lead, at, end)
+            for row in found:
+                yield _journal_row(row)
+
+    async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
+        """See ``History.decisions``."""
+        async with self._connection() as connection:
+            return [
+                row["payload"]
+                for shard, span in sorted(seqs.items())
+                for row in await connection.fetch(_DECISIONS, shard, *span)
+            ]
+
+    async def aclose(self) -> None:
+        """Release nothing: each question has a connection of its own."""
+
+    def _connection(self) -> Any:
+        return fresh(self._dsn, "berth-replay", BULK)
+
+
+def _checkpoint(row: Any) -> Checkpoint:
+    head = msgspec.json.decode(row["head"], type=Head)
+    offsets = {(shard, topic, at): offset for shard, topic, at, offset in head.offsets}
+    return Checkpoint(shard=row["shard"], batch=row["batch"], start=_start(row["start"]), offsets=offsets)
+
+
+def _journal_row(row: Any) -> JournalRow:
+    return JournalRow(
+        shard=row["shard"],
+        batch=row["batch"],
+        start=row["start"] and _start(row["start"]),
+        renewed=row["renewed"],
+        lanes=_lanes(row["lanes"]),
+        order=row["record_order"],
+        seqs=_seqs(row["seqs"]),
+        log_time_ms=row["log_time_ms"],
+        decisions_hash=row["decisions_hash"],
+        effects=_effects(row["effects"]),
+        digest=row["digest"],
+    )

@@ -1,0 +1,119 @@
+"""Writes the journal and checkpoints of the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from domain.model.errors import Fenced
+from services.adapters.postgres import sql
+from services.adapters.postgres.connections import Connection
+from services.adapters.postgres.loading import read_head, read_parts
+from services.adapters.postgres.rows import json_text
+from services.codec.checkpoint import pack_head, pack_rows
+from services.ports.journal import Checkpoint, Journalled, JournalRow
+
+_INSERT = """
+INSERT INTO journal (shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms,
+    decisions_hash, effects, digest)
+VALUES ($1, $2, $3::text::json, $4, $5::text::json, $6, $7::text::json, $8, $9, $10::text::json, $11)
+"""
+
+
+async def write(connection: Connection, row: JournalRow) -> None:
+    """Write the row of a batch, in its transaction."""
+    await connection.execute(
+        _INSERT,
+        row.shard,
+        row.batch,
+        None if row.start is None else json_text(row.start),
+        row.renewed,
+        json_text(row.lanes),
+        row.order,
+        json_text(row.seqs),
+        row.log_time_ms,
+        row.decisions_hash,
+        json_text(row.effects),
+        row.digest,
+    )
+
+
+_END = """
+SELECT batch, digest, (SELECT max(c.batch) FROM checkpoints c WHERE c.shard = $1) AS checkpoint
+FROM journal WHERE shard = $1 ORDER BY batch DESC LIMIT 1
+"""
+_LAST_CHECKPOINT = "SELECT max(batch) FROM checkpoints WHERE shard = $1"
+
+
+async def end(connection: Connection, shard: int) -> Journalled | None:
+    """Return where the journal of a shard ends."""
+    if (row := await connection.fetchrow(_END, shard)) is not None:
+        return Journalled(*row)
+    checkpoint = await connection.fetchval(_LAST_CHECKPOINT, shard)
+    return None if checkpoint is None else Journalled(0, None, checkpoint)
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints
+
+_ROWS_PER_PART = 5_000
+_ADD_PART = """
+INSERT INTO checkpoint_parts (shard, batch, part, kind, body) VALUES ($1, $2, $3, $4, $5)
+"""
+_ADD_CHECKPOINT = """
+INSERT INTO checkpoints (shard, batch, start, head, parts_count, bytes_count)
+VALUES ($1, $2, $3::text::json, $4::text::json, $5, $6)
+"""
+_DROP = """
+WITH gone AS (DELETE FROM checkpoints WHERE shard = $1 AND batch = $2)
+DELETE FROM checkpoint_parts WHERE shard = $1 AND batch = $2
+"""
+_KEEP = """
+WITH oldest AS (
+    SELECT coalesce(min(batch), 0) AS batch FROM (
+        SELECT batch FROM checkpoints WHERE shard = $1 ORDER BY batch DESC LIMIT $2
+    ) AS kept
+), gone AS (
+    DELETE FROM checkpoints c USING oldest o WHERE c.shard = $1 AND c.batch < o.batch
+)
+DELETE FROM checkpoint_parts p USING oldest o WHERE p.shard = $1 AND (
+    p.batch < o.batch
+    OR p.batch < $3 AND NOT EXISTS (SELECT FROM checkpoints c WHERE c.shard = $1 AND c.batch = p.batch)
+)
+"""
+
+
+async def write_checkpoint(
+    source: Connection, to: Connection, at: Checkpoint, kept: int, held: Callable[[], None]
+) -> None:
+    """See ``Ledger.write_checkpoint``. Each part is a step of about 20 ms; it is packed in a thread."""
+    async with source.transaction(isolation="repeatable_read", readonly=True):
+        owned = sorted(at.start.leases)
+        epochs = {row["shard"]: row["epoch"] for row in await source.fetch(sql.READ_SHARDS, owned)}
+        head = await read_head(source, owned)
+        if epochs != at.start.leases or head["offsets"] != at.offsets:
+            raise Fenced(f"the ledger has left batch {at.batch}")
+        held()
+        key = at.shard, at.batch
+        await to.execute(_DROP, *key)
+        parts_count = bytes_count = 0
+        for kind, rows in read_parts(source, owned).items():
+            async for chunk in _chunks(rows):
+                body = await asyncio.to_thread(pack_rows, chunk)
+                await to.execute(_ADD_PART, *key, parts_count, kind, body)
+                parts_count += 1
+                bytes_count += len(body)
+    start, told = json_text(at.start), pack_head(**head)
+    await to.execute(_ADD_CHECKPOINT, *key, start, told, parts_count, bytes_count)
+    await to.execute(_KEEP, at.shard, kept, at.batch)
+
+
+async def _chunks(rows: AsyncIterator[Any]) -> AsyncIterator[list[Any]]:
+    chunk: list[Any] = []
+    async for row in rows:
+        chunk.append(row)
+        if len(chunk) == _ROWS_PER_PART:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,121 @@
+"""The journal: what each batch was made from, and hashes of what it did, so that it can be replayed."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from domain.model.profiles import Profile
+
+BATCHES = "~batches"
+"""No topic: the offset row that counts a shard's batches, so that no two batches look alike."""
+
+DIGEST_EVERY = 100
+"""A batch whose number is a multiple of it stores the digest of the state after it."""
+
+
+class Lane(NamedTuple):
+    """A batch took the records of a shard's partition from ``lo`` to before ``hi``."""
+
+    shard: int
+    topic: str
+    partition: int
+    lo: int
+    hi: int
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker began with, beside the ledger's state: all that decides, and the log does not say.
+
+    Attributes
+    ----------
+    worker, build : str
+        Its name, and its version of berth.
+    leases : mapping
+        Shard -> epoch.
+    offsets : sequence
+        Shard, topic, partition and next offset of each partition.
+    """
+
+    worker: str
+    build: str
+    seed: int
+    usage_window_seconds: int
+    profiles: Mapping[str, Profile]
+    writers: Mapping[str, str]
+    leases: Mapping[int, int]
+    offsets: Sequence[tuple[int, str, int, int]]
+
+
+class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The row of one batch. ``batch`` counts the batches of ``shard``, the least one of the worker, from 1.
+
+    Attributes
+    ----------
+    start : Start or None
+        Given where the worker's state was read from the ledger just before this batch.
+    renewed : bool
+        Whether the worker forgot what a restart forgets just before this batch, because a checkpoint was
+        taken there: whoever starts from the checkpoint goes on in the same way.
+    lanes : sequence of Lane
+        Where the records came from, in the order of their first record.
+    order : bytes
+        For each record the index of its lane: uint16, little-endian, compressed (zlib).
+    seqs : mapping of int to (int, int)
+        Shard -> the seq of its first decision in the batch, and the next after the last.
+    log_time_ms : int
+        Log time after the batch.
+    decisions_hash : bytes
+        SHA-256 of the decision records, one after another by shard and seq.
+    effects : mapping of str to str
+        Kind of row -> start of the SHA-256 of what the batch wrote of it, in hex.
+    digest : str or None
+        Of the state after the batch; of every ``DIGEST_EVERY``-th batch.
+    """
+
+    shard: int
+    batch: int
+    start: Start | None = None
+    renewed: bool = False
+    lanes: Sequence[Lane] = ()
+    order: bytes = b""
+    seqs: Mapping[int, tuple[int, int]] = {}
+    log_time_ms: int = 0
+    decisions_hash: bytes = b""
+    effects: Mapping[str, str] = {}
+    digest: str | None = None
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the ledger's state after a batch was kept: how its worker had begun, and the offsets by then."""
+
+    shard: int
+    batch: int
+    start: Start
+    offsets: Mapping[tuple[int, str, int], int]
+
+
+class Journalled(NamedTuple):
+    """Where the journal of a shard ends.
+
+    ``digest`` is that of its last batch, where this has one; ``checkpoint`` the last batch with a complete
+    checkpoint after it.
+    """
+
+    batch: int
+    digest: str | None
+    checkpoint: int | None
+
+
+def pack_order(lanes: Sequence[int]) -> bytes:
+    """Return lane numbers as the journal keeps them."""
+    return zlib.compress(array("H", lanes).tobytes(), 1) if lanes else b""
+
+
+def unpack_order(packed: bytes) -> Sequence[int]:
+    """Undo ``pack_order``."""
+    return array("H", zlib.decompress(packed)) if packed else ()

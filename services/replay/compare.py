@@ -1,0 +1,91 @@
+"""Says where a batch that was planned again differs from the one that was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import msgspec
+
+from services.ports.journal import JournalRow
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first thing of a batch that is not as it was recorded; ``what`` names it."""
+
+    batch: int
+    what: str
+    recorded: str
+    replayed: str
+
+
+def difference(
+    row: JournalRow, again: JournalRow, recorded: Sequence[bytes], replayed: Sequence[bytes]
+) -> Difference | None:
+    """Compare a batch with its record; None: they are the same.
+
+    Parameters
+    ----------
+    row, again : JournalRow
+        As recorded, and as planned again.
+    recorded, replayed : sequence of bytes
+        The decision records, by shard and seq; looked at where the hashes differ.
+    """
+    if row.decisions_hash != again.decisions_hash:
+        return _of_decisions(row, again, recorded, replayed)
+    if row.effects != again.effects:
+        kind = next(
+            kind
+            for kind in (*row.effects, *again.effects)
+            if row.effects.get(kind) != again.effects.get(kind)
+        )
+        return _said(
+            row, f"the rows of {kind}", row.effects.get(kind, "none"), again.effects.get(kind, "none")
+        )
+    plain = (
+        ("the number of the batch", row.batch, again.batch),
+        ("the seqs of its decisions", row.seqs, again.seqs),
+        ("the ranges of records", sorted(row.lanes), sorted(again.lanes)),
+        ("log time", row.log_time_ms, again.log_time_ms),
+        ("the digest of the state", row.digest, again.digest),
+    )
+    for what, before, now in plain:
+        if before != now and not (what.startswith("the digest") and before is None):
+            return _said(row, what, before, now)
+    return None
+
+
+def _said(row: JournalRow, what: str, recorded: object, replayed: object) -> Difference:
+    return Difference(batch=row.batch, what=what, recorded=str(recorded), replayed=str(replayed))
+
+
+def _of_decisions(
+    row: JournalRow, again: JournalRow, recorded: Sequence[bytes], replayed: Sequence[bytes]
+) -> Difference:
+    for before, now in zip_longest(recorded, replayed):
+        if before == now:
+            continue
+        one, other = _decoded(before), _decoded(now)
+        pod = (one or other)["pod"]
+        field = next((key for key in {**one, **other} if one.get(key) != other.get(key)), "the record")
+        return _said(
+            row,
+            f"the decision {(one or other)['id']} for pod {pod['namespace']}/{pod['name']}: {field}",
+            one.get(field, "no decision") if one else "no decision",
+            other.get(field, "no decision") if other else "no decision",
+        )
+    return _said(
+        row,
+        "the journal's hash of the decisions, although the decisions themselves are the same: "
+        "the journal's row was changed",
+        row.decisions_hash.hex(),
+        again.decisions_hash.hex(),
+    )
+
+
+def _decoded(payload: bytes | None) -> Mapping[str, Any]:
+    if payload is None:
+        return {}
+    found: dict[str, Any] = msgspec.json.decode(payload)
+    return found

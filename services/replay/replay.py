@@ -1,0 +1,169 @@
+"""Plans a recorded span once more, with the worker's own planner, and compares it with the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import itemgetter
+
+import msgspec
+
+from domain.model.errors import BerthError
+from services.ports.history import History, Scratch
+from services.ports.journal import BATCHES, Checkpoint, JournalRow, Start
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
+from services.ports.log import Log, TopicPartition
+from services.replay.compare import Difference, difference
+from services.replay.tape import Tape
+from services.worker.planner import Planner
+
+
+class CannotReplay(BerthError):
+    """The span asked for cannot be replayed. The message says what is missing, and what can be."""
+
+    code = "cannot-replay"
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """How far a replay is."""
+
+    checkpoint: int
+    first: int
+    last: int
+    batch: int = 0
+    batches_count: int = 0
+    decisions_count: int = 0
+    restarts_count: int = 0
+    digests_count: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay found: the batches that are the same, and the first difference, if there is one."""
+
+    progress: Progress
+    difference: Difference | None
+
+
+class Replay:
+    """Replays batches ``first`` to ``last``; None: as far as journal, checkpoints and log reach.
+
+    Parameters
+    ----------
+    scratch : callable
+        Returns an empty ledger in memory that holds a state.
+    report : callable
+        Is told the progress after each batch.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        log: Log,
+        scratch: Callable[[LedgerState], Scratch],
+        report: Callable[[Progress], Awaitable[None]],
+    ) -> None:
+        self._history, self._log = history, log
+        self._open, self._report = scratch, report
+
+    async def run(self, first: int | None, last: int | None) -> Outcome:
+        """Replay the span.
+
+        Raises
+        ------
+        CannotReplay
+            Nothing is recorded there, or no checkpoint lies before it.
+        LogTooShort
+            The log no longer has the records.
+        """
+        span = await self._history.span()
+        if span is None:
+            raise CannotReplay("the journal is empty: no batch was planned since it is kept")
+        start = await self._start(first, span)
+        first = max(first or start.batch + 1, start.batch + 1)
+        last = min(last or span[1], span[1])
+        if last < first:
+            raise CannotReplay(f"no batch is recorded from {first} to {last}; the journal ends at {span[1]}")
+        reader = await self._log.reader()
+        try:
+            positions = {
+                TopicPartition(topic, partition): offset
+                for (_, topic, partition), offset in start.offsets.items()
+                if topic != BATCHES
+            }
+            tape = Tape(reader, positions)
+            await tape.check()
+            return await self._replay(start, tape, Progress(checkpoint=start.batch, first=first, last=last))
+        finally:
+            await reader.aclose()
+
+    async def _start(self, first: int | None, span: tuple[int, int]) -> Checkpoint:
+        """Return the checkpoint to begin at: the last one before the span, or the oldest of all."""
+        kept = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
+        if not kept:
+            raise CannotReplay("there is no checkpoint yet; a worker writes one when it starts")
+        if first is None:
+            return kept[0]
+        before = [each for each in kept if each.batch < first]
+        if not before:
+            raise CannotReplay(
+                f"batch {first} lies before the oldest checkpoint: "
+                f"batches from {kept[0].batch + 1} to {span[1]} can be replayed"
+            )
+        return before[-1]
+
+    async def _replay(self, start: Checkpoint, tape: Tape, progress: Progress) -> Outcome:
+        state = await self._history.state(start)
+        scratch = self._open(state)
+        planner: Planner | None = None
+        expected = start.batch
+        async for row in self._history.rows(start.batch + 1, progress.last):
+            expected += 1
+            if row.batch != expected:
+                raise CannotReplay(f"the journal has no row of batch {expected}; the next is {row.batch}")
+            if row.start is not None:
+                offsets = {(shard, topic, at): offset for shard, topic, at, offset in row.start.offsets}
+                planner = await _begin(row.start, offsets, scratch)
+                progress.restarts_count += 1
+            elif planner is None:
+                planner = await _begin(start.start, start.offsets, scratch)
+            if row.renewed:
+                planner.renew()
+            batch = planner.plan(await tape.take(row))
+            found = await self._compare(row, batch)
+            if found is not None:
+                return Outcome(progress=progress, difference=found)
+            if await scratch.commit(batch) is not CommitOutcome.COMMITTED:
+                raise CannotReplay(f"batch {row.batch} does not follow from the batches before it")
+            progress.batch = row.batch
+            progress.batches_count += 1
+            progress.decisions_count += len(batch.decisions)
+            progress.digests_count += row.digest is not None
+            await self._report(progress)
+        if expected != progress.last:
+            raise CannotReplay(f"the journal has no row of batch {expected + 1}")
+        return Outcome(progress=progress, difference=None)
+
+    async def _compare(self, row: JournalRow, batch: CommitBatch) -> Difference | None:
+        assert batch.journal is not None
+        recorded: Sequence[bytes] = ()
+        replayed: Sequence[bytes] = ()
+        if row.decisions_hash != batch.journal.decisions_hash:
+            recorded = await self._history.decisions(row.seqs)
+            ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
+            replayed = list(map(itemgetter(1), ordered))
+        return difference(row, batch.journal, recorded, replayed)
+
+
+async def _begin(start: Start, offsets: Mapping[tuple[int, str, int], int], scratch: Scratch) -> Planner:
+    """Return a planner that knows only what the ledger holds, as the worker's was."""
+    await scratch.restart(start.leases, offsets)
+    leases = [Lease(shard, epoch) for shard, epoch in sorted(start.leases.items())]
+    return Planner(
+        leases,
+        await scratch.load(leases),
+        start.profiles,
+        seed=start.seed,
+        usage_window_seconds=start.usage_window_seconds,
+        writers=start.writers,
+        worker=start.worker,
+        build=start.build,
+    )

@@ -1,0 +1,106 @@
+"""Reads the log once more: the records of each batch, in the order in which they were taken."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from domain.model.errors import BerthError
+from services.ports.journal import JournalRow, Lane, unpack_order
+from services.ports.log import LogReader, Record, TopicPartition
+
+_BUFFERED_MAX = 4_000
+_POLL_RECORDS = 2_000
+_POLL_SECONDS = 1.0
+_EMPTY_POLLS_MAX = 30
+
+
+class LogTooShort(BerthError):
+    """The log no longer holds, or does not hold yet, what a batch took from it."""
+
+    code = "log-too-short"
+
+
+class Tape:
+    """The records of partitions, batch after batch.
+
+    Parameters
+    ----------
+    reader : LogReader
+    positions : mapping of TopicPartition to int
+        Where the first batch begins.
+    """
+
+    def __init__(self, reader: LogReader, positions: Mapping[TopicPartition, int]) -> None:
+        self._reader = reader
+        self._next = dict(positions)
+        self._read: dict[TopicPartition, deque[Record]] = {}
+        self._is_assigned = False
+
+    async def check(self) -> None:
+        """Raise ``LogTooShort`` where the log begins behind the first batch."""
+        first = await self._reader.first_offsets(list(self._next))
+        for at, offset in sorted(self._next.items()):
+            if first[at] > offset:
+                raise LogTooShort(
+                    f"{at.topic}/{at.partition} now begins at offset {first[at]}, and the batch needs "
+                    f"it from {offset} on: the log's retention is over"
+                )
+
+    async def take(self, row: JournalRow) -> list[Record]:
+        """Return the records of the next batch.
+
+        Raises
+        ------
+        LogTooShort
+            The log lacks some of them.
+        """
+        order = unpack_order(row.order)
+        wanted = Counter(order)
+        found = [await self._lane(lane, row, wanted[number]) for number, lane in enumerate(row.lanes)]
+        return [found[number].popleft() for number in order]
+
+    async def _lane(self, lane: Lane, row: JournalRow, count: int) -> deque[Record]:
+        at = TopicPartition(lane.topic, lane.partition)
+        if self._next.get(at) != lane.lo or not self._is_assigned:
+            await self._seek({**self._next, at: lane.lo})
+        await self._fill(at, lane.hi, row.batch)
+        taken: deque[Record] = deque()
+        buffer = self._read[at]
+        while buffer and buffer[0].offset < lane.hi:
+            taken.append(buffer.popleft())
+        self._next[at] = lane.hi
+        if len(taken) != count:
+            raise LogTooShort(
+                f"batch {row.batch} took {count} records of {at.topic}/{at.partition} between offsets "
+                f"{lane.lo} and {lane.hi - 1}, and the log has {len(taken)} of them now"
+                + (": compaction has removed the others" if len(taken) < count else "")
+            )
+        return taken
+
+    async def _seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._next = dict(positions)
+        self._read = {at: deque() for at in positions}
+        await self._reader.assign(positions)
+        self._is_assigned = True
+
+    async def _fill(self, at: TopicPartition, end: int, batch: int) -> None:
+        """Read until all records of a partition before ``end`` are here."""
+        empty_polls = 0
+        while not (self._read[at] and self._read[at][-1].offset >= end - 1):
+            if await self._reader.position(at) >= end:
+                return
+            full = [each for each, buffer in self._read.items() if len(buffer) > _BUFFERED_MAX and each != at]
+            self._reader.pause(full)
+            records = await self._reader.poll(_POLL_RECORDS, _POLL_SECONDS)
+            self._reader.resume(full)
+            for record in records:
+                self._read[TopicPartition(record.topic, record.partition)].append(record)
+            empty_polls = 0 if records else empty_polls + 1
+            if empty_polls > _EMPTY_POLLS_MAX or (
+                empty_polls and (await self._reader.end_offsets())[at] < end
+            ):
+                raise LogTooShort(
+                    f"batch {batch} took {at.topic}/{at.partition} up to offset {end - 1}, "
+                    f"and the log does not reach as far"
+                )

@@ -1,0 +1,96 @@
+"""Makes the journal's row of a batch: which records it took in which order, and hashes of what it wrote.
+
+Hashes leave out what differs between two runs of the same batch although both decide the same: how long a
+cycle took, generations, which templates were written before, and the counter behind ``arrival``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from services.ports.journal import JournalRow, Lane, pack_order
+from services.ports.ledger import CommitBatch, PendingPod, PlacementOpened
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_HASH_BYTES = 8
+
+Source = tuple[int, str, int]
+"""Shard, topic and partition of a record."""
+
+
+def decisions_hash(batch: CommitBatch) -> bytes:
+    """Return the hash of a batch's decision records."""
+    found = batch.decisions
+    if len(batch.seq_next) > 1:
+        found = sorted(found, key=lambda each: each[0].shard)
+    return hashlib.sha256(b"".join(map(itemgetter(1), found))).digest()
+
+
+def effects_of(batch: CommitBatch) -> dict[str, str]:
+    """Return a hash for each kind of row that a batch writes and that does not follow from its decisions.
+
+    A bound pod's placement does, and the version of its node. What pods request of nodes is in the digest.
+    """
+    kinds: tuple[tuple[str, Sequence[Any]], ...] = (
+        ("nodes", [write for write in batch.nodes if write.spec is not None]),
+        ("placements closed", batch.placements_closed),
+        ("placements opened", [_placed(p) for p in batch.placements_opened if p.adopted or p.life]),
+        ("placements refreshed", batch.placements_refreshed),
+        ("pending removed", batch.pending_removed),
+        ("pending added", [_waiting(pod) for pod in batch.pending_added]),
+        ("pending groups", batch.pending_groups),
+        ("tombstones", batch.tombstones),
+        ("dead letters", batch.dead_letters),
+        ("profiles", batch.profiles),
+        ("configuration", batch.config),
+        ("usage", [msgspec.to_builtins(row, str_keys=True) for row in batch.usage]),
+    )
+    return {kind: _hash(rows) for kind, rows in kinds if rows}
+
+
+def _seqs(batch: CommitBatch) -> dict[int, tuple[int, int]]:
+    counts = dict.fromkeys(batch.seq_next, len(batch.decisions))
+    if len(counts) > 1:
+        counts = Counter(decision.shard for decision, _ in batch.decisions)
+    return {
+        shard: (batch.seq_next[shard] - count, batch.seq_next[shard])
+        for shard, count in counts.items()
+        if count
+    }
+
+
+def _hash(rows: Sequence[Any]) -> str:
+    return hashlib.sha256(_encode(rows)).digest()[:_HASH_BYTES].hex()
+
+
+def _placed(placed: PlacementOpened) -> tuple[Any, ...]:
+    return placed.shard, placed.seq, placed.adopted, placed.life
+
+
+def _waiting(pod: PendingPod) -> tuple[Any, ...]:
+    when = pod.shard, pod.since_ms, pod.sent_by, pod.tried
+    return (*when, pod.pod_uid, pod.resource_version, pod.signature, pod.labels, pod.life)
+
+
+def journal_row(
+    batch: CommitBatch, sources: Sequence[Source], first: JournalRow, digest: str | None
+) -> JournalRow:
+    """Complete ``first``, the row of a batch whose records came from ``sources``, in this order."""
+    numbers = {source: number for number, source in enumerate(dict.fromkeys(sources))}
+    moves = {advance[:3]: advance for advance in batch.offsets}
+    return msgspec.structs.replace(
+        first,
+        lanes=[Lane(*source, moves[source].lo, moves[source].hi) for source in numbers],
+        order=pack_order([numbers[source] for source in sources]),
+        seqs=_seqs(batch),
+        log_time_ms=batch.log_time_ms,
+        decisions_hash=decisions_hash(batch),
+        effects=effects_of(batch),
+        digest=digest,
+    )

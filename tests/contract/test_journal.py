@@ -1,0 +1,164 @@
+"""Does every ledger keep one row per batch, and checkpoints from which its state comes back exactly?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from domain.model.errors import Fenced
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.batches import LedgerMismatch
+from services.ports.journal import (
+    Checkpoint,
+    Journalled,
+    JournalRow,
+    Lane,
+    Start,
+    pack_order,
+    unpack_order,
+)
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, LedgerState
+from services.ports.log import PODS_TOPIC
+from tests.contract.batches import AT_MS, advance, bind, everything
+from tests.contract.ledgers import SHARDS, Backend, start
+
+COMMITTED, FENCED = CommitOutcome.COMMITTED, CommitOutcome.FENCED
+
+
+def began(leases: Sequence[Lease]) -> Start:
+    return Start(
+        worker="w",
+        build="1.2",
+        seed=2**63 - 1,
+        usage_window_seconds=60,
+        profiles=BUILT_IN_PROFILES,
+        writers={PODS_TOPIC: "CN=ä"},
+        leases=dict(leases),
+        offsets=[(lease.shard, PODS_TOPIC, lease.shard, 0) for lease in leases],
+    )
+
+
+def row(number: int, start: Start | None = None, digest: str | None = None) -> JournalRow:
+    return JournalRow(
+        shard=0,
+        batch=number,
+        start=start,
+        renewed=start is None,
+        lanes=[Lane(0, PODS_TOPIC, 0, 0, 5)],
+        order=pack_order([0] * 5),
+        seqs={0: (1, 4)},
+        log_time_ms=AT_MS,
+        decisions_hash=b"\0" * 32,
+        effects={"nodes": "00ff"},
+        digest=digest,
+    )
+
+
+def journalled(batch: CommitBatch, journal: JournalRow) -> CommitBatch:
+    return msgspec.structs.replace(batch, journal=journal)
+
+
+async def rows_of(backend: Backend, first: int = 1, last: int = 100) -> list[JournalRow]:
+    return [each async for each in backend.history().rows(first, last)]
+
+
+def test_the_order_of_records_comes_back() -> None:
+    for order in ([], [0], [0, 1, 0, 1023, 65535]):
+        assert list(unpack_order(pack_order(order))) == order
+
+
+async def test_a_batch_and_its_row_are_written_together(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    assert await ledger.journalled(0) is None
+    assert await backend.history().span() is None
+    first = row(1, began(leases))
+    assert await ledger.commit(journalled(everything(leases[0]), first)) is COMMITTED
+    assert await ledger.journalled(0) == Journalled(1, None, None)
+    stale = journalled(bind(leases[0], [4], 0), row(2))
+    assert await ledger.commit(stale) is FENCED
+    assert await ledger.commit(journalled(bind(leases[0], [4], 5), row(2, digest="d"))) is COMMITTED
+    assert await rows_of(backend) == [first, row(2, digest="d")]
+    assert await rows_of(backend, 2, 2) == [row(2, digest="d")]
+    assert await backend.history().span() == (1, 2)
+    assert await ledger.journalled(0) == Journalled(2, "d", None)
+
+
+async def test_a_second_row_of_a_batch_is_refused_with_its_batch(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    assert await ledger.commit(journalled(everything(leases[0]), row(1))) is COMMITTED
+    before = await backend.dump()
+    with pytest.raises(LedgerMismatch, match="journal_pkey"):
+        await ledger.commit(journalled(bind(leases[0], [4], 5), row(1)))
+    assert await backend.dump() == before
+
+
+async def test_decisions_come_back_as_they_were_recorded(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    batch = everything(leases[0])
+    await ledger.commit(batch)
+    payloads = [payload for _, payload in batch.decisions]
+    assert list(await backend.history().decisions({0: (1, 4)})) == payloads
+    assert list(await backend.history().decisions({0: (2, 3), 1: (1, 9)})) == payloads[1:2]
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints
+
+
+def mark(leases: Sequence[Lease], batch: int, state: LedgerState) -> Checkpoint:
+    return Checkpoint(shard=0, batch=batch, start=began(leases), offsets=state.offsets)
+
+
+async def test_a_checkpoint_gives_back_what_load_gives(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    empty = await ledger.load(leases)
+    await ledger.write_checkpoint(mark(leases, 0, empty), 9, lambda: None)
+    assert await ledger.journalled(0) == Journalled(0, None, 0)
+    await ledger.commit(journalled(everything(leases[0]), row(1)))
+    state = await ledger.load(leases)
+    await ledger.write_checkpoint(mark(leases, 1, state), 9, lambda: None)
+    assert await ledger.journalled(0) == Journalled(1, None, 1)
+    history = backend.history()
+    kept = await history.checkpoints()
+    assert list(kept) == [mark(leases, 0, empty), mark(leases, 1, state)]
+    assert [await history.state(each) for each in kept] == [empty, state]
+    assert state.placements
+    assert state.usage
+
+
+async def test_what_is_committed_meanwhile_is_not_in_a_checkpoint(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    state = await ledger.load(leases)
+    held: list[bool] = []
+    await ledger.write_checkpoint(mark(leases, 0, state), 9, lambda: held.append(True))
+    await ledger.commit(everything(leases[0]))
+    assert held == [True]
+    (kept,) = await backend.history().checkpoints()
+    assert await backend.history().state(kept) == state
+
+
+async def test_a_checkpoint_of_a_ledger_that_moved_on_is_refused(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    before = await ledger.load(leases)
+    assert await ledger.commit(CommitBatch(offsets=[advance(leases[0], 0, 1)])) is COMMITTED
+    held: list[bool] = []
+    with pytest.raises(Fenced):
+        await ledger.write_checkpoint(mark(leases, 0, before), 9, lambda: held.append(True))
+    now = await ledger.load(leases)
+    other = [Lease(lease.shard, lease.epoch + 1) for lease in leases]
+    with pytest.raises(Fenced):
+        await ledger.write_checkpoint(mark(other, 0, now), 9, lambda: held.append(True))
+    assert not held
+    assert not await backend.history().checkpoints()
+
+
+async def test_the_latest_checkpoints_stay(backend: Backend, ledger: Ledger) -> None:
+    leases = await start(ledger, SHARDS)
+    state = await ledger.load(leases)
+    for batch in (0, 7, 7, 9, 12):
+        await ledger.write_checkpoint(mark(leases, batch, state), 2, lambda: None)
+    history = backend.history()
+    kept = await history.checkpoints()
+    assert [each.batch for each in kept] == [9, 12]
+    assert [await history.state(each) for each in kept] == [state, state]

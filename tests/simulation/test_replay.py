@@ -1,0 +1,56 @@
+"""Is a day of crashes planned again, from the journal and the log alone, byte by byte the same?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.adapters.memory.history import MemoryHistory, ScratchLedger
+from services.replay.replay import Outcome, Progress, Replay
+from services.worker import planner as planner_module
+from tests.simulation.world import World
+
+
+async def _silent(progress: Progress) -> None:
+    pass
+
+
+def replay(world: World, first: int | None = None, last: int | None = None) -> Outcome:
+    history = MemoryHistory(world.database)
+    return asyncio.run(Replay(history, world.log, ScratchLedger, _silent).run(first, last))
+
+
+def lived(seed: int, checkpoint_batches: int = 7) -> World:
+    world = World(seed, checkpoint_batches=checkpoint_batches)
+    world.run()
+    return world
+
+
+@pytest.fixture(autouse=True)
+def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> None:
+    world = lived(seed)
+    last = max(batch for _, batch in world.database.journal)
+    outcome = replay(world)
+    assert outcome.difference is None
+    begun = outcome.progress.checkpoint
+    assert begun < 8, "the first checkpoint may fail, the next ones do not"
+    assert outcome.progress.batches_count == len(world.database.journal) - begun == last - begun
+    assert outcome.progress.digests_count == last // 3 - begun // 3
+    for checkpoint, _ in world.database.checkpoints:
+        if checkpoint.batch < last:
+            again = replay(world, first=checkpoint.batch + 1)
+            assert (again.difference, again.progress.checkpoint) == (None, checkpoint.batch)
+
+
+def test_days_have_crashes_and_checkpoints() -> None:
+    """What the test above rests on."""
+    worlds = [lived(seed) for seed in range(6)]
+    assert sum(world.kills_count for world in worlds) > 60
+    assert sum(replay(world).progress.restarts_count for world in worlds) > 10
+    assert sum(len(world.database.checkpoints) for world in worlds) > 20
