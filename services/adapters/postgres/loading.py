@@ -26,7 +26,8 @@ from services.ports.ledger import (
     UsageRow,
 )
 
-ROWS_PER_FETCH = 5_000
+ROWS_PER_FETCH = 1_000
+"""So many rows at a time are read without a turn of the event loop: 10 ms."""
 
 _decode_spec = msgspec.json.Decoder(NodeSpec).decode
 _decode_template = msgspec.json.Decoder(PodTemplate).decode
