@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from domain.kernels import arrays as kernel
+from domain.model.limits import counted_weight_max
 from domain.plugins.weighers import Weigher
 from domain.state.nodes import NodeEntry
 from domain.state.pod_classes import PodClass
@@ -108,7 +109,7 @@ class Effects:
         for number in numbers:
             weight = self._weighers[number].weigh(pod_class, self._index.namespaces)
             if weight:
-                effects[number] = weight
+                effects[number] = max(-counted_weight_max, min(weight, counted_weight_max))
             else:
                 effects.pop(number, None)
 

@@ -70,6 +70,8 @@ variance_scores_max = 4
 count_scores_max = 4
 rules_per_pod_max = 24  # over what other pods count: constraints and terms, those of one topology key merged
 values_per_pod_max = 32  # summands of scores over what other pods count
+counted_weight_max = 1_023  # of one pod in one sum over pods; more counts as this, for or against
+counted_pods_max = 1 << 21  # at which such a sum still fits 32 bits
 
 # What a batch may hold.
 batch_records_max = 2_000
@@ -120,6 +122,7 @@ retry_backoff_ms_max = 5_000
 
 assert resource_value_max * pods_per_node_max <= INT64_MAX
 assert cpu_milli_max <= resource_value_max
+assert counted_weight_max * counted_pods_max < 2**31
 assert usage_window_seconds_min <= usage_window_seconds <= usage_window_seconds_max
 assert usage_samples_max > 1
 assert poll_records_max <= batch_records_max

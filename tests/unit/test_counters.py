@@ -10,6 +10,7 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.slots import GroupSlots
 from domain.model.config import NAMESPACE, SERVICE, Content, Namespace, Selecting
 from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.limits import counted_weight_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import (
     AffinityTerm,
@@ -17,6 +18,7 @@ from domain.model.selectors import (
     LabelSelector,
     PodAffinity,
     SpreadConstraint,
+    WeightedAffinityTerm,
 )
 from domain.plugins.counting import Eligible
 from domain.plugins.weighers import Weigher
@@ -179,3 +181,32 @@ def test_a_node_that_only_offers_something_else_is_no_reason_to_look_at_eligible
     scheduler.fold(NodeUpserted(values.node("n0", cpu=1_000, version=3, labels={**labels, "zone": "z1"})))
     scheduler.cycle()
     assert len(evaluated) == 5
+
+
+def test_pods_whose_host_ports_collide_count_port_by_port(scheduler: Scheduler) -> None:
+    for i in range(30):
+        scheduler.fold(PodUpserted(values.pod(f"p{i}", values.template(100, 0, 80, 1_000 + i))))
+    scheduler.cycle()
+    assert placed_count(scheduler) == NODES
+    counters = scheduler._slots.counters
+    assert len(counters._by_spec) == 31
+    assert {len(counters.effects.of(each)) for each in scheduler.state.index} == {2}
+
+
+def test_sums_do_not_wrap_however_much_pods_weigh(scheduler: Scheduler) -> None:
+    terms = [
+        WeightedAffinityTerm(
+            weight=100,
+            term=AffinityTerm(topology_key="zone", namespaces=("default",), selector=LabelSelector(each)),
+        )
+        for each in (tuple(LabelRequirement(f"k{j}", "DoesNotExist") for j in range(i)) for i in range(32))
+    ]
+    shape = values.template(100, pod_affinity=PodAffinity(preferred=tuple(terms)))
+    for i in range(2):
+        scheduler.fold(PodUpserted(values.pod(f"p{i}", shape)))
+        scheduler.cycle()
+    effects = [scheduler._slots.counters.effects.of(each) for each in scheduler.state.index]
+    weights = {weight for of_class in effects for weight in of_class.values()}
+    assert max(weights) == counted_weight_max
+    zones = {int(entry.node[1]) % 2 for entry in scheduler.state.pods.values()}
+    assert len(zones) == 1

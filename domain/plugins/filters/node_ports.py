@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from domain.kernels import arrays as kernel
 from domain.model.marks import ports_asked
+from domain.model.pods import HostPort
 from domain.plugins.base import Reason
 from domain.plugins.counting import CounterSpec, CountFilter, Incoming, Rule
 from domain.plugins.weighers import Weigher
 
+_COUNTED_ALONE_MAX = 4
 _TAKEN = Reason("host-port-conflict", unresolvable=False)
 
 
@@ -29,10 +31,17 @@ class NodePorts(CountFilter):
     phrases: ClassVar[Mapping[str, str]] = {"host-port-conflict": "have one of its ports in use"}
 
     def rules(self, pod: Incoming) -> list[Rule]:
-        """See ``CountFilter``: one, over all pods of a node that hold a port that the pod asks for."""
+        """See ``CountFilter``: one per port, so that all who ask for it share a counter.
+
+        Pods with many ports have one rule for all of them, as rules are few.
+        """
         ports = pod.template.host_ports
-        if not ports:
-            return []
-        weigher = Weigher(marks=frozenset((mark, 1) for port in ports for mark in ports_asked(port)))
-        text = ",".join(f"{port.host_port}/{port.protocol}" for port in ports)
-        return [Rule(kernel.AT_MOST, CounterSpec("", weigher, by_row=True), 0, _TAKEN, text=text)]
+        if len(ports) <= _COUNTED_ALONE_MAX:
+            return [_none_holds((port,)) for port in ports]
+        return [_none_holds(ports)]
+
+
+def _none_holds(ports: Sequence[HostPort]) -> Rule:
+    weigher = Weigher(marks=frozenset((mark, 1) for port in ports for mark in ports_asked(port)))
+    text = ",".join(f"{port.host_port}/{port.protocol}" for port in ports)
+    return Rule(kernel.AT_MOST, CounterSpec("", weigher, by_row=True), 0, _TAKEN, text=text)

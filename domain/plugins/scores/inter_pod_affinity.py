@@ -19,7 +19,8 @@ class InterPodAffinity(CountScore):
 
     A term of the pod counts for each pod that it matches; a term of another pod counts where it matches this
     one. Terms of anti-affinity count against the node. A required term of affinity of another pod counts
-    ``hardPodAffinityWeight``. Pods that are being deleted count.
+    ``hardPodAffinityWeight``. Pods that are being deleted count. One other pod counts 1,023 at most, for or
+    against, however many terms there are (``counted_weight_max``).
 
     Formula: ``100 * (sum - lowest) / (highest - lowest)`` over the feasible nodes; 0 where all are equal.
     Arguments: ``hardPodAffinityWeight`` (0..100; default 1), ``ignorePreferredTermsOfExistingPods`` (true:
