@@ -14,6 +14,9 @@ _OF_NO_PLUGIN = {
     "unknown-profile": "were not tried: there is no profile",
     "unknown-priority-class": "were not tried: there is no priority class",
     "too-many-rules": "were not tried: the pod asks too much of other pods",
+    "too-many-wide-terms": (
+        "were not tried: its namespace has too many different affinity terms over all others"
+    ),
     "no-nodes": "nodes exist",
     "overcommitted": "are overcommitted in",
     "node-unknown": "are not known",

@@ -55,6 +55,9 @@ class World:
         every = [*(pod for pod, _ in self.placed), *self.waiting]
         return sum(mark in marks_of(pod.template) for pod in every)
 
+    def admits(self, namespace: str, mark: TermMark) -> bool:
+        return True
+
     def services(self, namespace: str) -> list[LabelSelector]:
         return self.selected.get(namespace, [])
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from domain.kernels import arrays as kernel
 from domain.model.limits import rules_per_pod_max, values_per_pod_max
-from domain.model.marks import MasterMark
+from domain.model.marks import MasterMark, terms_of
 from domain.model.pods import PodTemplate, is_master
 from domain.plugins.base import Reason
 from domain.plugins.counting import CounterSpec, Incoming, Rule, Value
 from domain.plugins.registry import ProfilePlan
-from domain.plugins.weighers import NamespaceLabels
+from domain.plugins.weighers import NamespaceLabels, Weigher
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 
@@ -20,6 +20,8 @@ assert rules_per_pod_max == kernel.RULES_MAX
 assert values_per_pod_max == kernel.VALUES_MAX
 
 _TOO_MANY = Reason("too-many-rules", unresolvable=True)
+_NO_KEY = "berth.io/none"
+_TOO_WIDE = Reason("too-many-wide-terms", unresolvable=True)
 
 
 class PodsKnown:
@@ -29,6 +31,7 @@ class PodsKnown:
         self._index = state.index
         self.terms_near = state.index.terms_near
         self.pods_with = state.index.pods_with
+        self.admits = state.index.admits
         self.services = state.config.selectors.services
         self.owner = state.config.selectors.owner
 
@@ -73,6 +76,8 @@ def counted_of(plan: ProfilePlan, pod: Incoming, is_known: Callable[[str], bool]
     values that only other pods ask for. Who still asks for too much is refused everywhere: to leave more out
     would place it where it must not be.
     """
+    if not all(pod.pods.admits(pod.namespace, mark) for mark in terms_of(pod.template)):
+        return _nowhere(_TOO_WIDE)
     rules = [(position, rule) for position, plugin in plan.count_filters for rule in plugin.rules(pod)]
     scores = [use.plugin.values(pod) for use in plan.count_scores]
     if not any(scores):
@@ -84,9 +89,14 @@ def counted_of(plan: ProfilePlan, pod: Incoming, is_known: Callable[[str], bool]
         return found
     found = _cut(found, is_known or (lambda _: True))
     if _is_too_much(found):
-        nowhere = Rule(kernel.AT_MOST, next(found.specs()), -1, _TOO_MANY, missing=_TOO_MANY)
-        return Counted([(0, nowhere)], [], True)
+        return _nowhere(_TOO_MANY)
     return found
+
+
+def _nowhere(reason: Reason) -> Counted:
+    """Return a rule that refuses every node. It counts nothing; who has it is tried again as rules change."""
+    rule = Rule(kernel.AT_MOST, CounterSpec(_NO_KEY, Weigher()), -1, reason, missing=reason)
+    return Counted([(0, rule)], [], True)
 
 
 def _is_too_much(counted: Counted) -> bool:

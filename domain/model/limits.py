@@ -68,6 +68,7 @@ scored_resources_max = 32
 score_numbers_max = 512  # points of curves, and the spans in which they count, are two each
 variance_scores_max = 4
 count_scores_max = 4
+wide_terms_per_namespace_max = 32  # different terms of its pods over all pods of other namespaces
 rules_per_pod_max = 24  # over what other pods count: constraints and terms, those of one topology key merged
 values_per_pod_max = 32  # summands of scores over what other pods count
 counted_weight_max = 1_023  # of one pod in one sum over pods; more counts as this, for or against

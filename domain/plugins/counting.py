@@ -137,6 +137,10 @@ class PodsSeen(Protocol):
         """Return how many pods carry a mark, placed or waiting."""
         ...
 
+    def admits(self, namespace: str, mark: TermMark) -> bool:
+        """Say whether a term holds that pods of a namespace carry: not all of those do that look too far."""
+        ...
+
     def services(self, namespace: str) -> Iterable[LabelSelector]:
         """Return the selectors of the Services of a namespace, without those of Services that have none."""
         ...

@@ -19,6 +19,7 @@ from domain.model.selectors import LabelSelector
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
 from domain.state.watching import Watching
+from domain.state.wide_terms import WideTerms
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -63,6 +64,7 @@ class PodIndex:
         self._asked: dict[bytes, Carried | None] = {}
         self._plain: set[bytes] = set()  # signatures of templates that carry and mention nothing
         self._watching = Watching()
+        self._wide: dict[str, WideTerms] = {}  # by the namespace of those that carry them
         self._terms: dict[Hashable, dict[TermMark, int]] = {}  # by anchor; how many classes carry it
         self._term_versions: dict[Hashable, int] = {}  # ``version`` when an anchor's latest term came
         self._pods: dict[str, set[str]] | None = None  # keys by namespace, once a selector has asked
@@ -213,6 +215,11 @@ class PodIndex:
                 found[node] = found.get(node, 0) + count * each.marks[mark]
         return found
 
+    def admits(self, namespace: str, mark: TermMark) -> bool:
+        """Say whether a term holds that pods of a namespace carry; see ``WideTerms``."""
+        wide = self._wide.get(namespace)
+        return wide is None or mark not in wide.waiting
+
     def terms_near(self, namespace: str, labels: Mapping[str, str]) -> Collection[TermMark]:
         """Return carried terms, once each: those of them that could match a pod, and few that do not."""
         found: dict[TermMark, None] = {}
@@ -254,7 +261,7 @@ class PodIndex:
                 _discard(self._anchored, anchor, pod_class)
             for mark in pod_class.marks:
                 if isinstance(mark, TermMark):
-                    self._count_term(mark, -1)
+                    self._drop_term(pod_class.namespace, mark)
             if pod_class.carried is not None:
                 self._mention(pod_class.namespace, pod_class.carried, -1)
 
@@ -263,8 +270,26 @@ class PodIndex:
         for anchor in _own_anchors(pod_class):
             self._anchored.setdefault(anchor, {})[pod_class] = None
         for mark in pod_class.marks:
-            if isinstance(mark, TermMark):
+            if isinstance(mark, TermMark) and self._admit(pod_class.namespace, mark):
                 self._count_term(mark, 1)
+
+    def _admit(self, namespace: str, mark: TermMark) -> bool:
+        """Count who carries a term, and say whether it holds: of wide ones, so many of a namespace do."""
+        return not _is_wide(namespace, mark) or self._wide.setdefault(namespace, WideTerms()).add(mark)
+
+    def _drop_term(self, namespace: str, mark: TermMark) -> None:
+        if not _is_wide(namespace, mark):
+            self._count_term(mark, -1)
+            return
+        wide = self._wide[namespace]
+        was_in, follows = wide.drop(mark)
+        if was_in:
+            self._count_term(mark, -1)
+        if follows is not None:
+            self._count_term(follows, wide.admitted[follows])
+            self.select_anew(namespace)  # who carries it is tried again
+        if not wide.admitted:
+            del self._wide[namespace]
 
     def _count_term(self, mark: TermMark, change: int) -> None:
         for anchor in anchors_of_term(mark.term):
@@ -308,6 +333,14 @@ class PodIndex:
 
 
 _UNKNOWN = Carried({}, frozenset())
+
+
+def _is_wide(namespace: str, mark: TermMark) -> bool:
+    """Say whether a term looks at all pods of other namespaces, whatever the values of their labels."""
+    term = mark.term
+    if term.selector is None or (term.namespace_selector is None and term.namespaces == (namespace,)):
+        return False
+    return all(each.operator != "In" for each in term.selector.requirements)
 
 
 def _own_anchors(pod_class: PodClass) -> Iterator[Hashable]:

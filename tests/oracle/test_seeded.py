@@ -15,7 +15,7 @@ def test_seeded_case(seed: int) -> None:
     run_seeded(seed)
 
 
-def test_the_cases_meet_every_plugin_and_most_pods_find_a_node() -> None:
+def test_the_cases_meet_every_plugin_and_many_pods_find_a_node() -> None:
     compared: Counter[str] = Counter()
     met: set[str] = set()
     for seed in range(100, 135):
@@ -23,6 +23,6 @@ def test_the_cases_meet_every_plugin_and_most_pods_find_a_node() -> None:
         compared += case.run()
         met |= {use.name for p in case.world.profiles.values() for use in (*p.filters, *p.scores)}
     assert met == {*FILTERS, *SCORES}
-    assert compared["placed"] > compared["evaluated"] / 4
-    assert compared["explained"] > 50
-    assert compared["looked"] > 100
+    assert compared["placed"] > compared["evaluated"] * 2 / 5
+    assert compared["explained"] > 100
+    assert compared["looked"] == compared["placed"]

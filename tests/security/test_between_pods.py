@@ -14,6 +14,7 @@ from domain.model.limits import (
     label_keys_idle_max,
     pod_affinity_terms_max,
     rules_per_pod_max,
+    wide_terms_per_namespace_max,
 )
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import LabelRequirement, LabelSelector, SpreadConstraint
@@ -259,3 +260,44 @@ def test_a_label_key_is_watched_no_more_once_others_were_asked_for(site: Site) -
     classes = {entry.pod_class for entry in site.planner.scheduler.state.pods.values()}
     assert [each and each.labels for each in classes] == [{}]
     audit(site)
+
+
+# --------------------------------------------------------------------- who looks at all pods of others
+
+
+def looking(number: int, namespace: str = "bad", *, wherever: bool = True) -> Json:
+    """Return a pod that shuns nearly all others by a selector of its own."""
+    unlike = {"key": "team", "operator": "NotIn", "values": [f"t{number}"]}
+    term: Json = {"topologyKey": "unknown", "labelSelector": {"matchExpressions": [unlike]}}
+    term |= {"namespaceSelector": {}} if wherever else {}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod_manifest(f"wide{number}", namespace, affinity=affinity)
+
+
+def test_so_many_different_terms_of_a_namespace_look_at_all_others_and_the_rest_waits(site: Site) -> None:
+    most, index = wide_terms_per_namespace_max, site.planner.scheduler.state.index
+    site.tell("MODIFIED", node_manifest("n1", cpu=8, pods=500))
+    site.tell("ADDED", *(looking(i) for i in range(most + 3)))
+    site.tell("ADDED", looking(0, "good"), looking(most, "good"), pod_manifest("p", cpu=2))
+    state = site.planner.scheduler.state
+    waiting = [key for key, entry in state.pods.items() if not entry.node]
+    assert waiting == [f"bad/wide{most + i}" for i in range(3)]
+    code = "too-many-wide-terms"
+    assert reasons(site, f"wide{most}", "bad") == {code: 2}
+    assert "its namespace has too many" in reason_in_words(code)
+    assert len(index.terms_near("default", {})) == most + 1
+    audit(site)
+    site.tell("DELETED", looking(3))
+    site.tell("ADDED", pod_manifest("q", cpu=1))
+    assert [key for key, entry in state.pods.items() if not entry.node] == waiting[1:]
+    site.tell("DELETED", *(looking(i) for i in range(most + 3) if i != 3), looking(0, "good"))
+    site.tell("DELETED", looking(most, "good"))
+    assert (index._wide, index._terms) == ({}, {})
+    audit(site)
+
+
+def test_terms_over_the_own_namespace_are_not_limited(site: Site) -> None:
+    site.tell("MODIFIED", node_manifest("n1", cpu=8, pods=500))
+    count = wide_terms_per_namespace_max + 3
+    site.tell("ADDED", *(looking(i, wherever=False) for i in range(count)))
+    assert len(placed(site)) == count
