@@ -9,6 +9,7 @@ the last row that it published in the ledger; where either is not so, it compare
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -32,6 +33,7 @@ from services.relay.tail import compare, describe
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
+RELEASE_SECONDS = 0.5
 
 
 class Diverged(BerthError):
@@ -127,7 +129,10 @@ class Relay:
             for task in (renewal, publishing):
                 task.cancel()
             await asyncio.gather(renewal, publishing, return_exceptions=True)
-            await self._outbox.release(shard, epoch)
+            # A fault here must not take the place of the cancellation: the relay would go on.
+            with contextlib.suppress(BerthError, TimeoutError):
+                async with asyncio.timeout(RELEASE_SECONDS):
+                    await self._outbox.release(shard, epoch)
 
     async def _renew(self, shard: int, epoch: int) -> None:
         while True:

@@ -94,7 +94,8 @@ class World:
 
     async def lose_topic_tail(self, kept: int) -> None:
         """Let the broker forget all but so many records, as a fail-over to a replica that lags does."""
-        del self.decisions()[kept:]
+        assert isinstance(self.log, MemoryLog)
+        del self.log.partition(AT).slots[kept:]
 
     async def lose_ledger_tail(self, kept: int) -> None:
         """Set the ledger back to an older backup with so many decisions; what comes is decided later."""

@@ -1,253 +1,220 @@
-"""The auditor: knows only the records sent and the ledger, and believes neither worker nor relay."""
+"""The auditor: compares what an outside consumer sees with the ledger, and watches every transaction."""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
-import orjson
-
 from domain.manifests.profile import profile_to_spec
-from domain.model.decisions import Outcome
 from domain.model.profiles import BUILT_IN_PROFILES
-from domain.model.usage import NodeUsage
-from domain.state.usage import UsageWindows
+from services.adapters.batches import shard_advances
 from services.adapters.memory.database import MemoryDatabase
-from services.adapters.memory.log import MemoryLog
-from services.ports.ledger import CommitBatch, ProfileRow
+from services.ports.ledger import CommitBatch, CommitOutcome, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
+    Record,
     TopicPartition,
 )
+from services.ports.outbox import Stream
 from services.worker.planner import BATCHES
-from tests.builders import without_recorded_at
+from tests.simulation.facts import Events
+from tests.simulation.invariants import Findings, Invariant
+from tests.simulation.outside import Outside
 from tests.simulation.scenario import WATCHED
+from tests.simulation.servers import SimulatedLog
 
-PLACED = {Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.ORPHANED, Outcome.RETURNED}
-
-
-class Violation(Exception):
-    """An invariant does not hold."""
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise Violation(message)
+_WINDOW_MS = 900_000
+_SPAN_MS = -(-_WINDOW_MS // 119)
+_DAY_MS = 86_400_000
 
 
 class Auditor:
-    """Watches every transaction, and judges the end."""
+    """Knows the records that were sent, the records that were published, and the ledger's tables.
 
-    def __init__(self, log: MemoryLog, database: MemoryDatabase) -> None:
+    Parameters
+    ----------
+    log : SimulatedLog
+        Shows every record that a producer appends.
+    database : MemoryDatabase
+        What it holds is compared with what the bytes say; it is never believed.
+    """
+
+    def __init__(self, log: SimulatedLog, database: MemoryDatabase) -> None:
         self._log = log
         self._database = database
         self._offsets: dict[tuple[int, str, int], int] = {}
-        self.stale_writes_refused = 0
+        self._sent: list[Record] = []
+        self.findings = Findings()
+        self.late_publishers = 0  # appends of relays that no longer held their shard
+        self.fenced_commits = 0
+        self.conflicts = 0  # batches that found a node at another version
+        log.appended = self._sent.extend
 
-    # ----------------------------------------------------------------------------- after each transaction
+    def fell_back(self) -> None:
+        """Take note that the ledger has lost its last transactions."""
+        self._offsets = {key: row.next_offset for key, row in self._database.offsets.items()}
+
+    def refused(self, batch: CommitBatch, outcome: CommitOutcome) -> None:
+        """Count a batch that was not written."""
+        self.conflicts += outcome is CommitOutcome.MOVED
+        self.fenced_commits += any(a.epoch < self._database.shards[a.shard].epoch for a in batch.offsets)
+
+    def require(self, holds: bool, invariant: Invariant, message: str) -> None:
+        """Note a violation unless ``holds``."""
+        self.findings.require(holds, invariant, message)
+
+    # ------------------------------------------------------------------------------- each transaction
 
     def committed(self, batch: CommitBatch) -> None:
         """Check what must hold after every transaction."""
         for a in batch.offsets:
-            known = self._offsets.get(a[:3])
-            _require(known is None or known == a.lo, f"offsets of {a[:3]} jump from {known} to {a.lo}")
-            _require(a.hi >= a.lo, f"offset of {a[:3]} goes back")
+            known = self._offsets.get(a[:3], a.lo)
+            gapless = known == a.lo <= a.hi
+            self.require(gapless, Invariant.OFFSET_GAP, f"{a[:3]} from {known} to {a.lo}..{a.hi}")
             self._offsets[a[:3]] = a.hi
-            _require(a.epoch == self._database.shards[a.shard].epoch, "written by a stale epoch")
-        bound = {d.node for d, _ in batch.decisions if d.outcome is Outcome.BOUND and d.node is not None}
-        nodes = {row.name: row for row in self._database.nodes.values()}
-        for name in bound:
-            self._check_capacity(name, nodes[name])
+        for s in shard_advances(batch):
+            epoch = self._database.shards[s.shard].epoch
+            self.require(s.epoch == epoch, Invariant.STALE_EPOCH_WRITE, f"{s} in epoch {epoch}")
+        for write in batch.nodes:
+            writes = self._database.node_versions[write.id]
+            before = writes[-2].version if len(writes) > 1 else 0
+            chained = write.version_expected == before < write.version
+            what = f"{write.name} goes from {before} to {write.version}, expecting {write.version_expected}"
+            self.require(chained, Invariant.VERSION_CHAIN, what)
 
-    def _check_capacity(self, name: str, row: Any) -> None:
-        _require(not row.deleted, f"a pod was bound to {name}, which is gone")
-        for resource, used in self._sums()[name].items():
-            offered = row.spec.allocatable.get(resource, 0)
-            _require(used <= offered, f"{name} is over its {resource}: {used} > {offered}")
+    # ------------------------------------------------------------------------------------------ the end
 
-    def _sums(self) -> dict[str, Counter[str]]:
-        sums: dict[str, Counter[str]] = {}
-        for row in self._database.open_placements.values():
-            total = sums.setdefault(row.opened.node, Counter())
-            total.update(self._database.templates[row.opened.signature].requests)
-            total["pods"] += 1
-        return sums
-
-    # ---------------------------------------------------------------------------------------- at the end
-
-    def judge(self, shards: int) -> None:
+    def judge(self) -> None:
         """Check what must hold when all records are worked off."""
-        self._check_pods(shards)
-        self._check_profiles()
-        self._check_usage()
-        self._check_requested()
-        self._check_versions()
-        self._check_decisions(shards)
-        self._check_lives()
-        self._check_topic(shards)
+        events = Events()
+        for record in self._sent:
+            events.fold(record)
+        outside = Outside(events, self.findings)
+        for shard in sorted(self._database.decisions):
+            records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
+            is_alarmed = self._database.cursors[shard].alarm is not None
+            length = len(self._database.decisions[shard]) if is_alarmed else None
+            outside.read(shard, records, alarmed_at=length)
+            self._check_topic(shard, outside.decisions[shard])
+        again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"
+        self.require(outside.runs_again <= self.late_publishers, Invariant.PUBLISHED_TWICE, again)
+        outside.judge_nodes()
+        outside.judge_end()
+        self._check_placements(outside)
+        self._check_dead_letters(events)
+        self._check_profiles(events)
+        self._check_usage(events)
 
-    def _records(self, topic: str, shards: int) -> list[Any]:
-        return [r for p in range(shards) for r in self._log.partition(TopicPartition(topic, p)).records]
+    def _check_topic(self, shard: int, published: list[bytes]) -> None:
+        """The topic holds exactly the ledger's decisions, byte by byte."""
+        decided = [payload for _, payload in self._database.decisions[shard]]
+        counts = f"shard {shard}: {len(published)} published, {len(decided)} in the ledger"
+        self.require(len(published) == len(decided), Invariant.HOLE_IN_SEQ, counts)
+        for seq, (told, payload) in enumerate(zip(published, decided, strict=False), 1):
+            same = told == payload
+            self.require(same, Invariant.OTHER_TIMELINE, f"{shard}-{seq}: {told!r} is not {payload!r}")
 
-    def _check_pods(self, shards: int) -> None:
-        """Every record is accounted for: its pod is placed, waits or is gone; or it is one dead letter."""
-        known: dict[str, dict[str, Any]] = {}
-        broken: Counter[tuple[str, int, int]] = Counter()
-        for record in self._records(PODS_TOPIC, shards):
-            if b"broken" in record.key:
-                broken[record.topic, record.partition, record.offset] += 1
-                continue
-            event = orjson.loads(record.value)
-            _fold_pod(known, event["type"], event["object"])
-        for record in self._records(CONFIG_TOPIC, 1):
-            if _is_broken(orjson.loads(record.value)):
-                broken[record.topic, record.partition, record.offset] += 1
+    def _check_placements(self, outside: Outside) -> None:
+        """Open placements and waiting pods are those of the decisions, in both directions."""
+        placed = {uid: row.opened.node for uid, row in self._database.open_placements.items()}
+        told = {uid: life.node for uid, life in outside.lives.items() if life.node}
+        for uid in sorted(placed.keys() | told.keys()):
+            there, said = placed.get(uid), told.get(uid)
+            if there is None:
+                self.require(False, Invariant.PHANTOM_DECISION, f"{uid} on {said}: no placement is open")
+            else:
+                self.require(there == said, Invariant.LEDGER_DIFFERS, f"{uid} on {there}, told {said}")
+        waiting = {uid for uid, life in outside.lives.items() if life.waits}
+        for uid in sorted(waiting - self._database.pending.keys()):
+            self.require(False, Invariant.LOST_POD, f"{uid} was told to wait, and does not")
+        for uid in sorted(self._database.pending.keys() - waiting):
+            self.require(False, Invariant.LEDGER_DIFFERS, f"{uid} waits, and was not told")
+        open_rows = Counter(r.opened.pod_uid for r in self._database.placements if r.released_at_ms is None)
+        for uid, count in open_rows.items():
+            self.require(count == 1, Invariant.DOUBLE_PLACEMENT, f"{uid} has {count} open placements")
+        for row in self._database.placements:
+            ended_ms, began_ms = row.released_at_ms, row.opened.at_ms
+            kept = ended_ms is None or ended_ms >= began_ms
+            self.require(kept, Invariant.WRONG_SPAN, f"{row.opened.pod_uid}: {began_ms} to {ended_ms}")
+        sums = outside.sums()
+        for node in self._database.nodes.values():
+            said_sum = sums.get(node.name, {})
+            equal = node.requested == said_sum
+            self.require(equal, Invariant.WRONG_SUM, f"{node.name}: {node.requested}, pods {said_sum}")
+            states = outside.events.nodes.get(node.name, [])
+            known = bool(states) and states[-1].gone == node.deleted
+            self.require(
+                known, Invariant.LEDGER_DIFFERS, f"{node.name}: gone {node.deleted}, not {states[-1:]}"
+            )
+
+    def _check_dead_letters(self, events: Events) -> None:
+        """Each broken record is one dead letter."""
         letters = Counter(
             (letter.topic, letter.partition, letter.offset)
             for rows in self._database.dead_letters.values()
             for letter in rows
         )
-        _require(letters == broken, f"dead letters {letters} are not the broken records {broken}")
-        placed = {r.opened.pod_uid: r.opened for r in self._database.open_placements.values()}
-        waiting = self._database.pending
-        _require(not placed.keys() & waiting.keys(), "a pod is both placed and waiting")
-        alive = {pod["uid"]: pod for pod in known.values() if pod["alive"]}
-        counted = placed.keys() | waiting.keys()
-        _require(counted == alive.keys(), f"pods lost or invented: {sorted(counted ^ alive.keys())}")
-        for uid, pod in alive.items():
-            if pod["node"]:
-                _require(uid in placed and placed[uid].node == pod["node"], f"{uid} runs on {pod['node']}")
-        spans: Counter[str] = Counter(
-            row.opened.pod_uid for row in self._database.placements if row.released_at_ms is None
-        )
-        _require(all(n == 1 for n in spans.values()), "a pod has two open placements")
-        for row in self._database.placements:
-            ended_ms = row.released_at_ms
-            _require(ended_ms is None or ended_ms >= row.opened.at_ms, f"{row.opened.pod_uid} left too early")
+        differ = sorted((letters - Counter(events.broken)) + (Counter(events.broken) - letters))
+        self.require(not differ, Invariant.DEAD_LETTERS, f"missing or too many: {differ}")
 
-    def _check_profiles(self) -> None:
+    def _check_profiles(self, events: Events) -> None:
         """The newest event of a name is in force, and its revisions count up without a hole."""
-        newest: dict[str, tuple[int, dict[str, Any]]] = {}
-        for record in self._records(CONFIG_TOPIC, 1):
-            event = orjson.loads(record.value)
-            name, version = (event["object"]["metadata"][k] for k in ("name", "resourceVersion"))
-            built_in = profile_to_spec(BUILT_IN_PROFILES[name]) if name in BUILT_IN_PROFILES else {}
-            if not _is_broken(event) and int(version) > newest.get(name, (0, {}))[0]:
-                newest[name] = (
-                    int(version),
-                    built_in if event["type"] == "DELETED" else event["object"]["spec"],
-                )
         rows: dict[str, list[ProfileRow]] = {}
         for key in sorted(self._database.profiles):
             rows.setdefault(key[0], []).append(self._database.profiles[key])
-        _require(rows.keys() == newest.keys(), f"profiles lost or invented: {rows.keys() ^ newest.keys()}")
-        for name, (version, spec) in newest.items():
-            numbers, last = [row.revision for row in rows[name]], rows[name][-1]
-            _require(numbers == list(range(numbers[0], numbers[0] + len(numbers))), f"{name}: {numbers}")
-            _require(last.resource_version == version, f"{name} is {last}, not of version {version}")
-            in_force = (last.spec or {})["scores"][0].get("args")
-            _require(in_force == spec["scores"][0].get("args"), f"{name} is {last}, not {spec}")
+        lost = rows.keys() ^ events.profiles.keys()
+        self.require(not lost, Invariant.LOST_PROFILE, f"lost or invented: {lost}")
+        for name, states in events.profiles.items():
+            revisions = rows.get(name, [])
+            numbers = [row.revision for row in revisions]
+            gapless = numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
+            self.require(gapless, Invariant.LOST_PROFILE, f"{name}: {numbers}")
+            version, spec = states[-1]
+            built_in = profile_to_spec(BUILT_IN_PROFILES[name]) if name in BUILT_IN_PROFILES else {}
+            wanted = _strategy(built_in if spec is None else spec)
+            last = revisions[-1] if revisions else None
+            in_force = last is not None and (last.resource_version, _strategy(last.spec)) == (version, wanted)
+            self.require(in_force, Invariant.LOST_PROFILE, f"{name} is {last}, not {wanted} of v{version}")
         for rows_of_shard in self._database.decisions.values():
             for decision, _ in rows_of_shard:
                 number = decision.profile_revision or 0
-                known = (decision.profile, number) in self._database.profiles or number <= 1
-                _require(known, f"a decision names revision {number} of {decision.profile}, which never was")
+                known = number <= 1 or (decision.profile, number) in self._database.profiles
+                what = f"{decision.pod_uid} by revision {number} of {decision.profile}"
+                self.require(known, Invariant.LOST_PROFILE, what)
 
-    def _check_usage(self) -> None:
-        """Every measurement of a node that stays unknown is in its window, once."""
-        windows = UsageWindows()
-        for record in self._records(USAGE_TOPIC, 1):
-            thing = orjson.loads(record.value)["object"]
-            usage = NodeUsage(
-                node=thing["metadata"]["name"], at_ms=record.timestamp_ms, percent=thing["percent"]
-            )
-            if usage.node in WATCHED:
-                windows.fold(usage, None)
-        kept = {node: row.record.series for node, row in self._database.usage.items() if node in WATCHED}
-        expected = {node: window.record(node).series for node, window in windows.windows.items()}
-        _require(kept == expected, f"measured usage lost or invented: {kept}, not {expected}")
+    def _check_usage(self, events: Events) -> None:
+        """Every measurement of a node that never comes is in its window, once."""
+        for node in WATCHED:
+            row = self._database.usage.get(node)
+            kept: Any = {}
+            if row is not None:
+                series = row.record.series["cpu"]
+                samples = [row.record.at_ms - ago for ago in series.ago_ms]
+                kept = dict(zip(samples, series.percent, strict=True)), series.peaks
+            wanted = _window(events.usage.get(node, []))
+            self.require(kept == wanted, Invariant.LOST_USAGE, f"{node}: {kept}, not {wanted}")
 
-    def _check_requested(self) -> None:
-        sums = self._sums()
-        for row in self._database.nodes.values():
-            expected = {k: v for k, v in sums.get(row.name, {}).items() if v}
-            _require(
-                row.requested == expected, f"{row.name}: requested {row.requested}, pods sum to {expected}"
-            )
+    # ------------------------------------------------------------------------------------- convergence
 
-    def _check_versions(self) -> None:
-        for node_id, writes in self._database.node_versions.items():
-            before = [write.version_expected for write in writes]
-            after = [0, *(write.version for write in writes)]
-            _require(before == after[:-1], f"versions of node {node_id} are no chain: {before} {after}")
-
-    def _check_decisions(self, shards: int) -> None:
-        for shard in range(shards):
-            seqs = [decision.seq for decision, _ in self._database.decisions[shard]]
-            _require(seqs == list(range(1, len(seqs) + 1)), f"seqs of shard {shard} have a hole")
-        opened = {(row.opened.shard, row.opened.seq) for row in self._database.placements}
-        decided = {
-            (d.shard, d.seq)
-            for rows in self._database.decisions.values()
-            for d, _ in rows
-            if d.outcome in (Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED)
-        }
-        _require(opened <= decided, "a placement has no decision")
-
-    def _check_lives(self) -> None:
-        """The decisions of a pod make a life, and what is open agrees with the end of it."""
-        lives: dict[str, list[tuple[Outcome, bool]]] = {}
-        for rows in self._database.decisions.values():
-            for decision, payload in rows:
-                gone = "node-deleted" in orjson.loads(payload)["reasons"]
-                lives.setdefault(decision.pod_uid, []).append((decision.outcome, gone))
-        for uid, life in lives.items():
-            for (before, was_gone), (after, _) in pairwise([(Outcome.RELEASED, False), *life]):
-                placed = before in PLACED
-                follows = {
-                    Outcome.RESIZED: placed,
-                    Outcome.ORPHANED: placed and not was_gone,
-                    Outcome.RETURNED: was_gone,
-                    Outcome.BOUND: not placed,
-                }.get(after, True)
-                _require(follows, f"{uid} is {after} after {before}: {life}")
-        deleted = {row.name: row.deleted for row in self._database.nodes.values()}
-        for uid, row in self._database.open_placements.items():
-            outcome, gone = lives[uid][-1]
-            _require(outcome in PLACED, f"{uid} is placed, and the last thing said is {outcome}")
-            known = deleted.get(row.opened.node)
-            _require(
-                known is None or known == gone, f"{row.opened.node} of {uid} is gone: {known}, told {gone}"
-            )
-
-    def _check_topic(self, shards: int) -> None:
-        """The topic holds exactly the ledger's decisions, in order."""
-        for shard in range(shards):
-            records = self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).records
-            published = [without_recorded_at(record.value or b"") for record in records]
-            decided = [payload for _, payload in self._database.decisions[shard]]
-            _require(
-                published == decided, f"topic of shard {shard} is not its ledger: {len(published)} records"
-            )
-
-    def caught_up(self, shards: int) -> bool:
-        """Say whether every record is worked off and every decision published."""
+    def behind(self) -> str:
+        """Return what is not worked off or not published yet, "" where all is."""
         offsets = self._database.offsets
-        homes = [(topic, shard) for topic in (NODES_TOPIC, PODS_TOPIC) for shard in range(shards)]
+        shards = range(len(self._database.shards))
+        homes = [(topic, shard) for topic in (NODES_TOPIC, PODS_TOPIC) for shard in shards]
         for topic, shard in [*homes, (CONFIG_TOPIC, 0), (USAGE_TOPIC, 0)]:
             row = offsets.get((shard, topic, shard))
-            end = self._log.partition(TopicPartition(topic, shard)).end
+            end = self._log.last_end(TopicPartition(topic, shard))
             if row is None or row.next_offset < end:
-                return False
-        return all(
-            self._log.partition(TopicPartition(DECISIONS_TOPIC, shard)).end >= len(rows)
-            for shard, rows in self._database.decisions.items()
-        )
+                return f"{topic}/{shard} ends at {end}, and the ledger is at {row}"
+        for shard, rows in self._database.decisions.items():
+            published = len(self._log.records(TopicPartition(DECISIONS_TOPIC, shard)))
+            if published < len(rows) or self._database.cursors[shard].published[Stream.DECISIONS] < len(rows):
+                return f"{published} of {len(rows)} decisions of shard {shard} are published"
+        return ""
 
     def batches(self) -> int:
         """Return the number of batches that the first shard counts."""
@@ -255,21 +222,24 @@ class Auditor:
         return 0 if row is None else row.next_offset
 
 
-def _fold_pod(known: dict[str, dict[str, Any]], kind: str, pod: dict[str, Any]) -> None:
-    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    version = int(pod["metadata"]["resourceVersion"])
-    before = known.get(name)
-    if before is not None and version <= before["version"]:
-        return
-    if kind == "DELETED":
-        if before is not None and before["uid"] == uid:
-            before["alive"] = False
-            before["version"] = version
-        return
-    alive = pod["status"]["phase"] not in ("Succeeded", "Failed")
-    known[name] = {"uid": uid, "version": version, "alive": alive, "node": pod["spec"].get("nodeName", "")}
+def _strategy(spec: dict[str, Any] | None) -> Any:
+    return (spec or {"scores": [{}]})["scores"][0].get("args")
 
 
-def _is_broken(event: dict[str, Any]) -> bool:
-    """Return whether a profile's event makes no sense. A deletion needs nothing but a name."""
-    return event["type"] != "DELETED" and "Broken" in str(event["object"]["spec"])
+def _window(samples: list[tuple[int, float]]) -> Any:
+    """Return what is kept of samples: the latest of each span of the window, and the peak of each day."""
+    if not samples:
+        return {}
+    kept: dict[int, tuple[int, float]] = {}
+    peaks: dict[int, float] = {}
+    end_ms = 0
+    for at_ms, percent in samples:
+        end_ms = max(end_ms, at_ms)
+        if at_ms > end_ms - _WINDOW_MS and at_ms >= kept.get(at_ms // _SPAN_MS, (0, 0.0))[0]:
+            kept[at_ms // _SPAN_MS] = at_ms, percent
+        day = at_ms // _DAY_MS
+        peaks[day] = max(percent, peaks.get(day, 0.0))
+    window = {at_ms: value for at_ms, value in kept.values() if at_ms > end_ms - _WINDOW_MS}
+    return dict(sorted(window.items())), {
+        day: top for day, top in peaks.items() if day >= end_ms // _DAY_MS - 1
+    }

@@ -7,9 +7,16 @@ import selectors
 from collections.abc import Mapping
 from typing import Any
 
+STEPS_MAX = 300_000
+"""A day takes about 10,000 steps of the event loop."""
+
 
 class Deadlock(Exception):
     """Every task waits for another one and nothing is scheduled."""
+
+
+class Livelock(Exception):
+    """Tasks go on for ever while no time passes, or for far longer than any day takes."""
 
 
 class _NoInput(selectors.BaseSelector):
@@ -17,10 +24,14 @@ class _NoInput(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now_seconds = 0.0
+        self.steps_count = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise Deadlock("nothing is scheduled")
+        self.steps_count += 1
+        if self.steps_count > STEPS_MAX:
+            raise Livelock(f"{STEPS_MAX} steps, and it is {self.now_seconds:.3f} s")
         self.now_seconds += max(timeout, 0.0)
         return []
 

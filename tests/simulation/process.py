@@ -1,4 +1,4 @@
-"""Processes that can be killed at any await or frozen, and whose network may fail.
+"""Processes that can be killed at any await, frozen, stopped or cut off, and whose calls may fail.
 
 A killed process does not clean up: whatever it still calls has no effect. What it had sent to the ledger may
 yet be carried out there, as with a real server.
@@ -8,283 +8,270 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
-
-import msgspec
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
-from services.adapters.memory.log import MemoryLog
+from services.adapters.memory.log import MemoryReader, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
-from services.ports.journal import Checkpoint, Journalled
-from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
-from services.ports.log import Ahead, Entry, LogReader, LogWriter, Record, Span, TopicPartition, TopicSpec
-from services.ports.outbox import OutboxItem, Stream
+from services.ports.ledger import CommitBatch, CommitOutcome, Resolution
+from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.servers import Outages, SimulatedLog, Transactions
 
 T = TypeVar("T")
-
-
-class Faults(msgspec.Struct, kw_only=True):
-    """The probability of each fault per call; all zero is a good day."""
-
-    crash: float = 0.0
-    freeze: float = 0.0
-    error_before: float = 0.0
-    error_after: float = 0.0
-    slow: float = 0.05
-
-    def end(self) -> None:
-        """Let nothing go wrong from now on."""
-        self.crash = self.freeze = self.error_before = self.error_after = 0.0
+LOG, LEDGER = "log", "ledger"
+_READS = {"load", "resolve", "shards", "published", "unpublished", "decisions", "compared"}
 
 
 class Process:
     """One incarnation of a worker or a relay."""
 
-    def __init__(self, name: str, rng: random.Random, faults: Faults) -> None:
+    def __init__(self, name: str, rng: random.Random, faults: Faults, outages: Outages) -> None:
         self.name = name
         self.alive = True
         self.task: asyncio.Task[None] | None = None
-        self.on_kill: list[Callable[[], None]] = []
-        self._rng = rng
-        self._faults = faults
+        self.clients: list[MemoryLedger | MemoryOutbox] = []
+        self.cut_until = {LOG: 0.0, LEDGER: 0.0}
+        self.rng = rng
+        self.faults = faults
+        self._outages = outages
         self._frozen_until = 0.0
+        self._time = asyncio.get_running_loop().time
 
     def kill(self) -> None:
         """End the process at once."""
         self.alive = False
-        for ending in self.on_kill:
-            ending()
+        for client in self.clients:
+            client.sever()
         if self.task is not None:
             self.task.cancel()
 
     async def step(self) -> None:
         """Stand for one await of the process: time may pass, and the process may die."""
         self._die_if_dead()
-        draw = self._rng.random()
-        if draw < self._faults.crash:
+        if self.faults.strikes(Fault.CRASH):
             self.kill()
-        elif draw < self._faults.crash + self._faults.freeze:
+        elif self.faults.strikes(Fault.FREEZE):
             # The whole process stands still, longer than its lease lasts at times.
-            self._frozen_until = asyncio.get_running_loop().time() + self._rng.uniform(1.0, 60.0)
-        elif draw > 1.0 - self._faults.slow:
-            await asyncio.sleep(self._rng.uniform(0.0, 0.3))
+            self._frozen_until = self._time() + self.rng.uniform(1.0, 60.0)
+        elif self.rng.random() < self.faults.slow:
+            await asyncio.sleep(self.rng.uniform(0.0, 0.3))
         else:
-            await asyncio.sleep(self._rng.uniform(0.0, 0.002))
-        while (remaining := self._frozen_until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(self.rng.uniform(0.0, 0.002))
+        while (remaining := self._frozen_until - self._time()) > 0:
             await asyncio.sleep(remaining)
         self._die_if_dead()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the process stands still."""
+        return self._frozen_until > self._time()
 
     def _die_if_dead(self) -> None:
         if not self.alive:
             raise asyncio.CancelledError
 
-    async def call(self, effect: Callable[[], Awaitable[T]]) -> T:
+    def reaches(self, side: str, *, writes: bool = False) -> bool:
+        """Say whether a server hears this process now."""
+        now = self._time()
+        away = self._outages.log if side == LOG else self._outages.ledger
+        full = writes and side == LEDGER and self._outages.writes > now
+        return not full and max(away, self.cut_until[side]) <= now
+
+    async def call(self, side: str, effect: Callable[[], Awaitable[T]], *, writes: bool = True) -> T:
         """Call over the network. The call may fail before or after it took effect."""
         await self.step()
-        if self._rng.random() < self._faults.error_before:
+        if not self.reaches(side, writes=writes):
+            await asyncio.sleep(self.rng.uniform(0.05, 2.0))
+            raise Unavailable(f"injected: the {side} is away")
+        if self.faults.strikes(Fault.ERROR_BEFORE):
             raise Unavailable("injected before the effect")
         result = await effect()
-        lost = self._rng.random() < self._faults.error_after
+        lost = self.faults.strikes(Fault.ERROR_AFTER)
         await self.step()
-        if lost:
+        if lost or not self.reaches(side):
             raise Unavailable("injected after the effect")
         return result
 
 
-class UnreliableLedger:
-    """The ledger as a process sees it. The server carries commits out even if nobody listens any more."""
+class Remote:
+    """A server as a process sees it: every call goes over the network."""
 
-    def __init__(
-        self, process: Process, inner: MemoryLedger, in_flight: set[asyncio.Task[CommitOutcome]]
-    ) -> None:
+    def __init__(self, process: Process, inner: Any, side: str) -> None:
         self._process = process
         self._inner = inner
-        self._in_flight = in_flight
-        process.on_kill.append(inner.sever)
+        self._side = side
 
-    async def announce(self, worker: Incarnation) -> None:
-        await self._process.call(lambda: self._inner.announce(worker))
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method, process, side, writes = (
+            getattr(self._inner, name),
+            self._process,
+            self._side,
+            name not in _READS,
+        )
 
-    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
-        return await self._process.call(lambda: self._inner.acquire(owner, lease_seconds, some=some))
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await process.call(side, lambda: method(*args, **kwargs), writes=writes)
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
-        return await self._process.call(lambda: self._inner.renew(leases, lease_seconds))
+        setattr(self, name, call)
+        return call
 
-    async def release(self, leases: Sequence[Lease]) -> None:
-        await self._process.call(lambda: self._inner.release(leases))
+    async def aclose(self) -> None:
+        """Let go at once."""
+        await self._inner.aclose()
 
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        return await self._process.call(lambda: self._inner.load(leases))
 
-    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
-        await self._process.call(lambda: self._inner.ensure_offsets(lease, first))
+class UnreliableLedger(Remote):
+    """The ledger as a process sees it. The server carries commits out even if nobody listens any more."""
+
+    def __init__(self, process: Process, inner: MemoryLedger, transactions: Transactions) -> None:
+        super().__init__(process, inner, LEDGER)
+        self.database = inner.database
+        self._transactions = transactions
+        process.clients.append(inner)
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
-        return await self._process.call(lambda: self._send(batch))
+        """See ``Ledger``."""
+        return await self._process.call(LEDGER, lambda: self._send(batch))
 
     async def _send(self, batch: CommitBatch) -> CommitOutcome:
         async def serve() -> CommitOutcome:
-            await asyncio.sleep(delay)
+            if delay_seconds:
+                await asyncio.sleep(delay_seconds)
+            self._transactions.begun.add(task)
+            await asyncio.sleep(works_seconds)
             return self.apply(batch)
 
-        delay = self._process._rng.uniform(0.0, 0.01)
-        task = asyncio.get_running_loop().create_task(serve())
-        self._in_flight.add(task)
-        task.add_done_callback(self._in_flight.discard)
-        return await asyncio.shield(task)
+        rng = self._process.rng
+        is_late, works_seconds = self._process.faults.strikes(Fault.LATE_COMMIT), rng.uniform(0.0, 0.01)
+        delay_seconds = rng.uniform(0.0, 10.0) if is_late else 0.0
+        task = self._transactions.send(serve())
+        if is_late and rng.random() < 0.5:
+            raise Unavailable("injected: no answer, and the transaction is still on its way")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise Unavailable("injected: the server ended with the transaction") from None
 
     def apply(self, batch: CommitBatch) -> CommitOutcome:
         """Carry a batch out, at one moment."""
-        return self._inner.database.apply(batch)
-
-    async def journalled(self, shard: int) -> Journalled | None:
-        return await self._process.call(lambda: self._inner.journalled(shard))
-
-    async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
-        await self._process.call(lambda: self._inner.write_checkpoint(at, kept, held))
+        return self.database.apply(batch)
 
     async def resolve(self, batch: CommitBatch) -> Resolution:
+        """See ``Ledger``."""
+
         async def read() -> Resolution:
-            while self._in_flight:  # the row locks of transactions in flight
+            while self._transactions.begun:  # the row locks of transactions in flight
                 await asyncio.sleep(0.001)
-            return await self._inner.resolve(batch)
+            resolution: Resolution = await self._inner.resolve(batch)
+            return resolution
 
-        return await self._process.call(read)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        return await self._process.call(LEDGER, read, writes=False)
 
 
-class UnreliableOutbox:
-    """The outbox as a process sees it."""
+class UnreliableOutbox(Remote):
+    """The outbox as a process sees it; it knows which epochs its relay has."""
 
     def __init__(self, process: Process, inner: MemoryOutbox) -> None:
-        self._process = process
-        self._inner = inner
-        process.on_kill.append(inner.sever)
-
-    async def shards(self) -> int:
-        return await self._process.call(self._inner.shards)
+        super().__init__(process, inner, LEDGER)
+        self.epochs: dict[int, int] = {}
+        process.clients.append(inner)
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
-        return await self._process.call(lambda: self._inner.acquire(shard, owner, lease_seconds))
+        """See ``Outbox``."""
 
-    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
-        return await self._process.call(lambda: self._inner.renew(shard, epoch, lease_seconds))
+        async def acquire() -> int:
+            epoch: int = await self._inner.acquire(shard, owner, lease_seconds)
+            if epoch:
+                self.epochs[shard] = epoch
+            return epoch
 
-    async def release(self, shard: int, epoch: int) -> None:
-        await self._process.call(lambda: self._inner.release(shard, epoch))
+        return await self._process.call(LEDGER, acquire)
 
-    async def published(self, shard: int, stream: Stream) -> int:
-        return await self._process.call(lambda: self._inner.published(shard, stream))
-
-    async def unpublished(
-        self, shard: int, stream: Stream, after_seq: int, rows_max: int
-    ) -> Sequence[OutboxItem]:
-        return await self._process.call(lambda: self._inner.unpublished(shard, stream, after_seq, rows_max))
-
-    async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
-        return await self._process.call(lambda: self._inner.decisions(shard, seqs))
-
-    async def compared(self, shard: int) -> int:
-        return await self._process.call(lambda: self._inner.compared(shard))
-
-    async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
-        return await self._process.call(lambda: self._inner.raise_alarm(shard, epoch, alarm, compared))
-
-    async def acknowledge(self) -> Mapping[int, str]:
-        return await self._process.call(self._inner.acknowledge)
-
-    async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
-        return await self._process.call(lambda: self._inner.mark_published(shard, stream, epoch, seq))
+    def is_late(self, shard: int) -> bool:
+        """Say whether another relay has the shard by now."""
+        epoch: int = self._inner.database.cursors[shard].epoch
+        return self.epochs.get(shard) != epoch
 
     async def wait(self, timeout_seconds: float) -> None:
+        """See ``Outbox``."""
         await self._process.step()
+        if not self._process.reaches(LEDGER):
+            raise Unavailable("injected: the ledger is away")
         await self._inner.wait(timeout_seconds)
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+
+class UnreliableLog(Remote):
+    """The log as a process sees it; ``publishing`` is called with each append of decisions."""
+
+    def __init__(self, process: Process, inner: SimulatedLog) -> None:
+        super().__init__(process, inner, LOG)
+        self.publishing: Callable[[int], None] = lambda shard: None
+
+    async def reader(self) -> UnreliableReader:
+        """See ``Log``."""
+        return UnreliableReader(self._process, await self._inner.reader(), LOG)
+
+    async def writer(self) -> UnreliableWriter:
+        """See ``Log``."""
+        return UnreliableWriter(self._process, await self._inner.writer(), self)
 
 
-class UnreliableLog:
-    """The log as a process sees it."""
+class UnreliableReader(Remote):
+    """A reader as a process sees it."""
 
-    def __init__(self, process: Process, inner: MemoryLog) -> None:
-        self._process = process
-        self._inner = inner
-
-    async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
-        await self._process.call(lambda: self._inner.ensure_topics(specs))
-
-    async def partitions(self, topic: str) -> int:
-        return await self._process.call(lambda: self._inner.partitions(topic))
-
-    async def reader(self) -> LogReader:
-        return _UnreliableReader(self._process, await self._inner.reader())
-
-    async def writer(self) -> LogWriter:
-        return _UnreliableWriter(self._process, await self._inner.writer())
-
-    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
-        return await self._process.call(lambda: self._inner.ahead(positions))
-
-    async def last_record(self, at: TopicPartition) -> Record | None:
-        return await self._process.call(lambda: self._inner.last_record(at))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _UnreliableReader:
-    def __init__(self, process: Process, inner: LogReader) -> None:
-        self._process = process
-        self._inner = inner
+    def __init__(self, process: Process, inner: MemoryReader, side: str) -> None:
+        super().__init__(process, inner, side)
         self.pause = inner.pause
         self.resume = inner.resume
 
-    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        await self._process.call(lambda: self._inner.assign(positions))
-
     async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
-        await self._process.step()
-        # A fetch brings what the network had ready, not what was asked for.
-        records = await self._inner.poll(self._process._rng.randint(1, records_max), timeout_seconds)
-        await self._process.step()
+        """See ``LogReader``. A fetch brings what the network had ready, not what was asked for."""
+        process = self._process
+        await process.step()
+        if not process.reaches(LOG):
+            await asyncio.sleep(timeout_seconds)
+            if process.rng.random() < 0.5:  # a client that tries again by itself gives nothing
+                return []
+            raise Unavailable("injected: the log is away")
+        if process.faults.strikes(Fault.POLL_FAILED):
+            raise Unavailable("injected: the poll failed")
+        records: Sequence[Record] = await self._inner.poll(
+            process.rng.randint(1, records_max), timeout_seconds
+        )
+        await process.step()
         return records
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
-        return await self._process.call(self._inner.end_offsets)
 
-    async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return await self._process.call(lambda: self._inner.first_offsets(partitions))
+class UnreliableWriter:
+    """A writer as a process sees it."""
 
-    async def position(self, at: TopicPartition) -> int:
-        return await self._process.call(lambda: self._inner.position(at))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _UnreliableWriter:
-    def __init__(self, process: Process, inner: LogWriter) -> None:
+    def __init__(self, process: Process, inner: MemoryWriter, log: UnreliableLog) -> None:
         self._process = process
         self._inner = inner
+        self._log = log
 
     async def append(
         self, topic: str, entries: Sequence[Entry], partition: int | None = None
     ) -> Sequence[Span]:
+        """See ``LogWriter``."""
+
         async def part() -> Sequence[Span]:
+            if topic == DECISIONS_TOPIC and partition is not None:
+                self._log.publishing(partition)
             return await self._inner.append(topic, entries[:cut], partition)
 
         cut = len(entries)
-        if self._process._rng.random() < self._process._faults.error_after:
-            cut = self._process._rng.randint(0, len(entries))
-            await self._process.call(part)
+        if self._process.faults.strikes(Fault.PARTLY_APPENDED):
+            cut = self._process.rng.randint(0, len(entries))
+            await self._process.call(LOG, part)
             raise Unavailable("injected: only some were appended")
-        return await self._process.call(part)
+        return await self._process.call(LOG, part)
 
     async def aclose(self) -> None:
+        """Let go at once."""
         await self._inner.aclose()

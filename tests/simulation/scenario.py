@@ -9,6 +9,7 @@ import orjson
 
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
 from tests.builders import profile_manifest, usage_manifest
+from tests.simulation.faults import Fault, Faults
 
 _CPUS = (100, 250, 500, 1000, 2000)
 _PROFILES = ("default-scheduler", "first-fit", "sim")
@@ -17,13 +18,24 @@ WATCHED = ("watched-0", "watched-1")
 """Nodes that are measured and never come, so that their measurements stay."""
 
 _PORTS = (None, None, None, None, 8080)
+_FILTERS = [
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "InterPodAffinity",
+]
+_APPS = ("web", "web", "web", "web", "web", "lonely")
+_TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 
 
 class Scenario:
     """Draws one record after another and remembers what it drew."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, faults: Faults) -> None:
         self._rng = rng
+        self._faults = faults
         self._version = 100
         self._uid = 0
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -62,7 +74,9 @@ class Scenario:
         if draw < 0.90:
             return self._keep(*self._usage())
         if draw < 0.94 and self.sent:
-            return self._rng.choice(self.sent)  # a duplicate, however late
+            self._faults.counts[Fault.DUPLICATE] += 1
+            return self._rng.choice(self.sent)
+        self._faults.counts[Fault.BROKEN] += 1
         return self._broken()
 
     def _keep(self, topic: str, key: str, value: bytes) -> tuple[str, Entry]:
@@ -71,11 +85,24 @@ class Scenario:
         return item
 
     def _event(self, type_: str, manifest: dict[str, Any]) -> bytes:
-        return orjson.dumps({"type": type_, "object": manifest, "id": f"e{self._version}"})
+        event = {"type": type_, "object": manifest, "id": f"e{self._version}"}
+        if self._rng.random() < 0.05:  # a producer whose clock is wrong
+            self._faults.counts[Fault.OTHER_CLOCK] += 1
+            event["at"] = self._rng.choice(
+                ("1999-12-31T23:59:59Z", "2023-11-14T20:00:00Z", "2031-01-01T00:00:00Z")
+            )
+        return orjson.dumps(event)
 
     def _manifest(self, kind: str, name: str, uid: str | None, allocatable: dict[str, str]) -> dict[str, Any]:
-        meta = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(self._version)}
-        return {"kind": kind, "apiVersion": "v1", "metadata": meta, "status": {"allocatable": allocatable}}
+        meta: dict[str, Any] = {"name": name, "uid": uid or f"uid-{name}"}
+        meta |= {"resourceVersion": str(self._version), "labels": {"kubernetes.io/hostname": name}}
+        return {
+            "kind": kind,
+            "apiVersion": "v1",
+            "metadata": meta,
+            "spec": {},
+            "status": {"allocatable": allocatable},
+        }
 
     def _node(self, name: str) -> tuple[str, str, bytes]:
         self._version += 1
@@ -86,14 +113,16 @@ class Scenario:
         }
         node = self._manifest("Node", name, None, allocatable)
         node["spec"] = {"unschedulable": self._rng.random() < 0.1}
-        node["metadata"]["labels"] = {"zone": self._rng.choice("ab")}
+        if self._rng.random() < 0.2:
+            node["spec"]["taints"] = [_TAINT]
+        node["metadata"]["labels"]["zone"] = self._rng.choice("ab")
         kind = "MODIFIED" if name in self.nodes else "ADDED"
         self.nodes[name] = node
         return NODES_TOPIC, name, self._event(kind, node)
 
     def _profile(self, name: str, kind: str, strategy: str) -> tuple[str, str, bytes]:
         self._version += 1
-        manifest = profile_manifest(name, strategy, resource_version=self._version)
+        manifest = profile_manifest(name, strategy, resource_version=self._version, filters=_FILTERS)
         return CONFIG_TOPIC, f"SchedulingProfile/{name}", self._event(kind, manifest)
 
     def _usage(self) -> tuple[str, str, bytes]:
@@ -129,10 +158,20 @@ class Scenario:
             spec["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
         if self._rng.random() < 0.2:
             spec["nodeSelector"] = {"zone": self._rng.choice("abc")}
+        if self._rng.random() < 0.3:
+            spec["tolerations"] = [{"key": "reserved", "operator": "Exists"}]
+        app = self._rng.choice(_APPS)
+        if app == "lonely" or self._rng.random() < 0.05:
+            term = {
+                "labelSelector": {"matchLabels": {"app": "lonely"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+            avoid = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            spec["affinity"] = {"podAntiAffinity": avoid}
         if self._rng.random() < 0.1:
             spec["nodeName"] = f"node-{self._rng.randint(0, 7)}"
-        meta = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
-        meta["resourceVersion"] = str(self._version)
+        meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
+        meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
         pod = {
             "kind": "Pod",
             "apiVersion": "v1",
@@ -165,7 +204,7 @@ class Scenario:
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
             requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
         else:
-            pod["metadata"]["labels"] = {"touched": str(self._version)}
+            pod["metadata"]["labels"]["touched"] = str(self._version)
         self.pods[name] = pod
         return PODS_TOPIC, f"sim/{name}", self._event("MODIFIED", pod)
 

@@ -1,4 +1,4 @@
-"""What a relay says of an outage: once, however many shards meet it and however often."""
+"""What a relay says of an outage: once, however many shards meet it and however often. And does it stop?"""
 
 from __future__ import annotations
 
@@ -55,3 +55,29 @@ async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptur
         "not publishing: unavailable: the ledger does not answer",
         "publishing again",
     ]
+
+
+class Leaving(Failing):
+    """An outbox of one shard that is away when a relay gives its shard back."""
+
+    async def shards(self) -> int:
+        return 1
+
+    async def release(self, shard: int, epoch: int) -> None:
+        raise Unavailable("the ledger does not answer")
+
+
+async def test_a_relay_that_is_told_to_stop_stops_though_the_ledger_is_away() -> None:
+    outbox = Leaving(0)
+    log: Any = None
+    settings = RelaySettings(name="r", lease_seconds=0.01, lease_renewal_seconds=0.003)
+    relay = Relay(log, outbox, settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
+    running = asyncio.create_task(relay.run())
+    await outbox.done.wait()
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=2.0)
+    stopped = bool(done)
+    while not running.done():
+        running.cancel()
+        await asyncio.sleep(0)
+    assert stopped, "the relay went on"

@@ -1,0 +1,218 @@
+"""What events say, read in plain Python: nothing here is shared with the code under test."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
+
+Json = dict[str, Any]
+_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_AHEAD_MS_MAX = 60_000
+_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def amount(resource: str, text: str) -> int:
+    """Return a quantity: CPU in thousandths, anything else in its own unit."""
+    if text.endswith("m"):
+        return int(text[:-1])
+    number = int(text[:-2]) * _UNITS[text[-2:]] if text[-2:] in _UNITS else int(text)
+    return number * 1000 if resource == "cpu" else number
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as one event describes it."""
+
+    uid: str
+    key: str
+    version: int
+    requests: Mapping[str, int]
+    ports: frozenset[int]
+    selector: Mapping[str, str]
+    tolerations: tuple[Json, ...]
+    labels: Mapping[str, str]
+    avoids: tuple[Mapping[str, str], ...]  # labels of pods that it does not share a node with
+    node: str
+    finished: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A node as one event describes it."""
+
+    gone: bool
+    offers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    taints: tuple[Json, ...] = ()
+
+
+def read_pod(manifest: Json) -> Pod:
+    """Return what a pod's manifest says."""
+    meta, spec = manifest["metadata"], manifest["spec"]
+    container = spec["containers"][0]
+    requests = {name: amount(name, text) for name, text in container["resources"]["requests"].items()}
+    terms = spec.get("affinity", {}).get("podAntiAffinity", {})
+    return Pod(
+        uid=meta["uid"],
+        key=f"{meta['namespace']}/{meta['name']}",
+        version=int(meta["resourceVersion"]),
+        requests=requests,
+        ports=frozenset(port["hostPort"] for port in container.get("ports", ())),
+        selector=spec.get("nodeSelector", {}),
+        tolerations=tuple(spec.get("tolerations", ())),
+        labels=meta.get("labels", {}),
+        avoids=tuple(
+            term["labelSelector"]["matchLabels"]
+            for term in terms.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+        ),
+        node=spec.get("nodeName", ""),
+        finished=manifest["status"]["phase"] in ("Succeeded", "Failed"),
+    )
+
+
+def read_node(manifest: Json) -> Node:
+    """Return what a node's manifest says."""
+    spec = manifest["spec"]
+    cordon = (_UNSCHEDULABLE,) if spec.get("unschedulable") else ()
+    return Node(
+        gone=False,
+        offers={name: amount(name, text) for name, text in manifest["status"]["allocatable"].items()},
+        labels=manifest["metadata"]["labels"],
+        taints=(*spec.get("taints", ()), *cordon),
+    )
+
+
+def why_not(node: Node, there: Iterable[Pod], pod: Pod) -> str:
+    """Return why a node refuses a pod beside those that are there, "" where it does not."""
+    if node.gone:
+        return "gone"
+    for taint in node.taints:
+        if taint["effect"] != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in pod.tolerations):
+            return f"taint {taint['key']}"
+    if any(node.labels.get(key) != value for key, value in pod.selector.items()):
+        return "selector"
+    used = dict(pod.requests) | {"pods": 1}
+    for other in there:
+        if other.ports & pod.ports:
+            return f"port of {other.uid}"
+        if any(_has(other.labels, term) for term in pod.avoids):
+            return f"avoids {other.uid}"
+        if any(_has(pod.labels, term) for term in other.avoids):
+            return f"avoided by {other.uid}"
+        used["pods"] += 1
+        for name in pod.requests:
+            used[name] += other.requests.get(name, 0)
+    over = [name for name, value in used.items() if value > node.offers.get(name, 0)]
+    return f"over {', '.join(over)}" if over else ""
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    same_value: bool = toleration.get("operator") == "Exists" or toleration.get("value") == taint.get(
+        "value", ""
+    )
+    same_effect: bool = toleration.get("effect", taint["effect"]) == taint["effect"]
+    return bool(toleration["key"] == taint["key"]) and same_value and same_effect
+
+
+def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+class Events:
+    """The fold of all events, in the order in which the log took them.
+
+    Attributes
+    ----------
+    said : dict
+        (uid, version) -> the pod as that event describes it.
+    alive : dict
+        Key -> the newest pod of that name, if it neither finished nor was deleted.
+    ended : set of str
+        Uids of pods that finished, were deleted, or made way for another one of their name.
+    nodes : dict
+        Name -> all states that the node was in, one after another.
+    broken : set
+        (topic, partition, offset) of records that make no sense.
+    """
+
+    def __init__(self) -> None:
+        self.said: dict[tuple[str, int], Pod] = {}
+        self.alive: dict[str, Pod] = {}
+        self.ended: set[str] = set()
+        self.nodes: dict[str, list[Node]] = {}
+        self.broken: set[tuple[str, int, int]] = set()
+        self.profiles: dict[str, list[tuple[int, Json | None]]] = {}
+        self.usage: dict[str, list[tuple[int, float]]] = {}
+        self._pod_versions: dict[str, int] = {}  # key -> the newest version that counted
+        self._node_versions: dict[str, int] = {}
+
+    def fold(self, record: Record) -> None:
+        """Take the next record."""
+        if b"broken" in (record.key or b""):
+            self.broken.add((record.topic, record.partition, record.offset))
+            return
+        event = orjson.loads(record.value or b"")
+        kind, thing = event["type"], event["object"]
+        version = int(thing["metadata"].get("resourceVersion", 0))
+        if record.topic == PODS_TOPIC:
+            self._fold_pod(kind, read_pod(thing))
+        elif record.topic == NODES_TOPIC:
+            self._fold_node(kind, thing, version)
+        elif record.topic == USAGE_TOPIC:
+            self._fold_usage(record, event.get("at"), thing)
+        elif record.topic == CONFIG_TOPIC:
+            if kind != "DELETED" and "Broken" in str(thing["spec"]):
+                self.broken.add((record.topic, record.partition, record.offset))
+                return
+            states = self.profiles.setdefault(thing["metadata"]["name"], [])
+            if not states or version > states[-1][0]:
+                states.append((version, None if kind == "DELETED" else thing["spec"]))
+
+    def _fold_pod(self, kind: str, pod: Pod) -> None:
+        if kind != "DELETED":
+            self.said.setdefault((pod.uid, pod.version), pod)
+        known = self.alive.get(pod.key)
+        if kind == "DELETED":
+            if known is not None and known.uid == pod.uid:
+                self.ended.add(pod.uid)
+                del self.alive[pod.key]
+                self._pod_versions[pod.key] = max(pod.version, self._pod_versions[pod.key])
+            return
+        if pod.uid in self.ended or pod.version <= self._pod_versions.get(pod.key, 0):
+            return
+        self._pod_versions[pod.key] = pod.version
+        if known is not None and (known.uid != pod.uid or pod.finished):
+            self.ended.add(known.uid)
+            del self.alive[pod.key]
+        if not pod.finished:
+            self.alive[pod.key] = pod
+
+    def _fold_usage(self, record: Record, at: str | None, usage: Json) -> None:
+        at_ms = record.timestamp_ms
+        if at is not None:
+            at_ms = round(datetime.datetime.fromisoformat(at).timestamp() * 1000)
+        if at_ms > record.timestamp_ms + _AHEAD_MS_MAX:
+            self.broken.add((record.topic, record.partition, record.offset))
+            return
+        sample = at_ms, float(usage["percent"]["cpu"])
+        self.usage.setdefault(usage["metadata"]["name"], []).append(sample)
+
+    def _fold_node(self, kind: str, manifest: Json, version: int) -> None:
+        name = manifest["metadata"]["name"]
+        states = self.nodes.setdefault(name, [])
+        known = self._node_versions.get(name, 0)
+        if kind == "DELETED":
+            if states and not states[-1].gone:
+                states.append(Node(gone=True))
+                self._node_versions[name] = max(version, known)
+            return
+        node = read_node(manifest)
+        if version > known and not (states and states[-1] == node):
+            states.append(node)
+        self._node_versions[name] = max(version, known)

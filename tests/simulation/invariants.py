@@ -1,0 +1,64 @@
+"""The invariants by name, and what was found against them."""
+
+from __future__ import annotations
+
+import enum
+
+FINDINGS_MAX = 200
+
+
+class Invariant(enum.StrEnum):
+    """What must hold on every day, named by what is seen when it does not."""
+
+    LOST_POD = "a pod is lost: it neither counts on a node nor waits"
+    DOUBLE_PLACEMENT = "a pod is placed twice"
+    PHANTOM_DECISION = "a decision that no event or no placement backs"
+    OVER_CAPACITY = "a placement took a node over what it offers"
+    INFEASIBLE_PLACEMENT = "a placement on a node that refuses the pod"
+    GHOST = "a pod that was gone is placed again"
+    OLD_EVENT_WON = "an older event overwrote a newer one"
+    UNRELEASED = "a pod is gone and nobody said so"
+    WRONG_LIFE = "the decisions of a pod contradict each other"
+    UNTOLD = "a node came or went and its pods were not told"
+    WRONG_SPAN = "a placement ends before it begins"
+    NOT_DRAINED = "a pod waits although a node has room"
+    HOLE_IN_SEQ = "a decision is missing between two others"
+    OTHER_TIMELINE = "the topic says something else than the ledger"
+    PUBLISHED_TWICE = "a decision was published again without need"
+    OFFSET_GAP = "an offset jumped or went back"
+    STALE_EPOCH_WRITE = "a batch of a former owner was written"
+    VERSION_CHAIN = "the versions of a node are no chain"
+    WRONG_SUM = "a node's sum is not that of its pods"
+    LEDGER_DIFFERS = "the ledger says something else than its decisions"
+    DEAD_LETTERS = "the dead letters are not the broken records"
+    LOST_PROFILE = "a profile or a revision is lost"
+    LOST_USAGE = "a measurement is lost"
+    NO_CONVERGENCE = "events or decisions are stuck"
+    SLOW_STOP = "a process that was told to stop went on"
+
+
+class Violation(Exception):
+    """Invariants do not hold; ``found`` has each with what was seen."""
+
+    def __init__(self, found: list[tuple[Invariant, str]]) -> None:
+        lines = [f"{invariant.name}: {message}" for invariant, message in found[:8]]
+        rest = f"\n  … and {len(found) - 8} more" if len(found) > 8 else ""
+        super().__init__("\n  " + "\n  ".join(lines) + rest)
+        self.found = found
+
+
+class Findings:
+    """Collects violations, so that one does not hide another."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Invariant, str]] = []
+
+    def require(self, holds: bool, invariant: Invariant, message: str) -> None:
+        """Note a violation unless ``holds``."""
+        if not holds and len(self.found) < FINDINGS_MAX:
+            self.found.append((invariant, message))
+
+    @property
+    def names(self) -> set[Invariant]:
+        """Return which invariants were violated."""
+        return {invariant for invariant, _ in self.found}

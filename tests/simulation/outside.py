@@ -1,0 +1,263 @@
+"""The picture that an outside consumer has: the events that were sent, and the decisions that were published.
+
+It is folded here by its own rules from bytes alone. Neither the ledger nor the worker's state is asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from services.ports.log import Record
+from tests.simulation.facts import Events, Node, Pod, why_not
+from tests.simulation.invariants import Findings, Invariant
+
+PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
+WAITS = ("unschedulable", "unresolvable")
+_NOWHERE = Node(gone=True)
+
+
+@dataclasses.dataclass(slots=True)
+class Life:
+    """What the decisions of one pod have said so far."""
+
+    node: str = ""
+    node_gone: bool = False
+    waits: bool = False
+    released: bool = False
+    version: int = 0
+    outcome: str = ""
+
+
+@dataclasses.dataclass(slots=True)
+class Step:
+    """What a decision changed on a node: ``pod`` counts there from now on, or ``uid`` no longer does."""
+
+    version: int | None
+    shard: int
+    seq: int
+    outcome: str
+    uid: str
+    pod: Pod | None
+
+
+class Outside:
+    """Folds published decisions over sent events."""
+
+    def __init__(self, events: Events, findings: Findings) -> None:
+        self.events = events
+        self.lives: dict[str, Life] = {}
+        self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
+        self.runs_again = 0  # of records that were published before
+        self._findings = findings
+        self._steps: dict[str, list[Step]] = {}
+        self._left: dict[tuple[str, str], list[int]] = {}  # (node, uid) -> seqs by which it moved elsewhere
+
+    def read(self, shard: int, records: Iterable[Record], *, alarmed_at: int | None) -> None:
+        """Take all records of a shard's partition, in order, and only the seq after the last one each time.
+
+        What came before is dropped, and so is what comes too early: where the log loses its last records, a
+        relay may append once before it sees that.
+
+        ``alarmed_at``: the relay raised the alarm that the topic holds what the ledger has lost. Consumers
+        are then told to take the ledger's word: the newest version of each seq, and none beyond this one.
+        """
+        taken: list[bytes] = []
+        again = False
+        for record in records:
+            payload, _, _ = (record.value or b"").rpartition(b',"recorded_at":"')
+            payload += b"}"
+            told = orjson.loads(payload)
+            seq, is_ours = told["seq"], told["shard"] == shard
+            self._require(
+                is_ours, Invariant.OTHER_TIMELINE, f"{told['id']} in the partition of shard {shard}"
+            )
+            if seq <= len(taken):
+                same = taken[seq - 1] == payload
+                unsaid = f"{shard}-{seq} was published in two versions, and nobody said so"
+                self._require(same or alarmed_at is not None, Invariant.OTHER_TIMELINE, unsaid)
+                self.runs_again += same and not again and alarmed_at is None
+                again = same
+                taken[seq - 1] = payload
+                continue
+            again = False
+            if seq == len(taken) + 1:
+                taken.append(payload)
+        self.decisions[shard] = taken = taken[:alarmed_at]
+        for payload in taken:
+            self._live(orjson.loads(payload))
+
+    def _require(self, holds: bool, invariant: Invariant, message: str) -> None:
+        self._findings.require(holds, invariant, message)
+
+    # ------------------------------------------------------------------------------------- lives of pods
+
+    def _live(self, decision: Mapping[str, Any]) -> None:
+        """Check one decision against the pod's life so far and the event that it names."""
+        told, outcome, node = decision["pod"], decision["outcome"], decision["node"] or ""
+        uid, version = told["uid"], int(told["resource_version"] or 0)
+        who = f"{decision['id']}: {outcome} {uid} v{version} {node}"
+        life = self.lives.setdefault(uid, Life())
+        pod = self.events.said.get((uid, version))
+        if pod is None or pod.key != f"{told['namespace']}/{told['name']}":
+            self._require(False, Invariant.PHANTOM_DECISION, f"{who}: no such event was sent")
+            return
+        asked = decision["template"]["requests"] == pod.requests and decision["labels"] == pod.labels
+        self._require(asked, Invariant.PHANTOM_DECISION, f"{who}: the event asks for something else")
+        newer = version >= life.version
+        self._require(newer, Invariant.OLD_EVENT_WON, f"{who}: version {life.version} was known")
+        if outcome != "released":
+            self._require(not life.released, Invariant.GHOST, f"{who}: it was released before")
+        self._follow(life, decision, pod, who)
+        self._place(life, decision, pod)
+        life.version, life.outcome = version, outcome
+
+    def _follow(self, life: Life, decision: Mapping[str, Any], pod: Pod, who: str) -> None:
+        """Check that an outcome can follow the one before."""
+        node = decision["node"] or ""
+        match decision["outcome"]:
+            case "bound":
+                self._require(not life.node, Invariant.DOUBLE_PLACEMENT, f"{who}: it is on {life.node}")
+                self._require(not pod.node, Invariant.PHANTOM_DECISION, f"{who}: it runs on {pod.node}")
+            case "adopted":
+                self._require(pod.node == node, Invariant.PHANTOM_DECISION, f"{who}: it is on {pod.node!r}")
+            case "resized":
+                self._require(life.node == node != "", Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
+            case "orphaned" | "returned" as outcome:
+                told = life.node == node and life.node_gone == (outcome == "returned")
+                self._require(told, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
+            case "released":
+                ended = decision["pod"]["uid"] in self.events.ended
+                self._require(ended, Invariant.PHANTOM_DECISION, f"{who}: nothing ended it")
+                known = life.node == node and not life.released
+                self._require(known, Invariant.WRONG_LIFE, f"{who}: after {life}")
+            case _:
+                self._require(not life.node, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
+
+    def _place(self, life: Life, decision: Mapping[str, Any], pod: Pod) -> None:
+        node, outcome = decision["node"] or "", decision["outcome"]
+        if node:
+            stays = None if outcome == "released" else pod
+            at = decision["node_version"], decision["shard"], decision["seq"]
+            self._steps.setdefault(node, []).append(Step(*at, outcome, pod.uid, stays))
+        if life.node and life.node != node:
+            self._left.setdefault((life.node, pod.uid), []).append(decision["seq"])
+        life.node = node if outcome in PLACED else ""
+        life.node_gone = "node-deleted" in decision["reasons"]
+        life.waits = outcome in WAITS
+        life.released = outcome == "released"
+
+    # -------------------------------------------------------------------------------------- nodes in turn
+
+    def judge_nodes(self) -> None:
+        """Judge each ``bound`` on what the node was then."""
+        for name, steps in self._steps.items():
+            self._judge_node(name, steps)
+
+    def _judge_node(self, name: str, steps: list[Step]) -> None:
+        """Walk through the versions of a node.
+
+        Each change of the node itself, and each pod that comes or goes, raises the version by one. So the
+        node can have changed between two decisions only as often as versions are missing between them.
+        """
+        steps.sort(key=lambda s: (s.version is not None, s.version or 0, s.shard, s.seq))
+        states, at, last, spare = self.events.nodes.get(name, []), -1, 0, 0
+        there: dict[str, Step] = {}
+        for step in steps:
+            if step.version is not None:
+                told_together = step.outcome in ("orphaned", "returned")
+                cost = 0 if told_together else 1 + (step.outcome == "resized")
+                spare += step.version - last - cost
+                last = step.version
+                chained = spare >= 0
+                what = f"{name} v{step.version}: {step.outcome} {step.uid}"
+                self._require(chained, Invariant.VERSION_CHAIN, f"{what}: another decision has that version")
+                if told_together:
+                    found = self._next_state(states, at, spare, gone=step.outcome == "orphaned")
+                    self._require(found >= 0, Invariant.VERSION_CHAIN, f"{what}: no event says so")
+                    spare, at = spare - max(found - at, 0), max(found, at)
+                elif step.outcome == "bound" and step.pod is not None:
+                    moved = self._judge_bound(
+                        what, states, at, spare, self._certainly(name, there, step), step
+                    )
+                    spare, at = spare - moved, at + moved
+            if step.pod is None:
+                there.pop(step.uid, None)
+            else:
+                there[step.uid] = step
+
+    def _certainly(self, name: str, there: Mapping[str, Step], step: Step) -> list[Pod]:
+        """Return the pods that are on a node for certain: not those that may have moved elsewhere by then."""
+        pods = []
+        for uid, came in there.items():
+            left = next((seq for seq in self._left.get((name, uid), ()) if seq > came.seq), None)
+            stays = left is None or (came.shard == step.shard and left > step.seq)
+            if stays and uid != step.uid and came.pod is not None:
+                pods.append(came.pod)
+        return pods
+
+    def _next_state(self, states: list[Node], at: int, spare: int, *, gone: bool) -> int:
+        for index in range(max(at, 0), min(at + spare, len(states) - 1) + 1):
+            if states[index].gone == gone:
+                return index
+        return -1
+
+    def _judge_bound(
+        self, what: str, states: list[Node], at: int, spare: int, there: list[Pod], step: Step
+    ) -> int:
+        """Check a placement on the states that the node may have been in; return how many it moved on."""
+        assert step.pod is not None
+        why = ""
+        for index in range(max(at, 0), min(at + max(spare, 0), len(states) - 1) + 1):
+            why = why_not(states[index], there, step.pod)
+            if not why:
+                return index - at
+        why = why or "unknown node"
+        name = Invariant.OVER_CAPACITY if why.startswith("over") else Invariant.INFEASIBLE_PLACEMENT
+        self._require(False, name, f"{what}: {why}")
+        return 0
+
+    # ----------------------------------------------------------------------------------- the end of the day
+
+    def judge_end(self) -> None:
+        """Check that what was said last agrees with the events: nobody is lost, nobody waits for nothing."""
+        alive = {pod.uid: pod for pod in self.events.alive.values()}
+        on: dict[str, list[Pod]] = {}
+        for uid, life in self.lives.items():
+            if uid in alive and life.node:
+                on.setdefault(life.node, []).append(alive[uid])
+            fine = uid in alive or not (life.node or life.waits)
+            self._require(fine, Invariant.UNRELEASED, f"{uid} is gone, and its last word is {life}")
+        for uid, pod in alive.items():
+            life = self.lives.get(uid, Life())
+            heard = bool(life.node) or life.waits
+            self._require(heard, Invariant.LOST_POD, f"{uid} ({pod.key}): {life}")
+            if pod.node:
+                there = f"{uid} runs on {pod.node}: {life}"
+                self._require(life.node == pod.node, Invariant.LOST_POD, there)
+            if life.node in self.events.nodes:
+                gone = self.events.nodes[life.node][-1].gone
+                self._require(gone == life.node_gone, Invariant.UNTOLD, f"{life.node} of {uid}: {life}")
+            if life.waits:
+                self._judge_waiting(pod, on)
+
+    def _judge_waiting(self, pod: Pod, on: Mapping[str, list[Pod]]) -> None:
+        """A pod may wait at the end only where every node refuses it."""
+        for name, states in self.events.nodes.items():
+            why = why_not(states[-1], on.get(name, ()), pod)
+            self._require(bool(why), Invariant.NOT_DRAINED, f"{pod.uid} fits {name}")
+
+    def sums(self) -> dict[str, dict[str, int]]:
+        """Return what pods ask for on each node, by what was said last."""
+        alive = {pod.uid: pod for pod in self.events.alive.values()}
+        sums: dict[str, dict[str, int]] = {}
+        for uid, life in self.lives.items():
+            if life.node and uid in alive:
+                total = sums.setdefault(life.node, {"pods": 0})
+                total["pods"] += 1
+                for name, value in alive[uid].requests.items():
+                    total[name] = total.get(name, 0) + value
+        return sums

@@ -1,0 +1,113 @@
+"""Lives many simulated days on all cores and prints what struck and what held.
+
+``python -m tests.simulation.run --seeds 2000``, or ``--faults 1000000`` to go on until so many faults struck.
+The exit code is 1 where an invariant was violated or a process failed; the seeds are shown, and how to replay
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.simulation.faults import OFF, Fault
+from tests.simulation.invariants import Violation
+from tests.simulation.world import World, keep_memory_sparse
+
+SEEDS_PER_CHUNK = 10
+_LINE = "  {:<28} {:>12,}"
+
+
+class Tally:
+    """What happened on the days that were lived."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.faults: Counter[Fault] = Counter()
+        self.violations: Counter[str] = Counter()
+        self.failures: list[str] = []
+
+    def live(self, seed: int) -> None:
+        """Live one day."""
+        world = World(seed)
+        try:
+            world.run()
+        except Violation as violation:
+            self.violations.update({invariant.name for invariant, _ in violation.found})
+            self._fail(seed, violation)
+        except Exception as error:
+            self.violations["FAILED"] += 1
+            self._fail(seed, repr(error))
+        self.counts.update(world.numbers())
+        self.faults.update(world.faults.counts)
+
+    def _fail(self, seed: int, why: object) -> None:
+        self.failures.append(f"seed {seed}: {why}\n  replay it with: python -m tests.simulation.world {seed}")
+
+    def add(self, other: Tally) -> None:
+        """Add what happened on other days."""
+        self.counts += other.counts
+        self.faults += other.faults
+        self.violations += other.violations
+        self.failures += other.failures
+
+    def table(self) -> Iterator[str]:
+        """Return the lines to print."""
+        yield from (_LINE.format(name, count) for name, count in self.counts.items())
+        yield ""
+        yield _LINE.format("faults", self.faults.total())
+        yield from (_LINE.format(f"  {fault}", self.faults[fault]) for fault in Fault if fault not in OFF)
+        yield ""
+        yield _LINE.format("violations", self.violations.total())
+        yield from (_LINE.format(f"  {name}", count) for name, count in sorted(self.violations.items()))
+        if OFF:
+            yield "\nfaults that are built and do not strike yet:"
+            yield from (f"  {fault}: {why}" for fault, why in OFF.items())
+
+
+def _start() -> None:
+    logging.disable(logging.CRITICAL)
+    keep_memory_sparse()
+
+
+def _live_chunk(first: int) -> Tally:
+    tally = Tally()
+    for seed in range(first, first + SEEDS_PER_CHUNK):
+        tally.live(seed)
+    return tally
+
+
+def main() -> int:
+    """Live days until there were enough of them, or enough faults."""
+    parser = argparse.ArgumentParser(description="Live simulated days, and audit them from outside.")
+    parser.add_argument("--seeds", type=int, default=2000, help="so many days, rounded up to tens")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--faults", type=int, default=0, help="go on until so many faults struck")
+    parser.add_argument("--failures", type=int, default=20, help="stop after so many bad days")
+    chosen = parser.parse_args()
+    began, tally = time.monotonic(), Tally()
+    last = sys.maxsize if chosen.faults else chosen.first + chosen.seeds
+    firsts = range(chosen.first, last, SEEDS_PER_CHUNK)
+    # A worker of the pool gives way to a new one after some days, since what it frees stays in pieces.
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _start, maxtasksperchild=50) as pool:
+        for part in pool.imap_unordered(_live_chunk, firsts):
+            tally.add(part)
+            if len(tally.failures) >= chosen.failures or (
+                chosen.faults and tally.faults.total() >= chosen.faults
+            ):
+                break
+    seconds = time.monotonic() - began
+    print("\n".join(tally.failures[: chosen.failures]))
+    print(f"{tally.counts['seeds']} days from seed {chosen.first} on in {seconds:.0f} s")
+    print("\n".join(tally.table()))
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The servers of a simulation: a log and a database in memory, and what befalls them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.log import MemoryLog
+from services.ports.clock import Clock
+from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.log import (
+    CONFIG_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    Entry,
+    Record,
+    Span,
+    TopicPartition,
+)
+
+STATE_TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+
+
+@dataclasses.dataclass
+class Outages:
+    """Until when, in seconds of virtual time, nobody gets an answer."""
+
+    log: float = 0.0
+    ledger: float = 0.0
+    writes: float = 0.0  # the disk of the ledger is full
+
+
+class Transactions:
+    """Transactions that were sent: ``sent`` are all that did not end yet, ``begun`` those that hold locks."""
+
+    def __init__(self) -> None:
+        self.sent: set[asyncio.Task[CommitOutcome]] = set()
+        self.begun: set[asyncio.Task[CommitOutcome]] = set()
+
+    def send(self, transaction: Coroutine[Any, Any, CommitOutcome]) -> asyncio.Task[CommitOutcome]:
+        """Let a transaction run, whoever waits for it."""
+        task = asyncio.get_running_loop().create_task(transaction)
+        self.sent.add(task)
+        task.add_done_callback(self.sent.discard)
+        task.add_done_callback(self.begun.discard)
+        return task
+
+    def abort(self) -> None:
+        """End all of them without effect."""
+        for task in self.sent:
+            task.cancel()
+
+
+class _SkewedClock:
+    """A clock that is wrong by as much as it was told."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.wrong_ms = 0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self.wrong_ms
+
+
+class SimulatedLog(MemoryLog):
+    """A log whose brokers have clocks of their own; it shows all that producers append."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._broker_clock = _SkewedClock(clock)
+        super().__init__(self._broker_clock)
+        self.wrong_ms: dict[TopicPartition, int] = {}
+        self.appended: Callable[[Sequence[Record]], None] = lambda records: None
+
+    def add(self, at: TopicPartition, entries: Sequence[Entry]) -> Span:
+        """See ``MemoryLog``."""
+        self._broker_clock.wrong_ms = self.wrong_ms.get(at, 0)
+        span = super().add(at, entries)
+        if at.topic in STATE_TOPICS:
+            self.appended(self.records(at)[-len(entries) :])
+        return span
+
+    def lose_tail(self, at: TopicPartition, count: int) -> int:
+        """Lose the last records, as a broker does that was the leader without being in sync; say how many."""
+        slots = self.partition(at).slots
+        lost = min(count, len(slots))
+        del slots[len(slots) - lost :]
+        return lost
+
+    def records(self, at: TopicPartition) -> list[Record]:
+        """Return what a partition holds."""
+        return self.partition(at).records
+
+    def last_end(self, at: TopicPartition) -> int:
+        """Return the offset after the last record."""
+        records = self.records(at)
+        return records[-1].offset + 1 if records else 0
+
+
+class SimulatedDatabase(MemoryDatabase):
+    """Shows every transaction, and can fall back to an earlier moment."""
+
+    committed: Callable[[CommitBatch], None] = staticmethod(lambda batch: None)
+    refused: Callable[[CommitBatch, CommitOutcome], None] = staticmethod(lambda batch, outcome: None)
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        """See ``MemoryDatabase``."""
+        outcome = super().apply(batch)
+        if outcome is CommitOutcome.COMMITTED:
+            self.committed(batch)
+        else:
+            self.refused(batch, outcome)
+        return outcome
+
+    def write_foreign(self, node_id: int) -> None:
+        """Raise the version of a node, as another writer would."""
+        row = self.nodes[node_id]
+        write = self.node_versions[node_id][-1]
+        newer = {"version_expected": row.version, "version": row.version + 1}
+        self.nodes[node_id] = msgspec.structs.replace(row, version=row.version + 1)
+        self.node_versions[node_id].append(msgspec.structs.replace(write, **newer))
+
+    def remember(self) -> dict[str, Any]:
+        """Return all tables as they are now."""
+        tables = {name: value for name, value in vars(self).items() if not isinstance(value, asyncio.Event)}
+        copied: dict[str, Any] = _copied(tables, {})
+        return copied
+
+    def fall_back(self, tables: dict[str, Any]) -> None:
+        """Put all tables back to what they were."""
+        vars(self).update(_copied(tables, {}))
+
+
+def _copied(value: Any, seen: dict[int, Any]) -> Any:
+    """Copy tables with their rows; a row of two tables stays one. Rows that never change are not copied."""
+    if id(value) in seen:
+        return seen[id(value)]
+    if isinstance(value, dict):
+        return {key: _copied(row, seen) for key, row in value.items()}
+    if isinstance(value, list):
+        return [_copied(row, seen) for row in value]
+    if isinstance(value, set):
+        return set(value)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    row = seen[id(value)] = copy.copy(value)
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        if isinstance(inner, dict):
+            setattr(row, field.name, dict(inner))
+    return row

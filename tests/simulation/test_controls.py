@@ -1,0 +1,303 @@
+"""Does the auditor name what is wrong with deliberately broken builds?"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import msgspec
+import pytest
+
+from domain.model.decisions import Outcome
+from services.adapters.batches import ShardAdvance
+from services.ports.ledger import CommitBatch, CommitOutcome, LedgerState, NodeWrite
+from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
+from services.ports.outbox import Outbox
+from services.relay.tail import Tail
+from tests.simulation.invariants import Invariant
+from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
+from tests.simulation.servers import SimulatedDatabase
+from tests.simulation.world import Build, World
+
+SEEDS_COUNT = 50
+CHANCE = 0.2
+replace = msgspec.structs.replace
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+# ------------------------------------------------------------------------------------------- transactions
+
+
+class _NoFence(SimulatedDatabase):
+    """Lets every epoch and every offset in."""
+
+    def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
+        return False
+
+
+class _OffsetsApart(UnreliableLedger):
+    """Advances the offsets in a transaction of their own, and dies between the two at times."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        if self._process.rng.random() < CHANCE and not self.database.is_fenced(batch, []):
+            for a in batch.offsets:
+                self.database.offsets[a[:3]].next_offset = a.hi
+            self._process.kill()
+            return CommitOutcome.FENCED
+        return super().apply(batch)
+
+
+class _BlindToVersions(SimulatedDatabase):
+    """Writes a node whatever its version is."""
+
+    def _is_expected(self, write: NodeWrite) -> bool:
+        return True
+
+
+# ------------------------------------------------------------------------------------- what a commit keeps
+
+
+class _Changing(UnreliableLedger):
+    """Commits something else than what it was given."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        raise NotImplementedError
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        return super().apply(self.change(batch))
+
+    def some(self) -> bool:
+        return self._process.rng.random() < CHANCE
+
+
+class _PhantomDecision(_Changing):
+    """Tells a pod that waits that it is bound."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        decisions = list(batch.decisions)
+        for at, (decision, payload) in enumerate(decisions):
+            if decision.outcome is Outcome.UNSCHEDULABLE and self.some():
+                said = payload.replace(b'"unschedulable","node":null', b'"bound","node":"node-0"')
+                decisions[at] = replace(decision, outcome=Outcome.BOUND, node="node-0"), said
+        return replace(batch, decisions=decisions)
+
+
+class _LosesPending(_Changing):
+    """Keeps pods that wait in memory alone."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return replace(batch, pending_added=[])
+
+
+class _LosesProfiles(_Changing):
+    """Keeps profiles in memory alone."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return replace(batch, profiles=[])
+
+
+class _LosesUsage(_Changing):
+    """Keeps what was measured in memory alone."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return replace(batch, usage=[])
+
+
+class _LosesLetters(_Changing):
+    """Counts records that make no sense, and throws them away."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        outcome = super().apply(batch)
+        for letter in batch.dead_letters:
+            self.database.dead_letters[letter.shard].remove(letter)
+        return outcome
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return batch
+
+
+class _BelievesClaims(_Changing):
+    """Ends a placement when its producer says that it ended."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return replace(batch, placements_closed=[each._replace(at_ms=0) for each in batch.placements_closed])
+
+
+class _NeverOrphans(_Changing):
+    """Does not say that a node went away under its pods."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        told = [(d, payload.replace(b'"node-deleted"', b'"nothing"')) for d, payload in batch.decisions]
+        return replace(batch, decisions=told)
+
+
+class _ForgetsGhosts(_Changing):
+    """Keeps in memory alone which pods are gone."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return replace(batch, tombstones=[])
+
+
+class _WrongSums(_Changing):
+    """Writes sums of nodes that lack a pod."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        nodes = [replace(write, requested={**write.requested, "pods": 0}) for write in batch.nodes]
+        return replace(batch, nodes=nodes)
+
+
+class _LosesDecisions(UnreliableLedger):
+    """Loses a decision after it was committed."""
+
+    def apply(self, batch: CommitBatch) -> CommitOutcome:
+        outcome = super().apply(batch)
+        if outcome is CommitOutcome.COMMITTED and batch.decisions and self._process.rng.random() < CHANCE:
+            shard = batch.decisions[-1][0].shard
+            self.database.decisions[shard].pop()
+            self.database.recorded_ms[shard].pop()
+        return outcome
+
+
+# ------------------------------------------------------------------------------ what a worker starts from
+
+
+class _Forgetting(UnreliableLedger):
+    """Starts a worker from something else than what the ledger holds."""
+
+    def forget(self, state: LedgerState) -> LedgerState:
+        raise NotImplementedError
+
+    async def load(self, leases: Any) -> LedgerState:
+        return self.forget(await super().__getattr__("load")(leases))
+
+
+class _ForgetsTaints(_Forgetting):
+    """Forgets what nodes repel."""
+
+    def forget(self, state: LedgerState) -> LedgerState:
+        nodes = [
+            row if row.spec is None else replace(row, spec=replace(row.spec, taints=()))
+            for row in state.nodes
+        ]
+        return replace(state, nodes=nodes)
+
+
+class _BelievesInRoom(_Forgetting):
+    """Takes nodes for twice as large as they are."""
+
+    def forget(self, state: LedgerState) -> LedgerState:
+        nodes = []
+        for row in state.nodes:
+            if row.spec is not None:
+                offers = {name: 2 * value for name, value in row.spec.allocatable.items()}
+                row = replace(row, spec=replace(row.spec, allocatable=offers))
+            nodes.append(row)
+        return replace(state, nodes=nodes)
+
+
+# ------------------------------------------------------------------------------------------------ relays
+
+
+class _Relaying(UnreliableLog):
+    """Publishes something else than what the relay gave it."""
+
+    def publish(self, entries: list[Entry], rng: random.Random) -> list[Entry]:
+        raise NotImplementedError
+
+    async def writer(self) -> UnreliableWriter:
+        writer, inner = await super().writer(), self._process.rng
+
+        class Writer(UnreliableWriter):
+            async def append(
+                self, topic: str, entries: Sequence[Entry], partition: int | None = None
+            ) -> Sequence[Span]:
+                if topic == DECISIONS_TOPIC:
+                    entries = log.publish(list(entries), inner)
+                return await super().append(topic, entries, partition)
+
+        log = self
+        writer.__class__ = Writer
+        return writer
+
+
+class _Skips(_Relaying):
+    """Leaves a decision out at times."""
+
+    def publish(self, entries: list[Entry], rng: random.Random) -> list[Entry]:
+        return [entry for entry in entries if rng.random() > CHANCE]
+
+
+class _Doubles(_Relaying):
+    """Publishes everything twice."""
+
+    def publish(self, entries: list[Entry], rng: random.Random) -> list[Entry]:
+        return entries + entries
+
+
+class _OtherTimeline(_Relaying):
+    """Publishes what was decided elsewhere."""
+
+    def publish(self, entries: list[Entry], rng: random.Random) -> list[Entry]:
+        return [
+            entry._replace(value=(entry.value or b"").replace(b'"node-1"', b'"node-2"')) for entry in entries
+        ]
+
+
+async def _believe_the_cursor(log: Log, outbox: Outbox, shard: int, noted: int, compared: int) -> Tail:
+    """Go on where the ledger says that it was published up to, whatever the topic holds."""
+    at = TopicPartition(DECISIONS_TOPIC, shard)
+    return Tail(noted, (await log.ahead({at: 0}))[at].end, None)
+
+
+# ----------------------------------------------------------------------------------------------- controls
+
+_NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
+_NO_RESUME = mock.patch("services.relay.run.compare", _believe_the_cursor)
+
+CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
+    ("fence off", Build(database=_NoFence), None, Invariant.STALE_EPOCH_WRITE),
+    ("offset outside the transaction", Build(ledger=_OffsetsApart), None, Invariant.LOST_POD),
+    ("CAS off", Build(database=_BlindToVersions), None, Invariant.VERSION_CHAIN),
+    ("duplicates of events", Build(), _NO_DEDUPE, Invariant.OLD_EVENT_WON),
+    ("duplicates of decisions", Build(), _NO_RESUME, Invariant.PUBLISHED_TWICE),
+    ("phantom decision", Build(ledger=_PhantomDecision), None, Invariant.PHANTOM_DECISION),
+    ("lost pending", Build(ledger=_LosesPending), None, Invariant.LOST_POD),
+    ("lost decision", Build(ledger=_LosesDecisions), None, Invariant.HOLE_IN_SEQ),
+    ("lost profile", Build(ledger=_LosesProfiles), None, Invariant.LOST_PROFILE),
+    ("lost usage", Build(ledger=_LosesUsage), None, Invariant.LOST_USAGE),
+    ("lost letters", Build(ledger=_LosesLetters), None, Invariant.DEAD_LETTERS),
+    ("wrong sums", Build(ledger=_WrongSums), None, Invariant.WRONG_SUM),
+    ("believed claims", Build(ledger=_BelievesClaims), None, Invariant.WRONG_SPAN),
+    ("never orphans", Build(ledger=_NeverOrphans), None, Invariant.UNTOLD),
+    ("ghosts", Build(ledger=_ForgetsGhosts), None, Invariant.GHOST),
+    ("forgotten taints", Build(ledger=_ForgetsTaints), None, Invariant.INFEASIBLE_PLACEMENT),
+    ("believed room", Build(ledger=_BelievesInRoom), None, Invariant.OVER_CAPACITY),
+    ("relay skips", Build(log=_Skips), None, Invariant.HOLE_IN_SEQ),
+    ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
+    ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
+]
+
+
+@pytest.mark.parametrize(("build", "patch", "named"), [c[1:] for c in CONTROLS], ids=[c[0] for c in CONTROLS])
+def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> None:
+    found: set[Invariant] = set()
+    with patch or contextlib.nullcontext():
+        for seed in range(SEEDS_COUNT):
+            world = World(seed, build)
+            # What a broken build raises by itself does not count; what was noted before that does.
+            with contextlib.suppress(Exception):
+                world.run()
+            found |= world.auditor.findings.names
+            if named in found:
+                return
+    pytest.fail(f"{SEEDS_COUNT} days of this build raise {sorted(n.name for n in found)}, not {named.name}")

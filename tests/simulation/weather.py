@@ -1,0 +1,106 @@
+"""What befalls a deployment from outside while it works: outages, cuts, lost transactions, wrong clocks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from services.ports.log import (
+    CONFIG_TOPIC,
+    DECISIONS_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    TopicPartition,
+)
+from tests.simulation.faults import Fault
+from tests.simulation.process import LEDGER, LOG
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_CLOCK_WRONG_MS_MAX = 90_000
+
+
+class Weather:
+    """Strikes a world with the faults that its day draws."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng: random.Random = world.rng
+        self._time = world.loop.time
+
+    async def rage(self) -> None:
+        """Strike now and then, until nothing is left to strike."""
+        faults = self._world.faults
+        while faults.per_second:
+            await asyncio.sleep(self._rng.expovariate(sum(faults.per_second.values())))
+            if faults.per_second:
+                kinds, weights = zip(*faults.per_second.items(), strict=True)
+                kind = self._rng.choices(kinds, weights)[0]
+                if await self.strike(kind):
+                    faults.counts[kind] += 1
+        self.calm()
+
+    def calm(self) -> None:
+        """Mend what would stay broken."""
+        self._world.log.wrong_ms.clear()
+
+    async def strike(self, kind: Fault) -> bool:
+        """Let one thing happen; return whether there was anything to strike."""
+        world, rng, now = self._world, self._rng, self._time()
+        match kind:
+            case Fault.STOP | Fault.LOG_CUT | Fault.LEDGER_CUT:
+                return self._strike_process(kind)
+            case Fault.LOG_AWAY:
+                world.outages.log = now + rng.uniform(0.5, 10.0)
+            case Fault.DISK_FULL:
+                world.outages.writes = now + rng.uniform(0.5, 10.0)
+            case Fault.LEDGER_RESTART:
+                self._restart_ledger()
+            case Fault.FAIL_OVER:
+                tables = world.database.remember()
+                await asyncio.sleep(rng.uniform(0.1, 3.0))
+                if world.faults.per_second:  # the day may have ended meanwhile
+                    self._restart_ledger()
+                    world.database.fall_back(tables)
+                    world.auditor.fell_back()
+            case Fault.FOREIGN_WRITE:
+                if not world.database.nodes:
+                    return False
+                world.database.write_foreign(rng.choice(sorted(world.database.nodes)))
+            case Fault.CLOCK_AHEAD | Fault.CLOCK_BEHIND:
+                wrong_ms = rng.randint(1, _CLOCK_WRONG_MS_MAX)
+                world.log.wrong_ms[self._partition()] = wrong_ms if kind is Fault.CLOCK_AHEAD else -wrong_ms
+            case Fault.HOLE:
+                for _ in range(rng.randint(1, 3)):
+                    world.log.mark(self._partition())
+            case Fault.DECISIONS_LOST:
+                at = TopicPartition(DECISIONS_TOPIC, rng.randrange(world.shards))
+                return world.log.lose_tail(at, rng.randint(1, 20)) > 0
+            case _:
+                raise NotImplementedError(kind)
+        return True
+
+    def _strike_process(self, kind: Fault) -> bool:
+        running = [process for process in self._world.running.values() if process.alive]
+        if not running:
+            return False
+        process = self._rng.choice(running)
+        if kind is Fault.STOP:
+            return self._world.stop(process)
+        side = LOG if kind is Fault.LOG_CUT else LEDGER
+        process.cut_until[side] = self._time() + self._rng.uniform(0.5, 30.0)
+        return True
+
+    def _restart_ledger(self) -> None:
+        """End every connection and every transaction; take a while to come back."""
+        self._world.transactions.abort()
+        self._world.outages.ledger = self._time() + self._rng.uniform(0.1, 5.0)
+
+    def _partition(self) -> TopicPartition:
+        world = self._world
+        topic = self._rng.choice((NODES_TOPIC, PODS_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC))
+        sharded = topic in (NODES_TOPIC, PODS_TOPIC)
+        return TopicPartition(topic, self._rng.randrange(world.shards) if sharded else 0)
