@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import random
 from collections import Counter
+from collections.abc import Collection
 
 
 class Fault(enum.StrEnum):
@@ -105,7 +106,7 @@ class Faults:
         self.slow = 0.05
         self.counts: Counter[Fault] = Counter()
 
-    def draw(self) -> None:
+    def draw(self, without: Collection[Fault] = ()) -> None:
         """Make this day a bad one, of its own kind."""
         rng = self._rng
         self.rates = {
@@ -118,7 +119,7 @@ class Faults:
             Fault.LATE_COMMIT: rng.choice((0.0, 0.0, 0.05)),
         }
         self.slow = rng.choice((0.0, 0.05, 0.3))
-        allowed = [fault for fault in OF_A_WHILE if fault not in OFF]
+        allowed = [fault for fault in OF_A_WHILE if fault not in OFF and fault not in without]
         self.per_second = {fault: rng.choice((0.02, 0.1)) for fault in rng.sample(allowed, rng.randint(1, 4))}
 
     def strikes(self, fault: Fault) -> bool:

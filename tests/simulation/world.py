@@ -12,7 +12,7 @@ import ctypes
 import logging
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -73,7 +73,15 @@ class NoCollector(Memory):
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, build: Build = SOUND, *, calm: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        build: Build = SOUND,
+        *,
+        calm: bool = False,
+        without: Sequence[Fault] = (),
+        checkpoint_batches: int = 20,
+    ) -> None:
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
         # What a broken build leaves behind in tasks that nobody waits for is not to be logged when it is
@@ -88,11 +96,12 @@ class World:
         self.database.refused = self.auditor.refused
         self.faults = Faults(self.rng)
         if not calm:
-            self.faults.draw()
+            self.faults.draw(without)
         self.outages = Outages()
         self.running: dict[str, Process] = {}
         self.transactions = Transactions()
         self._build = build
+        self._checkpoint_batches = checkpoint_batches
         self._is_over = False
         self._lease_seconds = self.rng.choice((2.0, 2.0, 10.0))
 
@@ -141,6 +150,7 @@ class World:
             profiles=BUILT_IN_PROFILES,
             lease_seconds=self._lease_seconds,
             batch_records_max=self.rng.choice((1, 7, 50)),
+            checkpoint_batches=self._checkpoint_batches,
         )
         ledger = self._build.ledger(process, MemoryLedger(self.database, self.clock), self.transactions)
         log = self._build.log(process, self.log)
@@ -218,6 +228,11 @@ class World:
         if self.auditor.findings.found:
             raise Violation(self.auditor.findings.found)
 
+    @property
+    def kills_count(self) -> int:
+        """Return how often a process ended before its time."""
+        return self.faults.counts[Fault.CRASH] + self.faults.counts[Fault.STOP]
+
     def numbers(self) -> dict[str, int]:
         """Return what is to be counted of a day, beside its faults."""
         epochs = sum(row.epoch for row in self.database.shards.values())
@@ -226,7 +241,7 @@ class World:
             "virtual seconds": round(self.loop.time()),
             "decisions": sum(map(len, self.database.decisions.values())),
             "batches": self.database.batches_count,
-            "kills": self.faults.counts[Fault.CRASH] + self.faults.counts[Fault.STOP],
+            "kills": self.kills_count,
             "epochs": epochs,
             "fenced commits": self.auditor.fenced_commits,
             "conflicts": self.auditor.conflicts,
