@@ -68,13 +68,25 @@ class RefoldNeeded(BerthError):
     code = "refold-needed"
 
 
+class LedgerMismatch(BerthError):
+    """A batch contradicts the ledger although its fences held: the state it was made from is wrong."""
+
+    code = "ledger-mismatch"
+
+
 class LogTruncated(BerthError):
-    """The log no longer holds the offset that a shard would read next: events are lost."""
+    """The log does not hold the offset that a shard would read next: records are gone."""
 
     code = "log-truncated"
 
 
+class LogReplaced(LogTruncated):
+    """A topic was deleted and made anew: offsets of before say nothing about it."""
+
+    code = "log-replaced"
+
+
 class TopicMismatch(BerthError):
-    """A topic exists with another number of partitions than the deployment has shards."""
+    """A topic has another number of partitions than berth reads."""
 
     code = "topic-mismatch"

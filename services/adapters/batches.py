@@ -9,16 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.model.errors import BerthError
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from domain.model.timestamps import format_ms
 from services.ports.ledger import CommitBatch, DeadLetter
-
-
-class LedgerMismatch(BerthError):
-    """A batch contradicts the ledger although its fences held: the state it was made from is wrong."""
-
-    code = "ledger-mismatch"
 
 
 class ShardAdvance(NamedTuple):

@@ -14,6 +14,7 @@ from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.journal import Checkpoint, Journalled, JournalRow
 from services.ports.log import TopicPartition
+from services.ports.positions import LogFault, Position
 
 
 class Lease(NamedTuple):
@@ -354,8 +355,22 @@ class Ledger(Protocol):
         ``RefoldNeeded``: the ledger keeps too little of its pods.
         """
 
-    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
-        """Create the shard's offset rows that do not exist, at the given offsets."""
+    async def ensure_offsets(
+        self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
+    ) -> None:
+        """Create the shard's offset rows that do not exist, at the given offsets.
+
+        Of topics with an id, rows that have none take it.
+        """
+
+    async def positions(self, leases: Sequence[Lease]) -> Mapping[tuple[int, TopicPartition], Position]:
+        """Return where each of these shards goes on, by shard and partition."""
+
+    async def note_log_faults(self, faults: Sequence[LogFault]) -> None:
+        """Move offsets to where the shards go on, and keep what happened; all of it or nothing.
+
+        ``Fenced``: an epoch is no longer the shard's.
+        """
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
         """Write the batch in one transaction, in the lock order: offsets, nodes by id, the rest.

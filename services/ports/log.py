@@ -33,6 +33,16 @@ def topic_specs(shards: int) -> tuple[TopicSpec, ...]:
     )
 
 
+class TopicState(NamedTuple):
+    """A topic as the log has it. One that is made anew under the same name has another ``id``.
+
+    The id is empty where the log has none.
+    """
+
+    id: str
+    partitions: int
+
+
 class TopicPartition(NamedTuple):
     """One ordered sequence of records."""
 
@@ -59,7 +69,8 @@ class Record(NamedTuple):
     With a ``fault`` it stands for a record, or a whole batch, that cannot be read, and for all offsets up to
     its own that no other record has. It has no key and no value then, and is no tombstone.
 
-    ``seal`` is what ``Entry`` says; ``services/codec/seal.py`` reads it.
+    ``seal`` is what ``Entry`` says; ``services/codec/seal.py`` reads it. ``claimed``: its producer gave it a
+    time that had not come when it was read; ``timestamp_ms`` is when that was.
     """
 
     topic: str
@@ -70,6 +81,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     seal: bytes | None = None
     fault: Fault | None = None
+    claimed: bool = False
 
 
 class Entry(NamedTuple):
@@ -163,6 +175,9 @@ class Log(Protocol):
 
         From now on their records carry the time of the append, whoever created the topic.
         """
+
+    async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """Return those of the topics that exist."""
 
     async def partitions(self, topic: str) -> int:
         """Return the number of partitions, 0 when the topic does not exist."""

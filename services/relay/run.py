@@ -17,7 +17,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
-from domain.model.errors import BerthError, Fenced, Unavailable
+from domain.model.errors import BerthError, Fenced, LogReplaced, Unavailable
 from services.backoff import Backoff
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
@@ -30,6 +30,7 @@ from services.ports.log import (
 )
 from services.ports.outbox import Outbox, OutboxItem, Stream
 from services.relay.tail import compare, describe
+from services.topics import CHECK_SECONDS, check_topics, until_first, watch_topics
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
@@ -59,6 +60,7 @@ class RelaySettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_renewal_seconds: float = limits.lease_renewal_seconds
     rows_max: int = limits.poll_records_max
     idle_seconds: float = 0.5
+    topics_seconds: float = CHECK_SECONDS
     check_seconds: float = 5.0  # how often an idle relay looks whether the topic still ends where it should
 
 
@@ -91,10 +93,16 @@ class Relay:
         while True:
             try:
                 shards = await self._outbox.shards()
+                if not shards:  # not initialised yet
+                    await asyncio.sleep(self._settings.lease_seconds / 10)
+                    continue
+                topics = await check_topics(self._log, (DECISIONS_TOPIC, DEAD_LETTER_TOPIC), shards)
                 backoff.reset()
-                await asyncio.gather(*(self._keep_shard(shard) for shard in range(shards)))
-                await asyncio.sleep(self._settings.lease_seconds / 10)  # not initialised yet
-            except (Unavailable, Fenced) as error:
+                await until_first(
+                    *(self._keep_shard(shard) for shard in range(shards)),
+                    watch_topics(self._log, topics, shards, self._settings.topics_seconds),
+                )
+            except (Unavailable, Fenced, LogReplaced) as error:
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
                 await backoff.wait()
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from domain.model.errors import Unavailable
 from domain.model.limits import batch_bytes_max
@@ -37,12 +37,19 @@ T = TypeVar("T")
 _Key = tuple[int, int, int]
 
 
+class Latest(NamedTuple):
+    """Of the records below ``below`` only those at ``offsets`` count: the latest of each key."""
+
+    below: int
+    offsets: frozenset[int]
+
+
 class _Lane:
     """One partition, with the records that were fetched and not yet taken."""
 
-    __slots__ = ("at", "buffer", "bytes_count", "clock_ms", "end", "next_read", "paused", "rank")
+    __slots__ = ("at", "buffer", "bytes_count", "clock_ms", "end", "latest", "next_read", "paused", "rank")
 
-    def __init__(self, at: TopicPartition, position: int) -> None:
+    def __init__(self, at: TopicPartition, position: int, latest: Latest | None) -> None:
         self.at = at
         self.buffer: deque[tuple[int, int, Record]] = deque()  # (time in the merged order, bytes, record)
         self.next_read = position  # offset after the last fetched record
@@ -51,14 +58,25 @@ class _Lane:
         self.clock_ms = 0
         self.rank = _RANK[at.topic]
         self.paused = False
+        self.latest = latest
 
-    def push(self, record: Record) -> None:
+    def push(self, record: Record, fetched_ms: int) -> None:
         # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
-        self.clock_ms = max(self.clock_ms, record.timestamp_ms)
+        self.clock_ms = max(self.clock_ms, fetched_ms if record.claimed else record.timestamp_ms)
         size = _size(record)
         self.buffer.append((self.clock_ms, size, record))
         self.bytes_count += size
         self.next_read = record.offset + 1
+
+    def push_latest(self, records: Iterable[Record], fetched_ms: int) -> None:
+        """Push the records of a partition that is read again, without those that others followed."""
+        assert self.latest is not None
+        below, offsets = self.latest
+        for record in records:
+            if record.offset >= below or record.offset in offsets:
+                self.push(record, fetched_ms)
+            else:
+                self.next_read = record.offset + 1
 
     def move(self, batch: list[Record], records_max: int, bytes_max: int, before: _Key | None) -> int:
         """Take the records that come before the next key of the other partitions; return their bytes."""
@@ -101,6 +119,8 @@ class Intake:
         Where each partition goes on.
     on_fault : callable
         Is called whenever the log did not answer.
+    latest : mapping of TopicPartition to Latest
+        Partitions that are read again, and which of their records count.
     """
 
     def __init__(
@@ -108,11 +128,12 @@ class Intake:
         reader: LogReader,
         positions: Mapping[TopicPartition, int],
         on_fault: Callable[[], None] = lambda: None,
+        latest: Mapping[TopicPartition, Latest] = {},
     ) -> None:
         self._reader = reader
         self._on_fault = on_fault
         self._trouble = ""  # the last fault; said once, not at every try
-        self._lanes = {at: _Lane(at, position) for at, position in sorted(positions.items())}
+        self._lanes = {at: _Lane(at, position, latest.get(at)) for at, position in sorted(positions.items())}
         self._bytes_left = 0
 
     async def start(self) -> None:
@@ -212,7 +233,14 @@ class Intake:
                 (self._reader.pause if full else self._reader.resume)([lane.at])
                 lane.paused = full
         records = await self._answer(lambda: self._reader.poll(records_max, timeout_seconds))
+        # A time from the future is only a claim. It counts as the next moment after all that was fetched, so
+        # that such a partition neither waits for the others' backlog nor makes them wait for its own.
+        fetched_ms = max(lane.clock_ms for lane in self._lanes.values()) + 1
         for (topic, partition), found in groupby(records, key=itemgetter(0, 1)):
-            push = self._lanes[TopicPartition(topic, partition)].push
+            lane = self._lanes[TopicPartition(topic, partition)]
+            if lane.latest is not None:
+                lane.push_latest(found, fetched_ms)
+                continue
+            push = lane.push
             for record in found:
-                push(record)
+                push(record, fetched_ms)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from domain.state.changes import SKIP_REASONS
 from services.lag import Lag
 from services.ports.ledger import CommitBatch
+from services.ports.positions import LogFault
 
 
 class WorkerMetrics:
@@ -60,10 +61,28 @@ class WorkerMetrics:
             "Records of a batch at most: fewer after a commit that took the ledger too long",
             registry=registry,
         )
+        self.log_damaged = Counter(
+            "berth_log_damaged",
+            "Partitions that did not hold what their shard would read next, by code",
+            ["topic", "code"],
+            registry=registry,
+        )
+        self.unmentioned = Gauge(
+            "berth_log_unmentioned",
+            "Objects of the ledger that a damaged topic did not mention at the last start, by topic",
+            ["topic"],
+            registry=registry,
+        )
         self.plan_seconds = Histogram(
             "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
         )
         self.commit_seconds = Histogram("berth_commit_seconds", "Commit one batch", registry=registry)
+
+    def began(self, faults: Sequence[LogFault]) -> None:
+        """Count what the log had lost when the state was read."""
+        for fault in faults:
+            self.log_damaged.labels(fault.at.topic, fault.code).inc()
+            self.unmentioned.labels(fault.at.topic).inc(len(fault.unmentioned))
 
     def behind(self, lags: Mapping[int, Lag]) -> None:
         """Show the lag of each shard that this worker holds."""

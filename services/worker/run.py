@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from domain.model import limits
-from domain.model.errors import BerthError, Fenced, Overdue, Unavailable
+from domain.model.errors import BerthError, Fenced, LedgerMismatch, LogTruncated, Overdue, Unavailable
 from domain.model.profiles import Profile
 from services.backoff import Backoff
 from services.lag import lags
@@ -31,14 +31,18 @@ from services.ports.ledger import (
     LedgerState,
     Resolution,
 )
-from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition, partitions_of
+from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition, TopicState
+from services.topics import CHECK_SECONDS, until_first, watch_topics
+from services.worker.beginning import begin
 from services.worker.checkpoints import Checkpoints
-from services.worker.intake import Intake
+from services.worker.intake import Intake, Latest
 from services.worker.metrics import WorkerMetrics
-from services.worker.planner import BATCHES, Planner
+from services.worker.planner import Planner
+from services.worker.progress import Progress
 from services.worker.thread import in_thread
 
 _LOGGER = logging.getLogger(__name__)
+_Restored = tuple[Planner, Mapping[TopicPartition, Latest], Mapping[str, TopicState]]
 
 T = TypeVar("T")
 
@@ -69,6 +73,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
     measure_seconds: float = 2.0
+    topics_seconds: float = CHECK_SECONDS
     checkpoint_batches: int = limits.checkpoint_batches
     checkpoints_kept: int = limits.checkpoints_kept
     profiles: Mapping[str, Profile]
@@ -128,23 +133,6 @@ class Memory:
             gc.enable()
 
 
-class Progress:
-    """Whether the worker still gets further: each step gives it time for the next one."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.step()
-
-    def step(self, seconds: float | None = None) -> None:
-        """Note a step. The next one may take so long, else the usual time."""
-        self._deadline = asyncio.get_running_loop().time() + (seconds or self._seconds)
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the next step is overdue."""
-        return asyncio.get_running_loop().time() > self._deadline
-
-
 class Worker:
     """One worker process. ``run`` returns only by cancellation, and gives the shards back before it does."""
 
@@ -195,8 +183,12 @@ class Worker:
                 await self._forget()
                 async with contextlib.aclosing(await self._log.reader()) as reader:
                     await self._serve(await self._acquired(reader), reader)
-            except (Unavailable, Fenced, Moved, Stalled, CommitOverdue) as error:
-                if self.ready.is_set():  # it went well for a while, so this fault is a new one
+            except (
+                *(Unavailable, Fenced, Moved, Stalled, CommitOverdue),
+                *(LogTruncated, LedgerMismatch),
+            ) as error:
+                # If it went well for a while, this fault is a new one; a contradiction comes at once again.
+                if self.ready.is_set() and not isinstance(error, LedgerMismatch):
                     backoff.reset()
                 if isinstance(error, CommitOverdue):
                     self._resize(max(1, self._batch_records_max // 2))
@@ -271,19 +263,21 @@ class Worker:
 
     async def _schedule(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> None:
         progress.step(RESTORE_SECONDS_MAX)
-        planner = await self._restore(leases, reader)
+        planner, latest, topics = await self._restore(leases, reader)
         await self._checkpoints.follow(planner, self._metrics.digest_mismatches.inc)
         self._folded = planner.positions()
-        intake = Intake(reader, self._folded, self._metrics.log_faults.inc)
+        intake = Intake(reader, self._folded, self._metrics.log_faults.inc, latest)
         await intake.start()
         progress.step()
         self.ready.set()
-        measuring = asyncio.create_task(self._measure([lease.shard for lease in leases]))
         try:
-            await self._loop(planner, intake, progress)
+            await until_first(
+                self._loop(planner, intake, progress),
+                self._measure([lease.shard for lease in leases]),
+                watch_topics(self._log, topics, len(leases), self._settings.topics_seconds),
+            )
         finally:
-            measuring.cancel()
-            await asyncio.gather(measuring, self._checkpoints.aclose(), return_exceptions=True)
+            await asyncio.gather(self._checkpoints.aclose(), return_exceptions=True)
 
     async def _measure(self, shards: Sequence[int]) -> None:
         """Measure now and then how far the shards are behind. A log that is away is reported elsewhere."""
@@ -293,16 +287,15 @@ class Worker:
                 self._metrics.behind(await lags(self._log, shards, self._folded, now_ms))
             await asyncio.sleep(self._settings.measure_seconds)
 
-    async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> Planner:
-        """Read the ledger into a planner; create the offset rows of a new shard."""
-        for lease in leases:
-            partitions = partitions_of(lease.shard, lead=lease.shard == min(leases).shard)
-            first = dict(await reader.first_offsets(partitions))
-            first[TopicPartition(BATCHES, 0)] = 0
-            await self._ledger.ensure_offsets(lease, first)
+    async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> _Restored:
+        """Read the ledger into a planner; find out whether the log still holds what comes next."""
         self._has_state = True
         with self._memory.growing():
-            return await self._think(self._planner, leases, [await self._ledger.load(leases)])
+            state, latest, faults, topics = await begin(self._log, self._ledger, reader, leases)
+            self._metrics.began(faults)
+            loaded = [state]
+            del state
+            return await self._think(self._planner, leases, loaded), latest, topics
 
     def _planner(self, leases: Sequence[Lease], loaded: list[LedgerState]) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from domain.model.errors import Fenced
+from domain.model.errors import Fenced, LedgerMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.adapters.batches import LedgerMismatch
 from services.ports.journal import (
     Checkpoint,
     Journalled,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from domain.model.errors import Fenced
+from domain.model.errors import Fenced, LedgerMismatch
 from domain.model.pods import Controller, PodLife, PodTemplate
-from services.adapters.batches import LedgerMismatch
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -19,7 +18,8 @@ from services.ports.ledger import (
     PodTombstone,
     Resolution,
 )
-from services.ports.log import PODS_TOPIC, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
+from services.ports.positions import LogFault, Position, Unmentioned
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
@@ -37,7 +37,7 @@ from tests.contract.batches import (
     usage,
     waiting,
 )
-from tests.contract.ledgers import SHARDS, Backend, refuses, start
+from tests.contract.ledgers import LEASE_SECONDS, SHARDS, Backend, refuses, start
 
 COMMITTED, FENCED, MOVED = CommitOutcome.COMMITTED, CommitOutcome.FENCED, CommitOutcome.MOVED
 
@@ -319,3 +319,32 @@ async def test_offset_rows_are_not_made_by_a_stale_epoch(backend: Backend, ledge
     with pytest.raises(Fenced):
         await ledger.ensure_offsets(Lease(0, first.epoch - 1), {TopicPartition("x", 0): 0})
     assert await backend.dump() == before
+
+
+async def test_what_the_log_lost_is_noted_and_the_offsets_move(backend: Backend, ledger: Ledger) -> None:
+    leases = await ledger.acquire("w", LEASE_SECONDS)
+    lease, at = leases[0], TopicPartition(NODES_TOPIC, 0)
+    await ledger.ensure_offsets(lease, {at: 7})
+    assert (await ledger.positions(leases))[lease.shard, at] == Position(7, None)
+    await ledger.ensure_offsets(lease, {at: 9}, {NODES_TOPIC: "first"})
+    await ledger.ensure_offsets(lease, {at: 9}, {NODES_TOPIC: "second"})
+    assert (await ledger.positions(leases))[lease.shard, at] == Position(7, "first")
+    fault = LogFault(
+        shard=lease.shard,
+        epoch=lease.epoch,
+        at=at,
+        code="recreated",
+        next_offset=7,
+        first=2,
+        end=5,
+        goes_on_at=2,
+        topic_id="second",
+        resync_below=5,
+        unmentioned=[Unmentioned("a"), Unmentioned("ns/p", "uid", "b")],
+    )
+    with pytest.raises(Fenced):
+        await ledger.note_log_faults([msgspec.structs.replace(fault, epoch=lease.epoch - 1)])
+    await ledger.note_log_faults([fault])
+    assert (await ledger.positions(leases))[lease.shard, at] == Position(2, "second", 5)
+    state = await ledger.load(leases)
+    assert state.offsets[lease.shard, *at] == 2

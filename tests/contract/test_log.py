@@ -301,6 +301,16 @@ async def test_topics_are_created_once_and_keep_their_partitions(harness: Harnes
         assert len(await read(reader, 10)) == 10
 
 
+async def test_a_topic_keeps_its_id_and_no_other_has_it(harness: Harness, log: Log) -> None:
+    first, second = await harness.topic(partitions=3), await harness.topic()
+    found = await log.topics([first, second, f"{first}.not"])
+    assert {name: state.partitions for name, state in found.items()} == {first: 3, second: 1}
+    assert len({found[first].id, found[second].id, ""}) == 3
+    other = harness.connect()
+    assert await other.topics([first]) == {first: found[first]}
+    await other.aclose()
+
+
 async def test_what_does_not_exist_is_unavailable(harness: Harness, log: Log) -> None:
     topic = await harness.topic(partitions=2)
     async with writing(log) as writer, reading(log, topic, 0, 0) as reader:

@@ -25,6 +25,7 @@ from ops.postgres import server as embedded
 from ops.postgres.account import server_account
 from ops.postgres.server import EmbeddedServer, EmbeddedServerError
 from services.adapters.kafka.log import KafkaLog
+from services.adapters.kafka.topics import topic_configs, unsafe
 from services.ports.log import Entry, TopicPartition, TopicSpec
 
 REPOSITORY = Path(__file__).parents[2]
@@ -243,6 +244,7 @@ async def test_a_producers_clock_moves_nothing(
         "retention.ms": "-1",
         "message.timestamp.after.max.ms": str(2**63 - 1),
         "max.message.bytes": "1000000",  # the servers of the tests take more, which is warned about
+        "unclean.leader.election.enable": "true",
     }
     await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=laid_down)])
     log = KafkaLog(kafka_bootstrap)
@@ -274,7 +276,8 @@ async def test_a_producers_clock_moves_nothing(
     assert {"from now on" in message for message in said} == {True, False}
     (settings,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     kept = {key: value for key, value, _, source, *_ in settings.resources[0][4] if source == 1}
-    assert kept == {**laid_down, "message.timestamp.type": "LogAppendTime"}
+    safe = {"message.timestamp.type": "LogAppendTime", "unclean.leader.election.enable": "false"}
+    assert kept == {**laid_down, **safe}
     await admin.close()
 
 
@@ -297,6 +300,29 @@ def test_a_jar_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
 def test_the_broker_for_development_is_the_one_of_compose_and_free_of_the_faults_of_lz4() -> None:
     assert f"apache/kafka:{VERSION}@" in (Path(__file__).parents[2] / "docker-compose.yml").read_text()
     assert tuple(map(int, VERSION.split("."))) >= (4, 1, 2)
+
+
+def test_two_replicas_have_a_record_before_it_counts_where_one_may_still_fail() -> None:
+    made = topic_configs(TopicSpec("t", 1, True))
+    assert (unsafe(made, 1), unsafe(made, 2)) == ({}, {})
+    assert unsafe(made, 3) == {"min.insync.replicas": "2"}
+    assert unsafe({**made, "min.insync.replicas": "3"}, 5) == {}
+
+
+@pytest.mark.real
+async def test_a_state_topic_that_forgets_state_is_warned_about(
+    kafka_bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    for name in ("forgets", "usage"):
+        await admin.create_topics([NewTopic(name, 1, 1, topic_configs={"cleanup.policy": "delete"})])
+    await admin.close()
+    log = KafkaLog(kafka_bootstrap)
+    await log.ensure_topics([TopicSpec("forgets", 1, True), TopicSpec("usage", 1, False)])
+    await log.aclose()
+    (said,) = [each.message for each in caplog.records if "cleanup.policy" in each.message]
+    assert "topic forgets has cleanup.policy=delete" in said
 
 
 @pytest.mark.real

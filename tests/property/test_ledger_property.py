@@ -9,7 +9,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from services.adapters.batches import LedgerMismatch
+from domain.model.errors import LedgerMismatch
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.postgres.connections import fresh

@@ -120,3 +120,43 @@ async def test_a_position_that_the_log_does_not_hold_is_no_fault_to_sit_out() ->
     await intake.start()
     with pytest.raises(LogTruncated):
         await intake.next_batch(10, 0.1)
+
+
+class _ClaimingReader(MemoryReader):
+    """The nodes' producer has a clock that is ahead: its records count as written when they are fetched."""
+
+    now_ms = 2_000_000_000_000
+
+    async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+        self.now_ms += 1
+        return [
+            record._replace(timestamp_ms=self.now_ms, claimed=True) if record.topic == NODES_TOPIC else record
+            for record in await super().poll(records_max, timeout_seconds)
+        ]
+
+
+async def test_a_producer_whose_clock_runs_ahead_does_not_wait_for_all_others() -> None:
+    """Nor do they wait for it: of two backlogs each gets its share of every few batches."""
+    log = await _log()
+    for _ in range(400):
+        log.add(NODES, [Entry(b"node", b"v")] * 5)
+        log.add(PODS, [Entry(b"pod", b"v")] * 5)
+    intake = Intake(_ClaimingReader(log), {NODES: 0, PODS: 0})
+    await intake.start()
+    taken = [record.topic for _ in range(20) for record in await intake.next_batch(50, 0.1)]
+    assert len(taken) == 1_000
+    assert min(taken.count(NODES_TOPIC), taken.count(PODS_TOPIC)) > 200
+
+
+async def test_two_producers_whose_clocks_run_ahead_do_not_wait_for_each_other() -> None:
+    class _All(_ClaimingReader):
+        async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+            return [r._replace(claimed=True) for r in await super().poll(records_max, timeout_seconds)]
+
+    log = await _log()
+    log.add(NODES, [Entry(b"node", b"v")] * 2_000)
+    log.add(PODS, [Entry(b"pod", b"v")] * 2_000)
+    intake = Intake(_All(log), {NODES: 0, PODS: 0})
+    await intake.start()
+    taken = [record.topic for _ in range(20) for record in await intake.next_batch(50, 0.1)]
+    assert min(taken.count(NODES_TOPIC), taken.count(PODS_TOPIC)) > 200

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from domain.model.errors import Unavailable
+from domain.model.errors import TopicMismatch, Unavailable
+from services.adapters.memory.log import MemoryLog
+from services.ports.log import DECISIONS_TOPIC, topic_specs
 from services.relay.run import Relay, RelayMetrics, RelaySettings
+from tests.contract.conftest import SteppingClock
 
 
 class Failing:
@@ -44,7 +47,8 @@ class Failing:
 async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     outbox = Failing(9)
     settings = RelaySettings(name="r", lease_seconds=0.01, lease_renewal_seconds=0.003)
-    log: Any = None
+    log = MemoryLog(SteppingClock())
+    await log.ensure_topics(topic_specs(3))
     relay = Relay(log, outbox, settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
     running = asyncio.create_task(relay.run())
     await outbox.done.wait()
@@ -69,7 +73,8 @@ class Leaving(Failing):
 
 async def test_a_relay_that_is_told_to_stop_stops_though_the_ledger_is_away() -> None:
     outbox = Leaving(0)
-    log: Any = None
+    log = MemoryLog(SteppingClock())
+    await log.ensure_topics(topic_specs(1))
     settings = RelaySettings(name="r", lease_seconds=0.01, lease_renewal_seconds=0.003)
     relay = Relay(log, outbox, settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
     running = asyncio.create_task(relay.run())
@@ -81,3 +86,17 @@ async def test_a_relay_that_is_told_to_stop_stops_though_the_ledger_is_away() ->
         running.cancel()
         await asyncio.sleep(0)
     assert stopped, "the relay went on"
+
+
+async def test_partitions_that_are_no_shards_end_the_relay() -> None:
+    log = MemoryLog(SteppingClock())
+    await log.ensure_topics(topic_specs(3))
+    settings = RelaySettings(name="r", lease_seconds=0.01, lease_renewal_seconds=0.003, topics_seconds=0.01)
+    relay = Relay(log, Failing(0), settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
+    running = asyncio.create_task(relay.run())
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    log.grow(DECISIONS_TOPIC, 5)
+    with pytest.raises(TopicMismatch, match=r"berth\.decisions has 5 partitions, and berth uses 3"):
+        async with asyncio.timeout(10):
+            await running

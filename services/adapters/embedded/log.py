@@ -11,7 +11,7 @@ from domain.model.errors import BerthError, LogTruncated, TopicMismatch, Unavail
 from services.adapters.embedded import statements as sql
 from services.adapters.postgres.connections import PLAIN, Session
 from services.codec.partition import split
-from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec
+from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState
 
 
 class EmbeddedLog:
@@ -38,6 +38,12 @@ class EmbeddedLog:
                 count = await connection.fetchval(sql.COUNT_PARTITIONS, spec.name)
                 if count != spec.partitions:
                     raise TopicMismatch(f"topic {spec.name} has {count} partitions, not {spec.partitions}")
+
+    async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """See ``ports.Log``."""
+        async with self._session.use() as connection:
+            rows = await connection.fetch(sql.TOPICS, list(names))
+        return {row["topic"]: TopicState(row["id"], row["partitions"]) for row in rows}
 
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``."""

@@ -6,9 +6,15 @@ CHANNEL = "berth_log"
 LOCK_TOPICS = "SELECT pg_advisory_xact_lock(7264001)"
 
 CREATE_PARTITIONS = """
-INSERT INTO log_topics (topic, partition, compacted)
-SELECT $1, generate_series(0, $2::int - 1), $3
+INSERT INTO log_topics (topic, id, partition, compacted)
+SELECT $1, made.id, generate_series(0, $2::int - 1), $3
+FROM (SELECT gen_random_uuid()::text AS id) AS made
 WHERE NOT EXISTS (SELECT FROM log_topics WHERE topic = $1)
+"""
+
+TOPICS = """
+SELECT topic, min(id) AS id, count(*) AS partitions FROM log_topics
+WHERE topic = ANY ($1::text[]) GROUP BY topic
 """
 
 COUNT_PARTITIONS = "SELECT count(*) FROM log_topics WHERE topic = $1"

@@ -19,8 +19,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.consumer import fetcher
-from aiokafka.errors import CorruptRecordException, KafkaError, TopicAuthorizationFailedError
-from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.errors import CorruptRecordException, KafkaError
+from aiokafka.protocol.api import Request, Response
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from domain.model.limits import unpacked_batch_bytes_max, unpacked_held_bytes_max, unpacked_poll_bytes_max
@@ -174,10 +174,15 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
                     raise Refused("batch-corrupt", f"has a record that says its offset is {offset}")
                 before = offset
                 if offset >= start:
-                    at_ms = until_now(topic, record.timestamp) if appended_ms is None else appended_ms
                     headers = record.headers
                     seal = _seal(headers) if headers else None
-                    yield Record(topic, partition, offset, record.key, record.value, at_ms, seal)
+                    if appended_ms is not None:
+                        yield Record(topic, partition, offset, record.key, record.value, appended_ms, seal)
+                        continue
+                    claim_ms = record.timestamp
+                    at_ms = until_now(topic, claim_ms)
+                    found = Record(topic, partition, offset, record.key, record.value, at_ms, seal)
+                    yield found if at_ms == claim_ms else found._replace(claimed=True)
         except MemoryError:
             bytearray(len(batch))  # no honest record takes more; where memory is short, this fails as well
             raise Refused("batch-corrupt", "has a length that no memory can hold") from None
@@ -271,10 +276,9 @@ async def connect_once(options: Mapping[str, Any]) -> None:
     (await create_conn(host, port, **told)).close()
 
 
-async def forbidden(admin: AIOKafkaAdminClient, topic: str) -> bool:
-    """Whether we may not see a topic. Asked through the API, some brokers would create it."""
-    answer = await admin._send_request(MetadataRequest([topic], allow_auto_topic_creation=False))
-    return any(code == TopicAuthorizationFailedError.errno for code, *_ in answer.topics)
+async def send(admin: AIOKafkaAdminClient, request: Request[Any]) -> Response:
+    """Send a request that the API does not have to any broker."""
+    return await admin._send_request(request)
 
 
 async def drop_undelivered(producer: AIOKafkaProducer) -> None:

@@ -7,32 +7,17 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
-    KafkaError,
-    NoError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    for_code,
-)
+from aiokafka.admin import AIOKafkaAdminClient
 
-from domain.model.errors import TopicMismatch, Unavailable
+from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import PLAINTEXT, Cluster, guarded
-from services.adapters.kafka.internals import forbidden
+from services.adapters.kafka.metadata import describe
 from services.adapters.kafka.probe import Probe
 from services.adapters.kafka.reader import KafkaReader
+from services.adapters.kafka.topics import ensure
 from services.adapters.kafka.writer import KafkaWriter
-from services.codec.partition import TOPIC_MESSAGE_BYTES_MAX
 from services.config import KafkaAccess
-from services.ports.log import Ahead, Record, TopicPartition, TopicSpec
-
-_LOOK_AGAIN_SECONDS = 0.1
-_LOGGER = logging.getLogger(__name__)
-_LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
-_OF_THE_TOPIC = 1  # Kafka's number for "this setting was made for this topic"
-_WEEK_MS = 7 * 24 * 3600 * 1000
+from services.ports.log import Ahead, Record, TopicPartition, TopicSpec, TopicState
 
 
 class KafkaLog:
@@ -59,27 +44,18 @@ class KafkaLog:
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
         """See ``ports.Log``. Replication is the cluster's ``default.replication.factor``."""
         async with self._admin() as admin:
-            there = await _partition_counts(admin)
-            missing = [spec for spec in specs if spec.name not in there]
-            if missing:
-                await _create(admin, missing)
-            while any(spec.name not in there for spec in specs):
-                await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # brokers learn of a topic one after another
-                there = await _partition_counts(admin)
-            for spec in specs:
-                if there[spec.name] != spec.partitions:
-                    raise TopicMismatch(
-                        f"topic {spec.name} has {there[spec.name]} partitions, not {spec.partitions}"
-                    )
-            await _date_by_the_log(admin, [spec.name for spec in specs])
+            await ensure(admin, specs)
 
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``."""
+        found = (await self.topics([topic])).get(topic)
+        return 0 if found is None else found.partitions
+
+    async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """See ``ports.Log``. Cost: a connection and a request."""
         async with self._admin() as admin:
-            count = (await _partition_counts(admin)).get(topic, 0)
-            if not count and await forbidden(admin, topic):
-                raise TopicAuthorizationFailedError(topic)
-            return count
+            found = await describe(admin, names)
+        return {name: TopicState(topic.id, topic.partitions) for name, topic in found.items()}
 
     async def reader(self) -> KafkaReader:
         """See ``ports.Log``; connects at the first use."""
@@ -124,90 +100,6 @@ class KafkaLog:
                 yield admin
             finally:
                 await admin.close()
-
-
-async def _partition_counts(admin: AIOKafkaAdminClient) -> dict[str, int]:
-    # All topics, since asking for one by name would create it where the broker creates topics by itself.
-    return {
-        topic["topic"]: len(topic["partitions"])
-        for topic in await admin.describe_topics()
-        if for_code(topic["error_code"]) is NoError
-        and all(partition["leader"] >= 0 for partition in topic["partitions"])
-    }
-
-
-async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
-    topics = [
-        NewTopic(spec.name, spec.partitions, -1, replica_assignments={}, topic_configs=topic_configs(spec))
-        for spec in specs
-    ]
-    response = await admin.create_topics(topics)
-    for name, code, *message in response.topic_errors:
-        error = for_code(code)
-        _check_allowed(error, name)
-        if error not in (NoError, TopicAlreadyExistsError):
-            raise KafkaError(f"topic {name} cannot be created: {error.__name__} {message}")
-
-
-async def _date_by_the_log(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> None:
-    """Make existing topics record the time of the append, too.
-
-    Kafka replaces all settings of a topic at once, so those that were made for it are written again.
-    """
-    wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-    altered = []
-    for response in await admin.describe_configs(wanted):
-        for code, _, _, name, entries in response.resources:
-            _check_allowed(for_code(code), name)
-            _check_sizes(name, {key: value for key, value, *_ in entries})
-            own = {key: value for key, value, _, source, *_ in entries if source == _OF_THE_TOPIC}
-            if not own.items() >= _LOG_TIME.items():
-                altered.append(ConfigResource(ConfigResourceType.TOPIC, name, {**own, **_LOG_TIME}))
-    if not altered:
-        return
-    for response in await admin.alter_configs(altered):
-        for code, message, _, name in response.resources:
-            _check_allowed(for_code(code), name)
-            if for_code(code) is not NoError:
-                raise KafkaError(f"topic {name} cannot be altered: {for_code(code).__name__} {message}")
-            _LOGGER.warning("topic %s: from now on records carry the time of their append", name)
-
-
-def _check_allowed(error: type[Exception], topic: str) -> None:
-    if error in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
-        raise TopicAuthorizationFailedError(topic)
-
-
-def _check_sizes(topic: str, settings: Mapping[str, str | None]) -> None:
-    """Warn about a topic that takes more in one batch than berth ever writes."""
-    size = int(settings.get("max.message.bytes") or 0)
-    if size > TOPIC_MESSAGE_BYTES_MAX:
-        _LOGGER.warning(
-            "topic %s takes batches of %d bytes; berth writes none above %d: "
-            "lower max.message.bytes, so that nobody fills the log with larger ones",
-            topic,
-            size,
-            TOPIC_MESSAGE_BYTES_MAX,
-        )
-
-
-def topic_configs(spec: TopicSpec) -> dict[str, str]:
-    """Return the settings of a topic, as Kafka names them.
-
-    Records carry the time of their append, since a producer's clock is only a claim. A compacted topic keeps
-    every record for a week, so that readers see fresh events in full; a tombstone stays a week longer than
-    what it deletes. The other topics keep everything.
-    """
-    configs = {"max.message.bytes": str(TOPIC_MESSAGE_BYTES_MAX), **_LOG_TIME}
-    if spec.compacted:
-        configs["cleanup.policy"] = "compact"
-        configs["min.compaction.lag.ms"] = str(_WEEK_MS)
-        configs["delete.retention.ms"] = str(_WEEK_MS)
-    else:
-        configs["cleanup.policy"] = "delete"
-        configs["retention.ms"] = "-1"
-        configs["retention.bytes"] = "-1"
-    return configs
 
 
 async def _last_between(

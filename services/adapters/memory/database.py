@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
+from domain.model.errors import LedgerMismatch
 from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
-from services.adapters.batches import LedgerMismatch, ShardAdvance, amounts, shard_advances
+from services.adapters.batches import ShardAdvance, amounts, shard_advances
 from services.ports.access import Access, Place
 from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import (
@@ -33,6 +34,7 @@ from services.ports.ledger import (
     UsageRow,
 )
 from services.ports.outbox import Stream
+from services.ports.positions import LogFault
 from services.ports.store import KeyRow
 
 SEAL_SECRET = b"the same in every database in memory"
@@ -84,6 +86,8 @@ class OffsetRow:
 
     epoch: int
     next_offset: int
+    topic_id: str | None = None
+    resync_below: int | None = None
 
 
 @dataclasses.dataclass
@@ -112,6 +116,7 @@ class MemoryDatabase:
         self.worker_leases = {shard: LeaseRow() for shard in range(shards)}
         self.relay_leases = {shard: LeaseRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
+        self.log_faults: list[LogFault] = []
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
         self.node_versions: dict[int, list[NodeWrite]] = {}  # every write of a node, in commit order

@@ -21,6 +21,7 @@ from services.ports.clock import Clock
 from services.ports.journal import Checkpoint, Journalled
 from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
 from services.ports.log import TopicPartition
+from services.ports.positions import LogFault, Position
 
 
 class Client:
@@ -122,13 +123,41 @@ class MemoryLedger(Client):
             self.database.workers[self].stopped = True
         self.sever()
 
-    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
+    async def ensure_offsets(
+        self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
+    ) -> None:
         """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
         offsets = self._answering().offsets
         if not self._holds(lease):
             raise Fenced(f"shard {lease.shard} has left epoch {lease.epoch}")
         for at, offset in first.items():
-            offsets.setdefault((lease.shard, at.topic, at.partition), OffsetRow(lease.epoch, offset))
+            row = offsets.setdefault((lease.shard, at.topic, at.partition), OffsetRow(lease.epoch, offset))
+            row.topic_id = row.topic_id or topic_ids.get(at.topic)
+
+    async def positions(self, leases: Sequence[Lease]) -> Mapping[tuple[int, TopicPartition], Position]:
+        """See ``Ledger.positions``."""
+        rows, owned = self._answering().offsets, {lease.shard for lease in leases}
+        return {
+            (shard, TopicPartition(topic, partition)): Position(
+                row.next_offset, row.topic_id, row.resync_below
+            )
+            for (shard, topic, partition), row in rows.items()
+            if shard in owned
+        }
+
+    async def note_log_faults(self, faults: Sequence[LogFault]) -> None:
+        """See ``Ledger.note_log_faults``."""
+        database = self._answering()
+        if not all(self._holds(Lease(fault.shard, fault.epoch)) for fault in faults):
+            raise Fenced("a shard has left the epoch of its lease")
+        for fault in faults:
+            row = database.offsets[fault.shard, *fault.at]
+            row.next_offset, row.topic_id, row.resync_below = (
+                fault.goes_on_at,
+                fault.topic_id,
+                fault.resync_below,
+            )
+        database.log_faults += faults
 
     async def load(self, leases: Sequence[Lease]) -> LedgerState:
         """See ``Ledger.load``."""
@@ -177,7 +206,8 @@ class MemoryLedger(Client):
     def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
         """Return whether all rows are as after (before) the batch, which moves at least one of them."""
         for a in batch.offsets:
-            if self.database.offsets.get(a[:3]) != OffsetRow(a.epoch, a.hi if after else a.lo):
+            at = self.database.offsets.get(a[:3])
+            if at is None or (at.epoch, at.next_offset) != (a.epoch, a.hi if after else a.lo):
                 return False
         for s in advances:
             row = self.database.shards.get(s.shard)

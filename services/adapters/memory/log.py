@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from domain.model.errors import LogTruncated, TopicMismatch, Unavailable
 from services.codec.partition import split
 from services.ports.clock import Clock
-from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec
+from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState
 
 
 class _Partition:
@@ -39,14 +39,25 @@ class MemoryLog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._topics: dict[str, list[_Partition]] = {}
+        self._made: dict[str, int] = {}  # how often each topic was made
         self._waiting: set[asyncio.Event] = set()
 
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
         """See ``ports.Log``."""
         for spec in specs:
-            there = self._topics.setdefault(spec.name, [_Partition() for _ in range(spec.partitions)])
-            if len(there) != spec.partitions:
-                raise TopicMismatch(f"topic {spec.name} has {len(there)} partitions, not {spec.partitions}")
+            if spec.name not in self._topics:
+                self.recreate(spec.name, spec.partitions)
+            there = len(self._topics[spec.name])
+            if there != spec.partitions:
+                raise TopicMismatch(f"topic {spec.name} has {there} partitions, not {spec.partitions}")
+
+    async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """See ``ports.Log``."""
+        return {
+            name: TopicState(f"{name}-{self._made[name]}", len(self._topics[name]))
+            for name in names
+            if name in self._topics
+        }
 
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``."""
@@ -84,6 +95,21 @@ class MemoryLog:
         first = min(max(first, partition.first), partition.end)
         del partition.slots[: first - partition.first]
         partition.first = first
+
+    def cut(self, at: TopicPartition, end: int) -> None:
+        """Forget the records from offset ``end`` on, as an unclean election would."""
+        partition = self.partition(at)
+        del partition.slots[max(0, end - partition.first) :]
+
+    def recreate(self, topic: str, partitions: int) -> None:
+        """Delete a topic, if it is there, and make it anew, empty."""
+        self._topics[topic] = [_Partition() for _ in range(partitions)]
+        self._made[topic] = self._made.get(topic, 0) + 1
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions to a topic, until it has so many."""
+        there = self._topics[topic]
+        there += [_Partition() for _ in range(partitions - len(there))]
 
     def mark(self, at: TopicPartition) -> None:
         """Take an offset without a record, as the end of a transaction does."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import asyncpg
 
-from domain.model.errors import Fenced, Unavailable
-from services.adapters.batches import LedgerMismatch, ShardAdvance, shard_advances
+from domain.model.errors import Fenced, LedgerMismatch, Unavailable
+from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.leases import Leases
@@ -29,6 +29,7 @@ from services.ports.ledger import (
     UsageRow,
 )
 from services.ports.log import TopicPartition
+from services.ports.positions import LogFault, Position
 
 
 class PostgresLedger:
@@ -73,14 +74,37 @@ class PostgresLedger:
         """See ``Ledger.release``."""
         await self._leases.release(leases)
 
-    async def ensure_offsets(self, lease: Lease, first: Mapping[TopicPartition, int]) -> None:
+    async def ensure_offsets(
+        self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
+    ) -> None:
         """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
+        wanted = [(*at, offset, topic_ids.get(at.topic) or None) for at, offset in first.items()]
         async with self._hot.use() as connection, connection.transaction():
             if await connection.fetchval(sql.HOLD_EPOCH, lease.shard, lease.epoch) is None:
                 raise Fenced(f"shard {lease.shard} has left epoch {lease.epoch}")
-            columns = zip(*((at.topic, at.partition, offset) for at, offset in first.items()), strict=True)
-            if first:
-                await connection.execute(sql.INSERT_OFFSETS, lease.shard, lease.epoch, *map(list, columns))
+            if wanted:
+                await connection.execute(sql.INSERT_OFFSETS, lease.shard, lease.epoch, *_columns(wanted))
+
+    async def positions(self, leases: Sequence[Lease]) -> Mapping[tuple[int, TopicPartition], Position]:
+        """See ``Ledger.positions``."""
+        async with self._hot.use() as connection:
+            found = await connection.fetch(sql.POSITIONS, [lease.shard for lease in leases])
+        return {
+            (shard, TopicPartition(topic, partition)): Position(*position)
+            for shard, topic, partition, *position in found
+        }
+
+    async def note_log_faults(self, faults: Sequence[LogFault]) -> None:
+        """See ``Ledger.note_log_faults``."""
+        moves = [(f.shard, *f.at, f.epoch, f.goes_on_at, f.topic_id, f.resync_below) for f in faults]
+        found = [(*f.at, f.epoch, f.code, f.next_offset, f.first, f.end, f.goes_on_at) for f in faults]
+        left = [(*fault.at, fault.epoch, *each) for fault in faults for each in fault.unmentioned]
+        async with self._hot.use() as connection, connection.transaction():
+            moved = await connection.execute(sql.MOVE_OFFSETS, *_columns(moves))
+            if _count(moved) != len(moves):
+                raise Fenced("a shard has left the epoch of its lease")
+            await _copy(connection, "log_faults", sql.LOG_FAULT_COLUMNS, found)
+            await _copy(connection, "unmentioned", sql.UNMENTIONED_COLUMNS, left)
 
     # -------------------------------------------------------------------------------------------- load
 

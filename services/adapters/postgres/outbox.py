@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.adapters.batches import LedgerMismatch, dead_letter_value, decision_key, decision_value
+from domain.model.errors import LedgerMismatch
+from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.postgres import sql_outbox as sql
 from services.adapters.postgres.connections import QUICK, Session
 from services.adapters.postgres.leases import Leases

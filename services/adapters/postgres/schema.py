@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from services.adapters.postgres import schema_journal as schema_journal
+from services.adapters.postgres import schema_log as schema_log
 from services.adapters.postgres.schema_api import metadata as metadata
 from services.adapters.postgres.schema_leases import relay_leases as relay_leases
 from services.adapters.postgres.schema_leases import worker_leases as worker_leases
@@ -266,6 +267,12 @@ shard_offsets = sa.Table(
         sa.BigInteger,
         comment="records below are read once more for what they say of known pods; null: none",
     ),
+    sa.Column("topic_id", sa.Text, comment="the log's own id of the topic; null: not noted yet"),
+    sa.Column(
+        "resync_below",
+        sa.BigInteger,
+        comment="records below come once more, or late, after the log lost some; null: none",
+    ),
     sa.PrimaryKeyConstraint("shard", "topic", "partition"),
     comment="how far each shard has come: the fence and the exactly-once of the whole product",
 )
@@ -348,29 +355,4 @@ relay_cursor = sa.Table(
         comment="below this offset of the topic, what is not the ledger's was reported",
     ),
     comment="what the relay has published",
-)
-
-log_topics = sa.Table(
-    "log_topics",
-    metadata,
-    sa.Column("topic", sa.Text, nullable=False),
-    sa.Column("partition", sa.Integer, nullable=False),
-    sa.Column("next_offset", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("compacted", sa.Boolean, nullable=False),
-    sa.PrimaryKeyConstraint("topic", "partition"),
-    comment="embedded log: partitions; the row lock on next_offset makes offsets commit in order",
-)
-
-log_records = sa.Table(
-    "log_records",
-    metadata,
-    sa.Column("topic", sa.Text, nullable=False),
-    sa.Column("partition", sa.Integer, nullable=False),
-    sa.Column("log_offset", sa.BigInteger, nullable=False),
-    sa.Column("key", sa.LargeBinary),
-    sa.Column("value", sa.LargeBinary),
-    sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
-    sa.Column("seal", sa.LargeBinary, comment="who sent it, sealed; null: nobody says so"),
-    sa.PrimaryKeyConstraint("topic", "partition", "log_offset"),
-    comment="embedded log: records",
 )

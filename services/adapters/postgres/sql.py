@@ -325,11 +325,34 @@ SELECT * FROM (
 
 HOLD_EPOCH = "SELECT 1 FROM shards WHERE shard = $1 AND epoch = $2 FOR SHARE"
 INSERT_OFFSETS = """
-INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)
-SELECT $1, w.topic, w.partition, $2, w.next_offset
-FROM unnest($3::text[], $4::int[], $5::bigint[]) AS w (topic, partition, next_offset)
-ON CONFLICT DO NOTHING
+INSERT INTO shard_offsets AS o (shard, topic, partition, epoch, next_offset, topic_id)
+SELECT $1, w.topic, w.partition, $2, w.next_offset, w.topic_id
+FROM unnest($3::text[], $4::int[], $5::bigint[], $6::text[]) AS w (topic, partition, next_offset, topic_id)
+ON CONFLICT (shard, topic, partition) DO UPDATE SET topic_id = excluded.topic_id WHERE o.topic_id IS NULL
 """
+POSITIONS = """
+SELECT shard, topic, partition, next_offset, topic_id, resync_below
+FROM shard_offsets WHERE shard = ANY($1::int[])
+"""
+# What is read anew is read in full, also where a re-fold was under way.
+MOVE_OFFSETS = """
+UPDATE shard_offsets o
+SET next_offset = w.next_offset, topic_id = w.topic_id, resync_below = w.resync_below, refold_below = NULL
+FROM unnest($1::int[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
+    AS w (shard, topic, partition, epoch, next_offset, topic_id, resync_below)
+WHERE (o.shard, o.topic, o.partition, o.epoch) = (w.shard, w.topic, w.partition, w.epoch)
+"""
+LOG_FAULT_COLUMNS = (
+    "topic",
+    "partition",
+    "epoch",
+    "code",
+    "next_offset",
+    "first_offset",
+    "end_offset",
+    "goes_on_at",
+)
+UNMENTIONED_COLUMNS = ("topic", "partition", "epoch", "key", "uid", "node")
 
 # ---------------------------------------------------------------------------------------------------- layout
 

@@ -1,0 +1,89 @@
+"""Looks whether the log's topics are those that berth reads and writes, at the start and while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NoReturn
+
+from domain.model.errors import LogReplaced, TopicMismatch, Unavailable
+from services.ports.log import (
+    DECISIONS_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    Log,
+    TopicSpec,
+    TopicState,
+    topic_specs,
+)
+
+CHECK_SECONDS = 10.0
+_BY_SHARD = (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)
+
+
+async def check_topics(log: Log, names: Sequence[str], shards: int) -> Mapping[str, TopicState]:
+    """Return the topics as they are.
+
+    Raises
+    ------
+    TopicMismatch
+        One has another number of partitions than a deployment with so many shards.
+    Unavailable
+        One does not exist.
+    """
+    found = await log.topics(names)
+    for spec in topic_specs(shards):
+        if spec.name not in names:
+            continue
+        if spec.name not in found:
+            raise Unavailable(f"topic {spec.name} does not exist; `berth init` makes it")
+        if found[spec.name].partitions != spec.partitions:
+            raise TopicMismatch(_mismatch(spec, found[spec.name].partitions))
+    return found
+
+
+def _mismatch(spec: TopicSpec, partitions: int) -> str:
+    problem = f"topic {spec.name} has {partitions} partitions, and berth uses {spec.partitions}"
+    if partitions < spec.partitions:
+        return f"{problem}: somebody made it anew; give it {spec.partitions} again"
+    if spec.name in _BY_SHARD:
+        return (
+            f"{problem}, the number of its shards. Give {', '.join(_BY_SHARD)} {partitions} partitions each, "
+            f"and run `berth init --shards {partitions}`; until then nothing is decided, since events in the "
+            "new partitions would be missed"
+        )
+    return f"{problem}. Delete it, and run `berth init`, which makes it anew; then send its objects again"
+
+
+async def watch_topics(log: Log, before: Mapping[str, TopicState], shards: int, seconds: float) -> NoReturn:
+    """Look at the topics now and then. A log that does not answer is reported elsewhere.
+
+    Raises
+    ------
+    TopicMismatch
+        As ``check_topics``.
+    LogReplaced
+        A topic was made anew.
+    """
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            found = await check_topics(log, list(before), shards)
+        except Unavailable:
+            continue
+        for name, state in found.items():
+            if state.id != before[name].id:
+                raise LogReplaced(f"topic {name} was deleted and made anew")
+
+
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all at once until one of them ends or fails; end the others."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,203 @@
+"""Begins where the ledger left off in the log, also where the log lost what was there.
+
+A state topic keeps the latest record of each key. One that was made anew, or cut at its beginning or its end,
+is read again from its first record, and of each key only the latest record there counts: what came before it
+is known, or was followed by it. Folding is idempotent by uid and version, so nothing happens twice. What the
+ledger has and no record mentions stays as it is, and is listed: whether it is gone, only its producers know.
+Measurements are not state: they go on at the first that there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from domain.model.limits import poll_records_max
+from services.codec.partition import partition_for
+from services.ports.ledger import ConfigRow, Lease, Ledger, LedgerState
+from services.ports.log import (
+    CONFIG_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    Log,
+    LogReader,
+    TopicPartition,
+    TopicState,
+    partitions_of,
+)
+from services.ports.positions import LogFault, Position, Unmentioned
+from services.topics import check_topics
+from services.worker.intake import Latest
+from services.worker.planner import BATCHES
+
+_LOGGER = logging.getLogger(__name__)
+_TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+_NAMES_SHOWN_MAX = 10
+_ROWS_PER_TURN = 10_000
+
+
+class Beginning(NamedTuple):
+    """What a worker starts from: the ledger, which records it passes over, what it found, the topics."""
+
+    state: LedgerState
+    latest: Mapping[TopicPartition, Latest]
+    faults: Sequence[LogFault]
+    topics: Mapping[str, TopicState]
+
+
+async def begin(log: Log, ledger: Ledger, reader: LogReader, leases: Sequence[Lease]) -> Beginning:
+    """Return what to start from. Create the offset rows of a new shard; move those that the log lost.
+
+    Raises
+    ------
+    TopicMismatch, Unavailable, Fenced, RefoldNeeded
+    """
+    topics = await check_topics(log, _TOPICS, len(leases))
+    ids = {name: topic.id for name, topic in topics.items()}
+    lead = min(lease.shard for lease in leases)
+    first: dict[TopicPartition, int] = {}
+    for lease in leases:
+        own = await reader.first_offsets(partitions_of(lease.shard, lead=lease.shard == lead))
+        extra = {TopicPartition(BATCHES, 0): 0}
+        await ledger.ensure_offsets(lease, {**own, **extra}, ids)
+        first |= own
+    epochs = dict(leases)
+    positions = {at: (shard, each) for (shard, at), each in (await ledger.positions(leases)).items()}
+    ahead = await log.ahead({at: positions[at][1].next_offset for at in first})
+    faults: list[LogFault] = []
+    latest: dict[TopicPartition, Latest] = {}
+    keys: dict[TopicPartition, frozenset[bytes]] = {}
+    for at in sorted(first):
+        shard, position = positions[at]
+        fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ahead[at].end)
+        below = position.resync_below if fault is None else fault.resync_below
+        if below is not None and (fault is not None or position.next_offset < below):
+            latest[at], keys[at] = await _read(reader, at, first[at], below)
+        if fault is not None:
+            faults.append(fault)
+    state = await ledger.load(leases)
+    if faults:
+        shards = topics[NODES_TOPIC].partitions
+        faults = [
+            msgspec.structs.replace(fault, unmentioned=await _missing(state, fault.at, keys, shards))
+            for fault in faults
+        ]
+        await ledger.note_log_faults(faults)
+        offsets = {**state.offsets, **{(f.shard, *f.at): f.goes_on_at for f in faults}}
+        refold_below = {k: v for k, v in state.refold_below.items() if k[1:] not in {f.at for f in faults}}
+        state = msgspec.structs.replace(state, offsets=offsets, refold_below=refold_below)
+        for fault in faults:
+            _report(fault)
+    return Beginning(state, latest, faults, topics)
+
+
+def _fault(
+    shard: int, epoch: int, at: TopicPartition, position: Position, topic_id: str, first: int, end: int
+) -> LogFault | None:
+    """Return what is wrong with going on at a position of a log that holds these offsets."""
+    if topic_id and position.topic_id not in (None, topic_id):
+        code = "recreated"
+    elif position.next_offset < first:
+        code = "truncated"
+    elif position.next_offset > end:
+        code = "tail-lost"
+    else:
+        return None
+    measured = at.topic == USAGE_TOPIC
+    return LogFault(
+        shard=shard,
+        epoch=epoch,
+        at=at,
+        code=code,
+        next_offset=position.next_offset,
+        first=first,
+        end=end,
+        goes_on_at=end if measured and code == "tail-lost" else first,
+        topic_id=topic_id or None,
+        resync_below=None if measured else end,
+    )
+
+
+async def _read(
+    reader: LogReader, at: TopicPartition, first: int, below: int
+) -> tuple[Latest, frozenset[bytes]]:
+    """Return which records of a partition count, and their keys. Without a key, each counts."""
+    last: dict[bytes, int] = {}
+    alone: list[int] = []
+    await reader.assign({at: first})
+    while await reader.position(at) < below:
+        for record in await reader.poll(poll_records_max, timeout_seconds=0.5):
+            if record.key is None:
+                alone.append(record.offset)
+            elif record.offset < below:
+                last[record.key] = record.offset
+    return Latest(below, frozenset((*last.values(), *alone))), frozenset(last)
+
+
+async def _missing(
+    state: LedgerState, at: TopicPartition, keys: Mapping[TopicPartition, frozenset[bytes]], shards: int
+) -> list[Unmentioned]:
+    """Return what the ledger has of a partition and no record mentions; nothing of measurements."""
+    if at not in keys:
+        return []
+    found, mentioned = [], keys[at]
+    for count, each in enumerate(_known(state, at, shards)):
+        if each.key.encode() not in mentioned:
+            found.append(each)
+        if count % _ROWS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return found
+
+
+def _known(state: LedgerState, at: TopicPartition, shards: int) -> Iterator[Unmentioned]:
+    """Yield what the ledger has of a partition, by the keys that its records have there."""
+    if at.topic == PODS_TOPIC:
+        for placed in state.placements:
+            if placed.shard == at.partition:
+                yield Unmentioned(f"{placed.namespace}/{placed.name}", placed.pod_uid, placed.node)
+        for waiting in state.pending:
+            if waiting.shard == at.partition:
+                yield Unmentioned(f"{waiting.namespace}/{waiting.name}", waiting.pod_uid)
+    elif at.topic == NODES_TOPIC:
+        for node in state.nodes:
+            name = node.name.encode()
+            if not node.deleted and partition_for(name, None, shards) == at.partition:
+                yield Unmentioned(node.name)
+    else:
+        for profile in state.profiles:
+            if profile.spec is not None:
+                yield Unmentioned(f"SchedulingProfile/{profile.name}")
+        for thing in state.config:
+            if thing.object is not None:
+                yield Unmentioned(_key_of(thing))
+
+
+def _key_of(thing: ConfigRow) -> str:
+    return "/".join(part for part in (thing.kind, thing.namespace, thing.name) if part)
+
+
+def _report(fault: LogFault) -> None:
+    """Say loudly what happened."""
+    where = f"topic {fault.at.topic}, partition {fault.at.partition}"
+    what = {
+        "recreated": "was deleted and made anew",
+        "truncated": "lost its first records before they were read",
+        "tail-lost": "lost its last records, which the ledger has",
+    }[fault.code]
+    how = "reading it again" if fault.resync_below is not None else "going on"
+    _LOGGER.error(
+        "%s %s: it holds offsets %d to %d, and %d was next; %s from offset %d",
+        *(where, what, fault.first, fault.end, fault.next_offset, how, fault.goes_on_at),
+    )
+    if fault.unmentioned:
+        names = ", ".join(each.key for each in fault.unmentioned[:_NAMES_SHOWN_MAX])
+        _LOGGER.error(
+            "%s: %d objects of the ledger are in none of its records, and stay as they are until their "
+            "producers send them again or delete them (table unmentioned): %s …",
+            *(where, len(fault.unmentioned), names),
+        )
