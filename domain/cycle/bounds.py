@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels import arrays as kernel
-from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
+from domain.kernels.arrays import EQUAL_ROWS_FROM, RECENT_MAX, SPAN
+from domain.model.limits import row_bounds_bytes_max
 
 
 def empty_bounds(resources: int, width: int, statics: int) -> kernel.Bounds:
@@ -21,6 +22,9 @@ def empty_bounds(resources: int, width: int, statics: int) -> kernel.Bounds:
         even=np.zeros((statics, width), dtype=np.float32),
         best=np.zeros((statics, blocks), dtype=np.float32),
         refused=np.zeros((statics, blocks), dtype=np.int32),
+        recent_free=np.zeros((resources, RECENT_MAX), dtype=np.float32),
+        recent_loss=np.zeros((resources, RECENT_MAX), dtype=np.float32),
+        recent=np.full(2, -1, dtype=np.int64),
         blocks_synced=np.full(1, -1, dtype=np.int64),
         synced=np.full(statics, -1, dtype=np.int64),
         equal_rows=kernel.EqualRows(
@@ -34,4 +38,14 @@ def empty_bounds(resources: int, width: int, statics: int) -> kernel.Bounds:
             least=np.full(1, EQUAL_ROWS_FROM, dtype=np.int64),
             rest=np.zeros(1, dtype=np.int64),
         ),
+    )
+
+
+def empty_row_bounds(width: int, slots: int) -> kernel.RowBounds:
+    """Return room for the bounds by the row of as many groups as the memory bound allows, of ``slots``."""
+    count = min(slots, max(1, row_bounds_bytes_max // (2 * width)))
+    return kernel.RowBounds(
+        owner=np.full(count, -1, dtype=np.int32),
+        synced=np.full(count, -1, dtype=np.int64),
+        bound=np.zeros((count, width), dtype=np.int16),
     )

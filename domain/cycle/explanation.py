@@ -82,6 +82,7 @@ def scratch_for(
     sequence: np.ndarray, slots: int, *, blocks: int, width: int, variances: int, counted: int
 ) -> kernel.Scratch:
     """Return memory for the kernel, which allocates none itself."""
+    flags = np.empty(width, dtype=np.uint8)
     return kernel.Scratch(
         fits=np.empty(kernel.BLOCK, dtype=np.uint8),
         total=np.empty(kernel.BLOCK, dtype=np.int64),
@@ -104,7 +105,11 @@ def scratch_for(
         upper_bound=np.empty(blocks),
         marks=np.zeros(blocks, dtype=np.uint8),
         estimate=np.empty(kernel.BLOCK, dtype=np.float32),
-        share=np.empty((2, kernel.BLOCK), dtype=np.float32),
+        share=np.empty((3, kernel.BLOCK), dtype=np.float32),
+        doubtful=np.empty(kernel.BLOCK, dtype=np.int32),
+        flags=flags,
+        flag_words=flags.view(np.uint64),
+        touched=np.empty(width, dtype=np.int32),
         bound=np.empty(width, dtype=np.int32),
         block_highest=np.empty(width // kernel.BLOCK + 1, dtype=np.int32),
         block_tie=np.empty(width // kernel.BLOCK + 1, dtype=np.uint64),

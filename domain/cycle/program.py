@@ -163,8 +163,9 @@ class Program:
     """What a slot was compiled from, and the reasons for its codes.
 
     ``columns`` are the resource columns that its filters and scores read, in ascending order. ``called`` is
-    the last call of the kernel that used it. ``counted`` is what its pods, of ``pod_class``, ask of others;
-    ``counters`` are the numbers of the counters of that. ``warnings`` are those of its attempts.
+    the last call of the kernel that used it. ``is_whole``: its resource scores are whole numbers, so it needs
+    no base. ``counted`` is what its pods, of ``pod_class``, ask of others; ``counters`` are the numbers of
+    the counters of that. ``warnings`` are those of its attempts.
     """
 
     __slots__ = (
@@ -177,6 +178,7 @@ class Program:
         "demand_names",
         "demands",
         "images_generation",
+        "is_whole",
         "limits",
         "plan",
         "pod_class",
@@ -196,6 +198,7 @@ class Program:
         self.plan = plan
         self.static = static
         self.terms = terms
+        self.is_whole = bool(terms) and all(term.kind >= kernel.WHOLE for term in terms)
         self.static_version = -1
         self.images_generation = -1
         self.called = 0

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 
 from domain.cycle.bases import Bases, empty_bases
-from domain.cycle.bounds import empty_bounds
+from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
 from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
@@ -35,8 +35,8 @@ _CACHED_MAX = 1_024
 _TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
 _STATIC_ROW_BYTES = 2 + 8 + 4 + 4  # a code, a score, a base, the evenness
 _RAW_BYTES = 8
-_WHOLE_MAX = kernel.TOTAL_ONE << 22
-"""Totals of whole scores below 2^22 are exact in float32, with what resource terms add to them."""
+_WHOLE_MAX = kernel.TOTAL_ONE << 14
+"""Totals of whole scores below 2^14 fit int16, with what resource terms add to them."""
 
 
 class GroupSlots:
@@ -101,6 +101,7 @@ class GroupSlots:
                 winner=np.zeros((trees, 2 * width), dtype=np.int32),
                 histogram=np.zeros((trees, kernel.CODES), dtype=np.int32),
             ),
+            row_bounds=empty_row_bounds(width, slots),
             bases=empty_bases(width),
         )
         self.groups.tree_of[:] = -1
@@ -137,6 +138,7 @@ class GroupSlots:
         """Mark everything as stale, because the change log was started again."""
         self.groups.trees.synced[:] = -1
         self.groups.trees.used[:] = 0
+        self.groups.row_bounds.owner[:] = -1
         self.groups.bases.synced[:] = -1
         if self.groups.static_code.shape[1] != self._snapshot.rows_width:
             self._allocate()
@@ -227,6 +229,8 @@ class GroupSlots:
                 self._free_statics.append(static.index)
 
     def _release_tree(self, slot: int) -> None:
+        owners = self.groups.row_bounds.owner
+        owners[slot % len(owners)] = -1
         tree = self.groups.tree_of[slot]
         if tree >= 0:
             self.groups.trees.owner[tree] = self.groups.tree_of[slot] = -1
@@ -265,7 +269,7 @@ class GroupSlots:
         pod_class = program.pod_class
         if pod_class is not None and program.counted_version != self._counted_version(program, pod_class):
             self._refresh_counted(program, pod_class)
-        if program.counted is not NOTHING:
+        if program.counted is not NOTHING and not program.is_whole:
             self._bases.give(program, self._call)
         groups, slot = self.groups, program.slot
         if program.static_version != program.static.version:

@@ -105,6 +105,9 @@ BLOCK = 512
 SPAN = 64
 """Rows per block of the upper bounds; a power of two."""
 
+RECENT_MAX = 1 << 12
+"""Changes of rows of which it is kept what the row looks like; a power of two."""
+
 EQUAL_ROWS_FROM = 256
 """A search that scores more rows than this asks for the equal rows to be taken out of the blocks."""
 
@@ -141,6 +144,18 @@ class Trees(NamedTuple):
     histogram: np.ndarray
 
 
+class RowBounds(NamedTuple):
+    """Bounds by the row, kept from one turn of a group to its next. The first axis is the place K.
+
+    A slot's place is its number modulo K, so some slots may share one. ``owner`` int32[K] is the slot whose
+    bounds ``bound`` int16[K, N] are, negative where a row is refused. ``synced`` int64[K] as in trees.
+    """
+
+    owner: np.ndarray
+    synced: np.ndarray
+    bound: np.ndarray
+
+
 class Groups(NamedTuple):
     """Slots of equivalence groups. The first axis is the slot G, or the static part S.
 
@@ -171,6 +186,7 @@ class Groups(NamedTuple):
     raws_varying: np.ndarray  # int32[S]
     trees: Trees
     tree_of: np.ndarray
+    row_bounds: RowBounds
     bases: Bases
     base_of: np.ndarray  # int32[G]: the base of a slot with rules or values, or -1
     salt: np.ndarray  # uint64[G]
@@ -264,6 +280,9 @@ class Bounds(NamedTuple):
     filter refuses the row or it is among the equal rows; ``even`` float32[S, N], the whole score of
     BalancedAllocation without the pod, before what it changes; ``best`` float32[S, B], the highest base of a
     block; ``refused`` int32[S, B], how many rows static filters refuse.
+    Per recent change of a row, i in the change log: ``recent_free``, ``recent_loss`` float32[R, RECENT_MAX],
+    the row's free share and loss, at i modulo ``RECENT_MAX``. ``recent`` int64[2]: from which i on they are
+    known, and before which; ``free`` is right up to there, too.
     ``blocks_synced`` int64[1] and ``synced`` int64[S] are the positions in the change log up to which the
     former and the latter are right; -1: nothing is.
     """
@@ -277,6 +296,9 @@ class Bounds(NamedTuple):
     even: np.ndarray
     best: np.ndarray
     refused: np.ndarray
+    recent_free: np.ndarray
+    recent_loss: np.ndarray
+    recent: np.ndarray
     blocks_synced: np.ndarray
     synced: np.ndarray
     equal_rows: EqualRows
@@ -354,7 +376,11 @@ class Scratch(NamedTuple):
     upper_bound: np.ndarray  # float64[B]
     marks: np.ndarray  # uint8[B], all 0 between two uses
     estimate: np.ndarray  # float32[BLOCK]: estimated scores of a block
-    share: np.ndarray  # float32[2, BLOCK]
+    share: np.ndarray  # float32[3, BLOCK]
+    doubtful: np.ndarray  # int32[BLOCK]: rows that may lack room
+    flags: np.ndarray  # uint8[N]
+    flag_words: np.ndarray  # uint64[N / 8]: the same memory
+    touched: np.ndarray  # int32[N]: rows with a raw score by counts other than 0
     bound: np.ndarray  # int32[N]: the upper bound of each row, in whole scores; -1: refused
     block_highest: np.ndarray  # int32[N / BLOCK]
     block_tie: np.ndarray  # uint64[N / BLOCK]: the smallest tie among the highest bounds; 0: unknown

@@ -25,14 +25,8 @@ def blocks_of(columns, bounds):  # type: ignore[no-untyped-def]
 
 
 @function
-def percent_free(allocatable, requested):  # type: ignore[no-untyped-def]
-    """Return the free share of a resource in percent, -1 where a row has none of it at all."""
-    return (allocatable - requested) * 100.0 / allocatable if allocatable > 0 else -1.0
-
-
-@function
-def summarise(allocatable, requested, first, end, free_low, free_high, free, loss, loss_low, b):  # type: ignore[no-untyped-def]
-    """Write the extremes of what is free of one resource in a block, and each row's shares."""
+def summarise(allocatable, requested, first, end, free_low, free_high, loss, loss_low, b):  # type: ignore[no-untyped-def]
+    """Write the extremes of what is free of one resource in a block, and each row's loss."""
     low = np.int64(1 << 62)
     high = np.int64(-(1 << 62))
     largest = np.int64(0)
@@ -42,7 +36,6 @@ def summarise(allocatable, requested, first, end, free_low, free_high, free, los
         largest = max(largest, allocatable[row])
     for row in range(first, end):
         loss[row] = 100.0 / allocatable[row] if allocatable[row] > 0 else 0.0
-        free[row] = percent_free(allocatable[row], requested[row])
     free_low[b] = low
     free_high[b] = high
     loss_low[b] = 100.0 / largest if largest > 0 else 0.0
@@ -69,8 +62,7 @@ def sync_blocks(columns, bounds, changes, marks):  # type: ignore[no-untyped-def
                 for c in range(len(columns.allocatable)):
                     summarise(
                         columns.allocatable[c], columns.requested[c], b * span, end,
-                        bounds.free_low[c], bounds.free_high[c], bounds.free[c], bounds.loss[c],
-                        bounds.loss_low[c], b,
+                        bounds.free_low[c], bounds.free_high[c], bounds.loss[c], bounds.loss_low[c], b,
                     )  # fmt: skip
         for i in range(blocks if everything else length - known):
             marks[i if everything else changes.rows[known + i] // span] = 0
@@ -89,7 +81,6 @@ def record_placement(columns, groups, bounds, changes, g, row):  # type: ignore[
             c = groups.add_column[g, a]
             free = columns.allocatable[c, row] - columns.requested[c, row]
             bounds.free_low[c, b] = min(bounds.free_low[c, b], free)
-            bounds.free[c, row] = percent_free(columns.allocatable[c, row], columns.requested[c, row])
         bounds.blocks_synced[0] = changes.length[0]
 
 

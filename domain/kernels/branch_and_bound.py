@@ -276,8 +276,7 @@ def _score_promising_rows(columns, groups, bounds, g, b, n, found, scratch):  # 
                 c = groups.demand_column[g, d]
                 summarise(
                     columns.allocatable[c], columns.requested[c], first, first + n,
-                    bounds.free_low[c], bounds.free_high[c], bounds.free[c], bounds.loss[c],
-                    bounds.loss_low[c], b,
+                    bounds.free_low[c], bounds.free_high[c], bounds.loss[c], bounds.loss_low[c], b,
                 )  # fmt: skip
         if are_equal_rows_of(bounds.equal_rows, groups.static_part[g]):
             for i in range(n):

@@ -30,7 +30,7 @@ from domain.kernels.compiling import function, helper, inner
 
 @helper
 def has_counts(groups, g):  # type: ignore[no-untyped-def]
-    """Say whether rules or values of a group read any counter: then its best row is found by a scan."""
+    """Say whether rules or values of a group read any counter: placing one of its pods may move all rows."""
     return groups.rule_count[g] + groups.counted_count[g] > 0
 
 
@@ -246,8 +246,8 @@ def _extremes(counted, kind):  # type: ignore[no-untyped-def]
 
 
 @inner
-def set_values(columns, groups, counters, g, scratch):  # type: ignore[no-untyped-def]
-    """Write the raw scores by counts of all rows, and their extremes over the feasible ones.
+def set_counted(columns, groups, counters, g, s, scratch):  # type: ignore[no-untyped-def]
+    """Write the s-th raw score by counts of all rows, and its extremes over the feasible ones.
 
     ``scratch.feasible`` must be known; ``scratch.counted`` is ``UNCOUNTED`` where a row has no score.
 
@@ -259,30 +259,36 @@ def set_values(columns, groups, counters, g, scratch):  # type: ignore[no-untype
     count = columns.rows_count[0]
     ranked = scratch.ranked[:count]
     amount = scratch.amount[:count]
-    for s in range(groups.counted_count[g]):
-        for row in range(count):
-            ranked[row] = scratch.feasible[row]
-            amount[row] = 0.0
-        for v in range(groups.counted_first[g, s], groups.counted_first[g, s + 1]):
-            if groups.value_flags[g, v] & REQUIRED:
-                topology = counters.topology[groups.value_counter[g, v]]
-                _drop_missing(counters.domain[topology, :count], ranked)
-        for v in range(groups.counted_first[g, s], groups.counted_first[g, s + 1]):
-            c = groups.value_counter[g, v]
-            domain = counters.domain[counters.topology[c], :count]
-            sums = counters.sums[counters.first[c] :]
-            flags = groups.value_flags[g, v]
-            if flags & SIZED:
-                if flags & BY_ROW:
-                    size = _rows_of(ranked)
-                else:
-                    size = _size(domain, ranked, scratch.seen[: counters.length[c] + 1])
-                _add_sized(domain, sums, np.log(size + 2.0), float(groups.value_extra[g, v]), amount)
+    for row in range(count):
+        ranked[row] = scratch.feasible[row]
+        amount[row] = 0.0
+    for v in range(groups.counted_first[g, s], groups.counted_first[g, s + 1]):
+        if groups.value_flags[g, v] & REQUIRED:
+            topology = counters.topology[groups.value_counter[g, v]]
+            _drop_missing(counters.domain[topology, :count], ranked)
+    for v in range(groups.counted_first[g, s], groups.counted_first[g, s + 1]):
+        c = groups.value_counter[g, v]
+        domain = counters.domain[counters.topology[c], :count]
+        sums = counters.sums[counters.first[c] :]
+        flags = groups.value_flags[g, v]
+        if flags & SIZED:
+            if flags & BY_ROW:
+                size = _rows_of(ranked)
             else:
-                _add_plain(domain, sums, amount)
-        counted = scratch.counted[s, :count]
-        _to_whole(amount, ranked, counted)
-        groups.counted_low[g, s], groups.counted_high[g, s] = _extremes(counted, groups.counted_kind[g, s])
+                size = _size(domain, ranked, scratch.seen[: counters.length[c] + 1])
+            _add_sized(domain, sums, np.log(size + 2.0), float(groups.value_extra[g, v]), amount)
+        else:
+            _add_plain(domain, sums, amount)
+    counted = scratch.counted[s, :count]
+    _to_whole(amount, ranked, counted)
+    groups.counted_low[g, s], groups.counted_high[g, s] = _extremes(counted, groups.counted_kind[g, s])
+
+
+@helper
+def set_values(columns, groups, counters, g, scratch):  # type: ignore[no-untyped-def]
+    """Write all raw scores by counts: see ``set_counted``."""
+    for s in range(groups.counted_count[g]):
+        set_counted(columns, groups, counters, g, s, scratch)
 
 
 @helper

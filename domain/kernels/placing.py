@@ -9,7 +9,8 @@ There are four ways to the best node. All give the answer of a full re-score for
 - *Branch and bound* (``branch_and_bound.py``): groups with the same static part share an upper bound per
   block of rows, and a pod visits only the blocks that could hold a better row than the best one found. This
   wins where many groups take turns.
-- *Bounds by the row* (``whole_bounds.py``): the same for whole scores, where nearly all rows tie.
+- *Bounds by the row* (``whole_bounds.py``): the same for whole scores, where nearly all rows tie, and for
+  groups whose pods ask where others are.
 - *Full scan* (``scanning.py``): all rows are scored anew, block by block. This is for scores without upper
   bounds.
 """
@@ -21,12 +22,14 @@ from domain.kernels import (
     bases,
     blocks,
     branch_and_bound,
+    counted_bounds,
     counting,
     equal_rows,
     explain,
     filtering,
     normalising,
     risk,
+    row_bounds,
     scanning,
     scoring,
     terms,
@@ -52,12 +55,14 @@ PARTS = (
     bases,
     blocks,
     branch_and_bound,
+    counted_bounds,
     counting,
     equal_rows,
     explain,
     filtering,
     normalising,
     risk,
+    row_bounds,
     scanning,
     scoring,
     terms,
@@ -137,8 +142,7 @@ def place(  # type: ignore[no-untyped-def]
     placed : Placed
         The output: a row and a score per pod, an explanation per group.
     scratch : Scratch
-        Memory. Its content does not matter, but for ``uses``: how often each slot is in the sequence. They
-        are counted down.
+        Memory. Its content does not matter, but for ``uses``: how often each slot is in the sequence.
 
     Cost per pod: O(log N) for the pods of one group in a row. Where many groups take turns: O(N / SPAN) and a
     few blocks if their scores have upper bounds and the rows differ, else O(N).
@@ -174,7 +178,9 @@ def place(  # type: ignore[no-untyped-def]
         elif has_upper_bounds(groups, g) and not has_counts(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         elif has_whole_bounds(groups, g):
-            score = search_whole(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
+            score = search_whole(
+                columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch
+            )
         if score == UNKNOWN:
             score = scan(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch)
         if is_first:

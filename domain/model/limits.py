@@ -92,6 +92,7 @@ unpacked_held_bytes_max = 256 << 20  # by one reader, of large batches that it h
 # What the engine keeps.
 groups_cached_max = 1 << 14  # compiled
 group_cache_bytes_max = 384 << 20  # of what is kept per node, as reserved; what no node uses is not taken
+row_bounds_bytes_max = 96 << 20  # of the bounds by the row of groups that take turns
 base_cache_bytes_max = 32 << 20  # of groups with rules or values over pods
 counter_cells_max = 1 << 25  # of counters over pods: a cell per counter and domain, 5 bytes each
 candidates_explained_max = 5

@@ -53,7 +53,7 @@ FILTERS = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
     "PodTopologySpread", "InterPodAffinity",
 )  # fmt: skip
-EXACT: dict[str, Any] = {}
+ARITHMETIC: tuple[dict[str, Any], ...] = ({}, {"arithmetic": "integer"})
 SCORES = (
     "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity",
 )  # fmt: skip
@@ -405,7 +405,8 @@ class Crowd:
             PluginUse(name="InterPodAffinity", weight=random.choice((1.0, 2.0)), args=affinity),
         ]
         chosen = SCORES if random.random() < 0.4 else random.sample(SCORES, random.choice((0, 1, 2)))
-        scores += [PluginUse(name=each, args=EXACT) for each in chosen]
+        arithmetic = random.choice(ARITHMETIC)
+        scores += [PluginUse(name=each, args=arithmetic) for each in chosen]
         random.shuffle(scores)
         uses = tuple(PluginUse(name=each, args=args.get(each, {})) for each in filters)
         return Profile(name=name, revision=7, filters=uses, scores=tuple(scores))

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import Counted
 from domain.cycle.explanation import room_for, scratch_for
 from domain.cycle.program import SLOT_FIELDS
@@ -69,8 +70,9 @@ class Slot:
 
 @dataclass
 class World:
-    """Rows with room, and pods (slot, row) on them."""
+    """Rows with room, and pods (slot, row) on them; ``whole``: scores are cut to whole numbers."""
 
+    whole: bool
     room: list[int]
     ties: list[int]
     counters: list[Counter]
@@ -158,8 +160,8 @@ class World:
         feasible = [row for row, code in enumerate(codes) if not code]
         totals = {}
         for row in feasible:
-            left = self.free(row) - slot.asks
-            totals[row] = round(left * 100.0 / self.room[row] * ONE) if self.room[row] else 0
+            share = (self.free(row) - slot.asks) * 100.0 / self.room[row] if self.room[row] else 0.0
+            totals[row] = math.floor(share) * ONE if self.whole else round(share * ONE)
         for kind, weight, values in slot.scores:
             for row, score in self.by_counts(kind, values, feasible).items():
                 totals[row] += round(weight * score * ONE)
@@ -184,7 +186,7 @@ def mix(value: int) -> int:
 # ------------------------------------------------------------------------------------------------ random
 
 
-def draw_world(dice: random.Random) -> World:
+def draw_world(dice: random.Random, *, whole: bool) -> World:
     """Draw rows, counters, slots and a few pods."""
     rows, slots = dice.choice((dice.randrange(1, 14), 40)), dice.randrange(1, 4)
     counters = []
@@ -199,6 +201,7 @@ def draw_world(dice: random.Random) -> World:
         eligible = [dice.random() < 0.7 for _ in range(rows)] if dice.random() < 0.4 else None
         counters.append(Counter(domains, eligible, [dice.choice((0, 1, 1, 2)) for _ in range(slots)]))
     world = World(
+        whole=whole,
         room=[dice.choice((0, 3, 10, 20)) for _ in range(rows)],
         ties=[dice.getrandbits(64) for _ in range(rows)],
         counters=counters,
@@ -250,7 +253,7 @@ def groups_of(world: World, width: int) -> kernel.Groups:
         static_constant=np.zeros(1, dtype=np.int64),
         raw_constant=np.full((1, kernel.RAWS_MAX), np.nan),
         raws_varying=np.zeros(1, dtype=np.int32),
-        static_whole=np.zeros(1, dtype=np.uint8),
+        static_whole=np.full(1, world.whole, dtype=np.uint8),
         trees=kernel.Trees(
             owner=np.full(count, -1, dtype=np.int32),
             used=np.zeros(count, dtype=np.int64),
@@ -260,6 +263,7 @@ def groups_of(world: World, width: int) -> kernel.Groups:
             winner=np.zeros((count, 2 * width), dtype=np.int32),
             histogram=np.zeros((count, kernel.CODES), dtype=np.int32),
         ),
+        row_bounds=empty_row_bounds(width, min(count, 2)),  # of three slots two take turns at one place
         bases=kernel.Bases(
             fits=np.zeros((count, width), dtype=np.uint8),
             total=np.zeros((count, width), dtype=np.int64),
@@ -276,7 +280,8 @@ def groups_of(world: World, width: int) -> kernel.Groups:
         groups.demand_column[g, 1] = groups.add_column[g, 0] = groups.part_column[g, 0] = COLUMN
         groups.add_count[g], groups.add_value[g, 0] = 1, slot.asks
         groups.term_count[g], groups.term_weight[g, 0] = 1, 1.0
-        groups.term_kind[g, 0], groups.term_first[g, 1] = kernel.LEAST_ALLOCATED, 1
+        groups.term_kind[g, 0] = kernel.LEAST_ALLOCATED + kernel.WHOLE * world.whole
+        groups.term_first[g, 1] = 1
         groups.part_weight[g, 0], groups.part_value[g, 0] = 1.0, slot.asks
         groups.rule_count[g] = len(slot.rules)
         for r, rule in enumerate(slot.rules):
@@ -344,36 +349,6 @@ def effects_of(world: World) -> kernel.Effects:
     return kernel.Effects(first, flat[:, 0].copy(), flat[:, 1].copy())
 
 
-def bounds_of(width: int) -> kernel.Bounds:
-    """Return empty bounds for one resource, of which a scan keeps the blocks alone."""
-    blocks = width // kernel.SPAN
-    equal = kernel.EqualRows(
-        row=np.zeros(width, dtype=np.int32),
-        tie=np.zeros(width, dtype=np.uint64),
-        at=np.full(width, -1, dtype=np.int32),
-        kept=np.zeros(1, dtype=np.int64),
-        part=np.zeros(1, dtype=np.int64),
-        free_low=np.zeros(2, dtype=np.int64),
-        free_high=np.zeros(2, dtype=np.int64),
-        least=np.full(1, kernel.EQUAL_ROWS_FROM, dtype=np.int64),
-        rest=np.zeros(1, dtype=np.int64),
-    )
-    return kernel.Bounds(
-        free_low=np.zeros((2, blocks), dtype=np.int64),
-        free_high=np.zeros((2, blocks), dtype=np.int64),
-        free=np.zeros((2, width), dtype=np.float32),
-        loss=np.zeros((2, width), dtype=np.float32),
-        loss_low=np.zeros((2, blocks), dtype=np.float32),
-        base=np.zeros((1, width), dtype=np.float32),
-        even=np.zeros((1, width), dtype=np.float32),
-        best=np.zeros((1, blocks), dtype=np.float32),
-        refused=np.zeros((1, blocks), dtype=np.int32),
-        blocks_synced=np.full(1, -1, dtype=np.int64),
-        synced=np.full(1, -1, dtype=np.int64),
-        equal_rows=equal,
-    )
-
-
 def place(world: World, sequence: list[int]) -> kernel.Placed:
     """Let the kernel place pods of these slots."""
     width = kernel.SPAN
@@ -393,10 +368,11 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
         for slot in world.slots
     ]
     placed = room_for(len(sequence), cast(Any, programs), slots)
+    groups = groups_of(world, width)
     placing.place(
         columns,
-        groups_of(world, width),
-        bounds_of(width),
+        groups,
+        empty_bounds(2, width, 1),
         changes,
         counters_of(world, width),
         effects_of(world),
@@ -404,6 +380,8 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
         placed,
         scratch_for(np.array(sequence, dtype=np.int32), slots, blocks=1, width=width, variances=0, counted=2),
     )
+    if any(world.slots[g].rules or world.slots[g].scores for g in sequence):
+        assert (groups.row_bounds.owner >= 0).any() == world.whole
     return placed
 
 
@@ -418,12 +396,13 @@ def refused(codes: list[int]) -> dict[int, int]:
     return {code: codes.count(code) for code in set(codes) - {0}}
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("first", range(0, 400, 50))
-def test_each_pod_goes_where_a_plain_reading_puts_it(first: int) -> None:
+def test_each_pod_goes_where_a_plain_reading_puts_it(first: int, whole: bool) -> None:
     bound = failed = 0
     for seed in range(first, first + 50):
         dice = random.Random(seed)
-        world = draw_world(dice)
+        world = draw_world(dice, whole=whole)
         sequence = [dice.randrange(len(world.slots)) for _ in range(dice.randrange(1, 30))]
         placed = place(world, sequence)
         tried: set[int] = set()

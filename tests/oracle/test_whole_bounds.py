@@ -10,10 +10,12 @@ import pytest
 
 from domain.cycle import slots as slots_module
 from domain.cycle.schedule import CycleResult, Placement, Scheduler
+from domain.kernels import row_bounds
 from domain.kernels.arrays import BALANCED_CHANGE, BLOCK, LEAST_ALLOCATED, PARTS_MAX, WHOLE
 from domain.kernels.blocks import summarise
+from domain.kernels.filtering import filter_row
+from domain.kernels.row_bounds import _set_free, bound_rows
 from domain.kernels.terms import rate_evenness, rate_term
-from domain.kernels.whole_bounds import set_row_bounds
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -27,15 +29,15 @@ SHAPES = ((10_000, 100 * GIB), (64_000, 256 * GIB), (7_930, 31 * GIB + 12_345))
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_bound_is_below_the_exact_total(seed: int) -> None:
+def test_no_bound_is_below_the_exact_total(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Capacities from 1 to 2^50, and amounts that end at, just above or just below a whole percentage."""
     random = np.random.default_rng(seed)
     allocatable, requested, value = cluster_of(random)
-    base = random.integers(0, 1 << 21, ROWS) * 1.0
+    base = random.integers(0, 1 << 14, ROWS) * 1.0
     base[random.random(ROWS) < 0.1] = -np.inf
     parts = [random.permutation(RESOURCES)[:k].astype(np.int32) for k in random.integers((1, 0), (4, 3))]
     weights = [random.choice((1.0, 1.0, 3.0, 1000.0), len(part)) for part in parts]
-    kinds, heavy = (LEAST_ALLOCATED + WHOLE, BALANCED_CHANGE + WHOLE), random.choice((1.0, 2.0, 1000.0), 2)
+    kinds, heavy = (LEAST_ALLOCATED + WHOLE, BALANCED_CHANGE + WHOLE), random.choice((1.0, 2.0, 80.0), 2)
     work = np.full((5 + PARTS_MAX, ROWS), np.nan)
     even, exact, score = np.zeros(ROWS), base.copy(), np.zeros(ROWS)
     rate_evenness(allocatable, requested, 0, parts[1], value[parts[1]], 0, True, work, even)
@@ -45,11 +47,14 @@ def test_no_bound_is_below_the_exact_total(seed: int) -> None:
         exact += by * score
     fits = (value[:, None] <= allocatable - requested).all(axis=0)
     exact = np.where(fits & (base >= 0), exact, -1.0)
-    bound, highest = bounds_of(allocatable, requested, value, base, even, (kinds, heavy, parts, weights))
+    code = (base < 0).astype(np.int16)
+    monkeypatch.setattr(row_bounds, "filter_row", filter_row.py_func)
+    terms = (kinds, heavy, parts, weights)
+    bound, of_recent = bounds_of(random, allocatable, requested, value, base, even, code, terms)
     assert (bound >= exact).all()
+    assert ((bound >= 0) == (exact >= 0)).all()
+    assert (bound == of_recent).all()
     assert (bound != exact).mean() < 0.6  # amounts are chosen to lie close to a cut
-    for b in range(len(highest)):
-        assert highest[b] == bound[b * BLOCK : (b + 1) * BLOCK].max()
 
 
 def cluster_of(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -68,37 +73,50 @@ def cluster_of(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def bounds_of(
+    random: np.random.Generator,
     allocatable: np.ndarray,
     requested: np.ndarray,
     value: np.ndarray,
     base: np.ndarray,
     even: np.ndarray,
+    code: np.ndarray,
     terms: tuple[tuple[int, ...], np.ndarray, list[np.ndarray], list[np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the kernel's bound of each row, and the highest of each block."""
+    """Return the kernel's bound of each row: of blocks of rows, and of rows that changed in any order."""
     kinds, heavy, parts, weights = terms
     free, loss = (np.zeros((RESOURCES, ROWS), dtype=np.float32) for _ in range(2))
     extremes = (np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
     for c in range(RESOURCES):
         least = np.zeros(1, dtype=np.float32)
-        summarise(allocatable[c], requested[c], 0, ROWS, *extremes, free[c], loss[c], least, 0)
+        summarise(allocatable[c], requested[c], 0, ROWS, *extremes, loss[c], least, 0)
+        _set_free.py_func(allocatable[c], requested[c], free[c])
     columns = np.concatenate(parts)
     groups = SimpleNamespace(
-        static_part=[0], demand_count=[RESOURCES], demand_column=np.arange(RESOURCES)[None],
+        static_part=[0], static_code=code[None], static_position=np.zeros((1, 2)), limit_count=[0],
+        fit_position=[1], demand_count=[RESOURCES], demand_column=np.arange(RESOURCES)[None],
         demand_value=value[None], term_count=[len(kinds)], term_kind=np.array([kinds]),
         term_weight=heavy[None], term_first=np.array([[0, len(parts[0]), len(columns)]]),
         part_column=columns[None], part_weight=np.concatenate(weights)[None], part_value=value[columns][None],
     )  # fmt: skip
+    changed = random.permutation(ROWS).astype(np.int32)
     kept = SimpleNamespace(
-        base=base[None].astype(np.float32), even=even[None].astype(np.float32), free=free, loss=loss
-    )
-    scratch = SimpleNamespace(
-        estimate=np.zeros(BLOCK, dtype=np.float32), share=np.zeros((2, BLOCK), dtype=np.float32),
-        bound=np.zeros(ROWS, dtype=np.int32), block_highest=np.zeros(ROWS // BLOCK + 1, dtype=np.int32),
-        block_tie=np.zeros(ROWS // BLOCK + 1, dtype=np.uint64),
+        base=base[None].astype(np.float32), even=even[None].astype(np.float32), free=free, loss=loss,
+        recent_free=free[:, changed], recent_loss=loss[:, changed],
     )  # fmt: skip
-    set_row_bounds.py_func(SimpleNamespace(rows_count=[ROWS]), groups, kept, 0, scratch)
-    return scratch.bound, scratch.block_highest
+    scratch = SimpleNamespace(
+        estimate=np.zeros(BLOCK, dtype=np.float32), share=np.zeros((3, BLOCK), dtype=np.float32),
+        doubtful=np.zeros(BLOCK, dtype=np.int32),
+    )  # fmt: skip
+    table = SimpleNamespace(rows_count=[ROWS], allocatable=allocatable, requested=requested)
+    log = SimpleNamespace(rows=changed)
+    bound, of_recent = np.zeros(ROWS), np.zeros(ROWS)
+    for first in range(0, ROWS, BLOCK):
+        n = min(BLOCK, ROWS - first)
+        bound_rows.py_func(table, groups, kept, log, 0, False, first, n, scratch)
+        bound[first : first + n] = scratch.estimate[:n]
+        bound_rows.py_func(table, groups, kept, log, 0, True, first, n, scratch)
+        of_recent[changed[first : first + n]] = scratch.estimate[:n]
+    return bound, of_recent
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -25,7 +25,8 @@ class Bed:
 
     def program(self, slot: int, asks: str) -> Program:
         """Return a program whose pods ask for something."""
-        made = Program(slot, cast(Any, None), cast(Any, None), self.static, ())
+        template = cast(Any, SimpleNamespace(ignored=()))
+        made = Program(slot, template, cast(Any, None), self.static, ())
         made.demands = [cast(Any, asks)]
         return made
 
