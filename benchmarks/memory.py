@@ -28,6 +28,7 @@ from ops.child import environment, python_module, python_path
 from services.codec.decode import Decoder
 from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
+from services.worker.collector import collect_rarely
 from services.worker.planner import BATCHES, Planner
 
 WAYS = ("folded", "restored")
@@ -95,6 +96,7 @@ def in_own_process(way: str, nodes: int, pods: int, shape: str = PLAIN) -> Memor
 def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     """Measure one way in this process, which must be fresh."""
     warm_up()
+    collect_rarely()
     groups = min(GROUPS, pods)
     baseline, _ = _resident()
     if way == "folded":
