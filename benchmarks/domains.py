@@ -163,10 +163,11 @@ def _cost(workload: Workload, pods_per_cycle: int) -> _Cost:
         for event in events:
             scheduler.fold(event)
         folded = time.thread_time()
-        result = scheduler.cycle()
+        while scheduler.has_work:
+            result = scheduler.cycle()
+            placed += sum(attempt.bound_count for attempt in result.attempts)
         cycle_seconds += time.thread_time() - folded
         fold_seconds += folded - began
-        placed += sum(attempt.bound_count for attempt in result.attempts)
     if placed != workload.pods:
         raise BenchError(f"{workload.name}: {placed} of {workload.pods} pods found a node")
     return _Cost(fold_seconds * 1e6 / workload.pods, cycle_seconds * 1e6 / workload.pods)

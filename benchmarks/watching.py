@@ -15,7 +15,10 @@ from benchmarks.stage import BenchError
 from benchmarks.statistics import Sightings
 
 _ANSWER_SECONDS_MAX = 600
-_SHARDS = "SELECT shard, seq_next, dead_seq_next, owner IS NOT NULL AS owned FROM shards ORDER BY shard"
+_SHARDS = (
+    "SELECT shard, seq_next, dead_seq_next, owner IS NOT NULL AS owned"
+    " FROM shards LEFT JOIN worker_leases USING (shard) ORDER BY shard"
+)
 _OFFSETS = "SELECT topic, next_offset FROM shard_offsets"
 _DECISIONS = (
     "SELECT shard, seq, namespace, name, outcome, signature FROM decisions WHERE shard = $1 AND seq >= $2"
