@@ -105,7 +105,7 @@ def bring_in(scheduler: Scheduler, decoder: Decoder, records: Material) -> None:
 def decode(decoder: Decoder, topic: str, entries: Sequence[Entry]) -> list[Event]:
     """Return the events of records, each of which must be one that the fold takes."""
     events = []
-    for offset, (key, value, _) in enumerate(entries):
+    for offset, (key, value, *_) in enumerate(entries):
         event = decoder.decode(Record(topic, 0, offset, key, value, 0)).event
         if event is None or isinstance(event, ProfileEvent):
             raise BenchError(f"the workload holds an event that the engine refuses: {value!r}")

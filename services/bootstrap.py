@@ -143,17 +143,19 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     there = len(await store.shards())
     await store.aclose()
     shards = shards or there or 1
-    await migrate.init_shards(at.dsn, shards)
-    if not there:
-        done.append(f"{shards} shard{'s' if shards > 1 else ''} laid down")
-    if roles:
-        done += [f"role {role} created" for role in await create_roles(at.dsn)]
+    if shards <= there:  # more of them need partitions first, which only an operator can add
+        await migrate.init_shards(at.dsn, shards)
     try:
         specs = topic_specs(shards)
         missing = [spec for spec in specs if not await log.partitions(spec.name)]
         await log.ensure_topics(specs)
     finally:
         await log.aclose()
+    if shards > there:
+        await migrate.init_shards(at.dsn, shards)
+        done.append(f"{shards} shard{'s' if shards > 1 else ''} laid down")
+    if roles:
+        done += [f"role {role} created" for role in await create_roles(at.dsn)]
     return done + [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
 
 

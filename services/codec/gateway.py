@@ -99,7 +99,7 @@ class Appender:
             self._secret = await self._read_secret()
         by_topic: dict[str, list[Entry]] = {}
         for event in events:
-            key, value, _ = event.entry
+            key, value, *_ = event.entry
             sealed = seal(self._secret, event.topic, key, value, sent_by)
             by_topic.setdefault(event.topic, []).append(Entry(key, value, sealed))
         return [span for topic, each in by_topic.items() for span in await self._writer.append(topic, each)]

@@ -28,6 +28,13 @@ class Outbox(Protocol):
     async def shards(self) -> int:
         """Return the number of shards that ``berth init`` laid down (0: not initialised)."""
 
+    async def ledger_name(self) -> str:
+        """Return which ledger this is, and which life of it.
+
+        The name changes where the ledger may have lost what was committed: where a replica took over, or a
+        backup or dump was restored.
+        """
+
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """Return the relay epoch of the shard, or 0 while another relay is alive (as ``Ledger.acquire``)."""
 

@@ -149,6 +149,7 @@ class Relay:
                 raise Fenced(f"another relay publishes shard {shard}")
 
     async def _publish(self, shard: int, epoch: int) -> None:
+        ledger = (await self._outbox.ledger_name()).encode()
         places = {stream: await self._resume(shard, stream, epoch) for stream in Stream}
         writer = await self._log.writer()
         clock = asyncio.get_running_loop().time
@@ -157,7 +158,7 @@ class Relay:
             while True:
                 moved = False
                 for stream in Stream:
-                    place = await self._publish_some(shard, epoch, stream, places[stream], writer)
+                    place = await self._publish_some(shard, epoch, stream, places[stream], writer, ledger)
                     moved = moved or place.seq != places[stream].seq
                     places[stream] = place
                 if moved:
@@ -199,7 +200,7 @@ class Relay:
             raise Diverged(f"topic {at.topic}, partition {shard} ends at {found} and not at {end}")
 
     async def _publish_some(
-        self, shard: int, epoch: int, stream: Stream, place: _Place, writer: LogWriter
+        self, shard: int, epoch: int, stream: Stream, place: _Place, writer: LogWriter, ledger: bytes
     ) -> _Place:
         """Publish the next rows. The one before them comes along, to see that the ledger still has it."""
         seen = place.row is not None
@@ -211,7 +212,9 @@ class Relay:
         if not items:
             return place
         partition = shard if stream is Stream.DECISIONS else 0
-        spans = await writer.append(_TOPICS[stream], [Entry(i.key, i.value) for i in items], partition)
+        spans = await writer.append(
+            _TOPICS[stream], [Entry(i.key, i.value, ledger=ledger) for i in items], partition
+        )
         self._metrics.published.labels(stream.value).inc(len(items))
         end = _end_of(spans, place.end) if stream is Stream.DECISIONS else None
         if not await self._outbox.mark_published(shard, stream, epoch, items[-1].seq):

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.partitioner import DefaultPartitioner
 
 from domain.model.errors import FieldError, LogTruncated, TopicMismatch, Unavailable
+from services.adapters.embedded.log import EmbeddedLog
 from services.codec.partition import RECORD_BYTES_MAX
 from services.ports.log import (
     Ahead,
@@ -117,6 +118,17 @@ async def test_records_come_back_as_they_were_appended(harness: Harness, log: Lo
     times = [r.timestamp_ms for r in records]
     assert times == sorted(times)
     assert times[0] > 1_600_000_000_000
+
+
+async def test_a_log_elsewhere_keeps_which_ledger_a_decision_is_of(harness: Harness, log: Log) -> None:
+    topic = await harness.topic()
+    async with writing(log) as writer, reading(log, topic, 0) as reader:
+        await writer.append(
+            topic, [Entry(b"k", b"v", None, b"ledger.1"), Entry(b"k", b"v", b"s", b"ledger.2")]
+        )
+        records = await read(reader, 2)
+    kept = [None, None] if isinstance(log, EmbeddedLog) else [b"ledger.1", b"ledger.2"]
+    assert [(record.seal, record.ledger) for record in records] == [(None, kept[0]), (b"s", kept[1])]
 
 
 async def test_keys_go_where_kafka_sends_them_and_keep_their_order(harness: Harness, log: Log) -> None:

@@ -170,3 +170,12 @@ async def test_waiting_ends_after_its_time(outbox: Outbox, ledger: Ledger) -> No
     async with asyncio.timeout(5):
         await outbox.wait(0.15)
     assert asyncio.get_running_loop().time() - started > 0.1
+
+
+async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
+    first, second = backend.outbox(), backend.outbox()
+    names = {await first.ledger_name(), await second.ledger_name()}
+    assert len(names) == 1
+    assert names.pop().count(".") in (1, 2)
+    await first.aclose()
+    await second.aclose()

@@ -50,7 +50,7 @@ SMALL = {"openb": {"nodes": 100, "pods": 100}, "plain-500": {"nodes": 5, "pods":
 def decoded(topic: str, entries: list[Entry]) -> list[Any]:
     decoder = Decoder()
     results = [
-        decoder.decode(Record(topic, 0, i, key, value, 0)) for i, (key, value, _) in enumerate(entries)
+        decoder.decode(Record(topic, 0, i, key, value, 0)) for i, (key, value, *_) in enumerate(entries)
     ]
     assert [result.rejected for result in results if result.rejected is not None] == []
     return [result.event for result in results]

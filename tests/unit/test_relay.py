@@ -26,6 +26,9 @@ class Failing:
     async def shards(self) -> int:
         return 3
 
+    async def ledger_name(self) -> str:
+        return "ledger.1"
+
     async def acquire(self, shard: int, owner: str, seconds: float) -> int:
         if self.faults:
             self.faults -= 1

@@ -41,6 +41,8 @@ SERIES = "0.14."
 """The versions of aiokafka that this was written for."""
 SEAL_HEADER = "berth-seal"
 """The record header that holds ``Record.seal``."""
+LEDGER_HEADER = "berth-ledger"
+"""The record header that holds ``Record.ledger``."""
 
 _TRIES_MAX = 3
 
@@ -174,15 +176,12 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
                     raise Refused("batch-corrupt", f"has a record that says its offset is {offset}")
                 before = offset
                 if offset >= start:
-                    headers = record.headers
-                    seal = _seal(headers) if headers else None
-                    if appended_ms is not None:
-                        yield Record(topic, partition, offset, record.key, record.value, appended_ms, seal)
-                        continue
-                    claim_ms = record.timestamp
-                    at_ms = until_now(topic, claim_ms)
-                    found = Record(topic, partition, offset, record.key, record.value, at_ms, seal)
-                    yield found if at_ms == claim_ms else found._replace(claimed=True)
+                    claim_ms, headers = record.timestamp, record.headers
+                    at_ms = until_now(topic, claim_ms) if appended_ms is None else appended_ms
+                    seal, ledger = _own(headers) if headers else (None, None)
+                    claimed = appended_ms is None and at_ms != claim_ms
+                    key, value = record.key, record.value
+                    yield Record(topic, partition, offset, key, value, at_ms, seal, None, claimed, ledger)
         except MemoryError:
             bytearray(len(batch))  # no honest record takes more; where memory is short, this fails as well
             raise Refused("batch-corrupt", "has a length that no memory can hold") from None
@@ -236,9 +235,18 @@ class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
         return next(iter(self.getall(1)), None)
 
 
-def _seal(headers: Iterable[tuple[str, bytes | None]]) -> bytes | None:
-    """Return the last seal, as Kafka's own clients read a header; one without a value is no valid seal."""
-    return next((value or b"" for name, value in reversed(list(headers)) if name == SEAL_HEADER), None)
+def _own(headers: Iterable[tuple[str, bytes | None]]) -> tuple[bytes | None, bytes | None]:
+    """Return the seal and the ledger: the last header of each name, as Kafka's own clients read it.
+
+    One without a value is empty, and so no valid seal.
+    """
+    seal = ledger = None
+    for name, value in headers:
+        if name == SEAL_HEADER:
+            seal = value or b""
+        elif name == LEDGER_HEADER:
+            ledger = value or b""
+    return seal, ledger
 
 
 def unpack_into_records() -> None:

@@ -11,7 +11,7 @@ from aiokafka.structs import RecordMetadata
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded
-from services.adapters.kafka.internals import SEAL_HEADER, drop_undelivered
+from services.adapters.kafka.internals import LEDGER_HEADER, SEAL_HEADER, drop_undelivered
 from services.codec.partition import split
 from services.ports.log import Entry, Span
 
@@ -68,8 +68,9 @@ class KafkaWriter:
             counts.append(batch.record_count())
 
         batch = producer.create_batch()
-        for key, value, seal in entries:
-            headers = [] if seal is None else [(SEAL_HEADER, seal)]
+        for key, value, seal, ledger in entries:
+            named = ((SEAL_HEADER, seal), (LEDGER_HEADER, ledger))
+            headers = [(name, said) for name, said in named if said is not None]
             if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
                 await deliver(batch)
                 batch = producer.create_batch()

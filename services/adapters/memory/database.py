@@ -116,6 +116,7 @@ class MemoryDatabase:
         self.worker_leases = {shard: LeaseRow() for shard in range(shards)}
         self.relay_leases = {shard: LeaseRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
+        self.timeline = 1  # to be raised by whoever sets the tables back
         self.log_faults: list[LogFault] = []
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)

@@ -128,8 +128,9 @@ class MemoryLog:
         partition = self.partition(at)
         first = partition.end
         now_ms = self._clock.now_ms()
-        for offset, (key, value, seal) in enumerate(entries, partition.end):
-            partition.slots.append(Record(at.topic, at.partition, offset, key, value, now_ms, seal))
+        for offset, (key, value, seal, name) in enumerate(entries, partition.end):
+            record = Record(at.topic, at.partition, offset, key, value, now_ms, seal, ledger=name)
+            partition.slots.append(record)
         self._wake()
         return Span(*at, first, partition.end)
 

@@ -26,6 +26,10 @@ class MemoryOutbox(Client):
         """See ``Outbox.shards``."""
         return len(self._answering().shards)
 
+    async def ledger_name(self) -> str:
+        """See ``Outbox.ledger_name``."""
+        return f"memory.{self._answering().timeline}"
+
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
         database = self._answering()

@@ -71,12 +71,12 @@ def _revision(connection: sa.Connection) -> str | None:
 
 
 async def init_shards(dsn: str, shards: int) -> None:
-    """Create the rows of all shards. Existing rows stay as they are.
+    """Create the rows of all shards. Existing rows stay as they are, so that there may be more of them.
 
     Raises
     ------
     ShardsMismatch
-        There are rows of another number of shards.
+        There are rows of more shards: what they hold would belong to nobody.
     NotGranted
         Somebody else owns the tables.
     ValueError
@@ -87,7 +87,7 @@ async def init_shards(dsn: str, shards: int) -> None:
     async with fresh(dsn, "berth-init") as connection, connection.transaction():
         await connection.execute(sql.MIGRATION_LOCK)
         found = await connection.fetchval(sql.COUNT_SHARDS)
-        if found not in (0, shards):
+        if found > shards:
             raise ShardsMismatch(f"the database was laid out for {found} shards, not {shards}")
         try:
             for table in (*LEASE_TABLES.values(), *LEASE_TABLES):

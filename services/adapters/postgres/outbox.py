@@ -44,6 +44,11 @@ class PostgresOutbox:
         async with self._reading.use() as connection:
             return int(await connection.fetchval(COUNT_SHARDS))
 
+    async def ledger_name(self) -> str:
+        """See ``Outbox.ledger_name``."""
+        async with self._reading.use() as connection:
+            return str(await connection.fetchval(sql.LEDGER_NAME))
+
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
         leases = await self._leases.acquire(owner, lease_seconds, [shard])

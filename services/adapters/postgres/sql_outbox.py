@@ -1,5 +1,11 @@
 """All SQL of the outbox: what the relay reads and notes."""
 
+# A dump that is restored has another system, a replica that took over or a backup another timeline.
+LEDGER_NAME = """
+SELECT name || '.' || (pg_control_system()).system_identifier || '.'
+    || ltrim(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')
+FROM ledger_name
+"""
 ANY_UNPUBLISHED = """
 SELECT EXISTS (
     SELECT FROM shards s JOIN relay_cursor r USING (shard)
