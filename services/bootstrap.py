@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from services.ports.store import Store
+    from services.replay.replay import Outcome, Progress
 
 
 _SWITCH_SECONDS = 0.0005
@@ -261,6 +262,8 @@ async def run_worker(
         lease_seconds=settings.lease_seconds,
         lease_renewal_seconds=settings.lease_renewal_seconds,
         progress_seconds=settings.progress_seconds,
+        checkpoint_batches=settings.checkpoint_batches,
+        checkpoints_kept=settings.checkpoints,
         profiles=BUILT_IN_PROFILES,
     )
     # The commit's many small answers must not wait long for the thread that plans, and the collector must
@@ -278,6 +281,21 @@ async def run_worker(
         beating.cancel()
         await asyncio.wait([beating])
         await _close(log, ledger)
+
+
+async def replay(
+    at: Place, first: int | None, last: int | None, report: Callable[[Progress], Awaitable[None]]
+) -> Outcome:
+    """Plan recorded batches again and compare them with the journal; see ``services/replay``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.replay import Replay
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Replay(history, log, ScratchLedger, report).run(first, last)
+    finally:
+        await _close(log, history)
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:

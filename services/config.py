@@ -225,16 +225,22 @@ class Settings:
         integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
     )
     lease_seconds: float = _setting(
-        seconds(0.5, 60),
-        "SECONDS",
-        "How long a silent worker or relay keeps shards.",
-        limits.lease_seconds,
+        seconds(0.5, 60), "SECONDS", "How long a silent worker or relay keeps shards.", limits.lease_seconds
     )
     lease_renewal_seconds: float = _setting(
         seconds(0.1, 20), "SECONDS", "How often it says that it lives.", limits.lease_renewal_seconds
     )
     progress_seconds: float = _setting(
         seconds(1, 3600), "SECONDS", "A worker without a step for so long gives up.", limits.progress_seconds
+    )
+    checkpoint_batches: int = _setting(
+        integer(0, 10**7),
+        "N",
+        "Batches between checkpoints for `replay`; 0: none.",
+        limits.checkpoint_batches,
+    )
+    checkpoints: int = _setting(
+        integer(1, 10**4), "N", "How many checkpoints are kept, the latest ones.", limits.checkpoints_kept
     )
     usage_window_seconds: int = _setting(
         integer(limits.usage_window_seconds_min, limits.usage_window_seconds_max),
@@ -243,11 +249,7 @@ class Settings:
         limits.usage_window_seconds,
     )
     worker_name: str = _setting(
-        some_text,
-        "NAME",
-        "Name under which this process holds its leases; unique among those alive.",
-        default_worker_name,
-        shown="host-pid",
+        some_text, "NAME", "Its name in the leases; unique.", default_worker_name, shown="host-pid"
     )
     dir: Path | None = _setting(  # noqa: RUF009
         path,
@@ -312,10 +314,7 @@ class Settings:
         24 * 7,
     )
     access_log_days: int = _setting(
-        integer(1, 3660),
-        "DAYS",
-        "How long the API remembers who asked it for what; see docs/audit.md.",
-        90,
+        integer(1, 3660), "DAYS", "How long the API remembers who asked it for what; see docs/audit.md.", 90
     )
     api_tls_cert: Path | None = _setting(  # noqa: RUF009
         path,

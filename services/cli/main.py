@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
 from ops.owned import own_directory
-from services.cli import apply, audit, bench, describe, explain, get, keys, plan, serve, setup
+from services.cli import apply, audit, bench, describe, explain, get, keys, plan, replay, serve, setup
 from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import SETTINGS
@@ -125,6 +125,7 @@ app.command("worker", rich_help_panel=RUN)(serve.worker)
 app.command("relay", rich_help_panel=RUN)(serve.relay)
 app.command("api", rich_help_panel=RUN)(serve.api)
 app.command("health", rich_help_panel=RUN)(setup.health)
+app.command("replay", rich_help_panel=RUN)(replay.replay)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)
 app.command("refold", rich_help_panel=SET_UP)(setup.refold)

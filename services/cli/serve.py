@@ -21,12 +21,13 @@ LISTENING = (
     "event_id_hours",
     "access_log_days",
 )
+CHECKPOINTS = ("checkpoint_batches", "checkpoints")
 LEASES = ("lease_seconds", "lease_renewal_seconds")
 METRICS = ("metrics_host", "metrics_port", "metrics_key")
-ALL_IN_ONE = (*PLACE, *PLACING, *LEASES, "progress_seconds", *LISTENING, "shards")
+ALL_IN_ONE = (*PLACE, *PLACING, *LEASES, "progress_seconds", *CHECKPOINTS, *LISTENING, "shards")
 
 
-@with_settings(*PLACE, *PLACING, *LEASES, "progress_seconds", "worker_name", *METRICS)
+@with_settings(*PLACE, *PLACING, *LEASES, "progress_seconds", *CHECKPOINTS, "worker_name", *METRICS)
 async def worker(settings: Settings) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
     from services.processes import serve_worker

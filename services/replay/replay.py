@@ -11,7 +11,7 @@ from domain.model.errors import BerthError
 from services.ports.history import History, Scratch
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Start
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
-from services.ports.log import Log, TopicPartition
+from services.ports.log import Log, LogReader, TopicPartition
 from services.replay.compare import Difference, difference
 from services.replay.tape import Tape
 from services.worker.planner import Planner
@@ -77,38 +77,36 @@ class Replay:
         span = await self._history.span()
         if span is None:
             raise CannotReplay("the journal is empty: no batch was planned since it is kept")
-        start = await self._start(first, span)
-        first = max(first or start.batch + 1, start.batch + 1)
-        last = min(last or span[1], span[1])
-        if last < first:
-            raise CannotReplay(f"no batch is recorded from {first} to {last}; the journal ends at {span[1]}")
         reader = await self._log.reader()
         try:
-            positions = {
-                TopicPartition(topic, partition): offset
-                for (_, topic, partition), offset in start.offsets.items()
-                if topic != BATCHES
-            }
-            tape = Tape(reader, positions)
-            await tape.check()
+            start = await self._start(first, span, reader)
+            first = max(first or 0, start.batch + 1)
+            last = min(last or span[1], span[1])
+            if last < first:
+                raise CannotReplay(f"there is no batch from {first} to {last}; the journal ends at {span[1]}")
+            tape = Tape(reader, _positions(start))
             return await self._replay(start, tape, Progress(checkpoint=start.batch, first=first, last=last))
         finally:
             await reader.aclose()
 
-    async def _start(self, first: int | None, span: tuple[int, int]) -> Checkpoint:
+    async def _start(self, first: int | None, span: tuple[int, int], reader: LogReader) -> Checkpoint:
         """Return the checkpoint to begin at: the last one before the span, or the oldest of all."""
-        kept = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
-        if not kept:
+        checkpoints = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
+        if not checkpoints:
             raise CannotReplay("there is no checkpoint yet; a worker writes one when it starts")
-        if first is None:
-            return kept[0]
-        before = [each for each in kept if each.batch < first]
-        if not before:
-            raise CannotReplay(
-                f"batch {first} lies before the oldest checkpoint: "
-                f"batches from {kept[0].batch + 1} to {span[1]} can be replayed"
-            )
-        return before[-1]
+        begins = await reader.first_offsets(sorted({at for each in checkpoints for at in _positions(each)}))
+        lacks: dict[int, str] = {}
+        for each in checkpoints:
+            for at, offset in sorted(_positions(each).items()):
+                if begins[at] > offset:
+                    lacks[each.batch] = f"{at.topic}/{at.partition} begins at offset {begins[at]} by now"
+        served = [each for each in checkpoints if each.batch not in lacks]
+        usable = [each for each in served if first is None or each.batch < first]
+        if usable:
+            return usable[0] if first is None else usable[-1]
+        why = list(lacks.values())[-1] if lacks else "no checkpoint lies before it"
+        can = f"batches {served[0].batch + 1} to {span[1]} can be" if served else "no other batch can be"
+        raise CannotReplay(f"batch {first or span[0]} cannot be replayed: {why}; {can}")
 
     async def _replay(self, start: Checkpoint, tape: Tape, progress: Progress) -> Outcome:
         state = await self._history.state(start)
@@ -151,6 +149,15 @@ class Replay:
             ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
             replayed = list(map(itemgetter(1), ordered))
         return difference(row, batch.journal, recorded, replayed)
+
+
+def _positions(at: Checkpoint) -> dict[TopicPartition, int]:
+    """Return where the batch after a checkpoint takes its records from."""
+    return {
+        TopicPartition(topic, partition): offset
+        for (_, topic, partition), offset in at.offsets.items()
+        if topic != BATCHES
+    }
 
 
 async def _begin(start: Start, offsets: Mapping[tuple[int, str, int], int], scratch: Scratch) -> Planner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, LogTruncated
 from services.ports.journal import JournalRow, Lane, unpack_order
 from services.ports.log import LogReader, Record, TopicPartition
 
@@ -36,16 +36,6 @@ class Tape:
         self._next = dict(positions)
         self._read: dict[TopicPartition, deque[Record]] = {}
         self._is_assigned = False
-
-    async def check(self) -> None:
-        """Raise ``LogTooShort`` where the log begins behind the first batch."""
-        first = await self._reader.first_offsets(list(self._next))
-        for at, offset in sorted(self._next.items()):
-            if first[at] > offset:
-                raise LogTooShort(
-                    f"{at.topic}/{at.partition} now begins at offset {first[at]}, and the batch needs "
-                    f"it from {offset} on: the log's retention is over"
-                )
 
     async def take(self, row: JournalRow) -> list[Record]:
         """Return the records of the next batch.
@@ -92,7 +82,10 @@ class Tape:
                 return
             full = [each for each, buffer in self._read.items() if len(buffer) > _BUFFERED_MAX and each != at]
             self._reader.pause(full)
-            records = await self._reader.poll(_POLL_RECORDS, _POLL_SECONDS)
+            try:
+                records = await self._reader.poll(_POLL_RECORDS, _POLL_SECONDS)
+            except LogTruncated as error:
+                raise LogTooShort(f"batch {batch} took what the log no longer has: {error}") from error
             self._reader.resume(full)
             for record in records:
                 self._read[TopicPartition(record.topic, record.partition)].append(record)

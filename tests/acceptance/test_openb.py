@@ -192,6 +192,10 @@ async def test_three_kills_in_the_middle(
         decided = await deployment.payloads()
         assert await _published(fresh_kafka, len(decided)) == decided
         assert {orjson.loads(d)["epoch"] for d in decided} != {1}, "no kill came between decisions"
+        replayed = orjson.loads(deployment.run("replay", "-o", "json"))
+        assert replayed["difference"] is None
+        assert replayed["progress"]["decisions_count"] == len(decided)
+        assert replayed["progress"]["restarts_count"] > 1
 
 
 async def _kill_somewhere(deployment: Deployment, rng: random.Random) -> None:

@@ -55,6 +55,15 @@ async def client_of(place: Place, **how: bool | str) -> AsyncIterator[Client]:
             yield client
 
 
+async def query(place: Place, text: str, *values: Any) -> list[Any]:
+    """Run a statement as an operator would."""
+    connection = await asyncpg.connect(place.dsn)
+    try:
+        return list(await connection.fetch(text, *values))
+    finally:
+        await connection.close()
+
+
 async def work_off(place: Place) -> None:
     """Run a worker and a relay until all of the log took effect and is published."""
     settings = Settings(worker_name="test", seed=7)

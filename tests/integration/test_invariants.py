@@ -13,7 +13,17 @@ from domain.model.decisions import Outcome
 from domain.model.pods import PodTemplate
 from services.adapters.postgres.invariants import INVARIANTS, check
 from services.adapters.postgres.migrate import init_shards
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PlacementClosed
+from services.ports.journal import BATCHES, JournalRow
+from services.ports.ledger import (
+    CommitBatch,
+    CommitOutcome,
+    Lease,
+    Ledger,
+    OffsetAdvance,
+    PlacementClosed,
+)
+from services.ports.log import TopicPartition
+from services.worker.journal import journal_row
 from tests.contract.batches import (
     SIGNATURE,
     advance,
@@ -53,6 +63,15 @@ BROKEN = {
     "cycles-by-a-known-revision": (
         """UPDATE cycles SET doc = replace(doc, '"profile_revision":1', '"profile_revision":9')""",
     ),
+    "journal-without-hole": (
+        "UPDATE journal SET batch = 4 WHERE batch = 3",
+        "UPDATE shard_offsets SET next_offset = 4 WHERE topic = '~batches'",
+    ),
+    "journal-ranges-chain": ("""UPDATE journal SET lanes = '[[0,"berth.pods",0,7,8]]' WHERE batch = 3""",),
+    "decisions-have-a-batch": (
+        "UPDATE journal SET seqs = '{}', decisions_hash = sha256('') WHERE batch = 2",
+    ),
+    "decisions-are-the-journals": ("UPDATE decisions SET payload = payload || 'x' WHERE seq = 5",),
     "allocatable-is-the-spec": ("UPDATE nodes SET deleted = true WHERE id = 2",),
     "never-over-allocatable": (
         "UPDATE node_specs SET spec = jsonb_set(spec, '{allocatable,cpu}', '50') WHERE node_id = 1",
@@ -67,12 +86,19 @@ BROKEN = {
 """Some break another one with it: a node made smaller in the past is over its allocatable now, too."""
 
 ALSO_BREAKS = {
+    "decisions-without-hole": {"decisions-are-the-journals"},
     "never-over-allocatable": {"over-allocatable"},
     "one-placement-per-pod": {"requested-is-the-sum"},
 }
 
 
-async def _commit(ledger: Ledger, batch: CommitBatch) -> None:
+async def _commit(ledger: Ledger, batch: CommitBatch, number: int = 0) -> None:
+    """Commit; with a number, as the batch of that number in the journal."""
+    if number:
+        sources = [(a.shard, a.topic, a.partition) for a in batch.offsets if a.topic != BATCHES]
+        journal = journal_row(batch, sources, JournalRow(shard=0, batch=number), None)
+        count = OffsetAdvance(0, BATCHES, 0, batch.offsets[0].epoch, number - 1, number)
+        batch = msgspec.structs.replace(batch, journal=journal, offsets=[*batch.offsets, count])
     assert await ledger.commit(batch) is CommitOutcome.COMMITTED
 
 
@@ -90,13 +116,14 @@ async def backend(empty: PostgresBackend) -> PostgresBackend:
     """Return a ledger with something in every table: one pod moved from a node to another."""
     ledger = empty.ledger()
     lease, _ = await start(ledger, SHARDS)
+    await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
     spec = node_spec("n1", allocatable={"cpu": 8000, "pods": 110, "nvidia.com/gpu": 4})
     first = everything(lease)
     changes = {"requested": {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}}
     nodes = [new_node(1, spec=spec, **changes), new_node(2, spec=spec, **changes)]
-    await _commit(ledger, msgspec.structs.replace(first, nodes=nodes))
+    await _commit(ledger, msgspec.structs.replace(first, nodes=nodes), 1)
     loads = [load_node(1, 1, **{"cpu": 200, "nvidia.com/gpu": 4, "pods": 2})]
-    await _commit(ledger, bind(lease, [4], 5, nodes=loads))
+    await _commit(ledger, bind(lease, [4], 5, nodes=loads), 2)
     moved = decision(lease, 5, "p0-4", "n2")
     await _commit(
         ledger,
@@ -111,6 +138,7 @@ async def backend(empty: PostgresBackend) -> PostgresBackend:
             placements_opened=[opened(moved)],
             seq_next={0: 6},
         ),
+        3,
     )
     return empty
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import Any
 
-import asyncpg
 import pytest
 
 from domain.model.errors import RefoldNeeded
@@ -17,7 +16,7 @@ from services.bootstrap import Place, ShardsHeld
 from services.config import Settings
 from services.metrics import process_registry
 from tests.builders import Json, node_manifest, pod_manifest
-from tests.integration.api_world import client_of, fresh_database, work_off
+from tests.integration.api_world import client_of, fresh_database, query, work_off
 
 ZONE = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
 AWAY: Json = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [ZONE]}}
@@ -27,14 +26,6 @@ SERVICE: Json = {
     "metadata": {"name": "web"},
     "spec": {"selector": {"app": "web"}},
 }
-
-
-async def query(place: Place, text: str, *values: Any) -> list[Any]:
-    connection = await asyncpg.connect(place.dsn)
-    try:
-        return list(await connection.fetch(text, *values))
-    finally:
-        await connection.close()
 
 
 def web(name: str, version: int, **spec: Any) -> Json:

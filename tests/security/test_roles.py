@@ -22,6 +22,7 @@ from services.adapters.postgres.roles import (
     AUDITOR,
     GRANTS,
     RELAY,
+    REPLAY,
     ROLES,
     WORKER,
     RolesRefused,
@@ -31,6 +32,7 @@ from services.bootstrap import Place
 from services.config import Settings
 from services.metrics import process_registry
 from services.ports.store import Grant
+from services.replay.replay import Progress
 from tests.builders import node_manifest, pod_manifest
 from tests.integration.api_world import client_of, fresh_database
 from tests.integration.commands import BERTH, environment
@@ -109,6 +111,13 @@ async def test_each_process_works_under_its_own_role(deployment: Deployment) -> 
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
 
+    async def report(progress: Progress) -> None:
+        pass
+
+    outcome = await bootstrap.replay(deployment.of[REPLAY], None, None, report)
+    assert outcome.difference is None
+    assert outcome.progress.decisions_count == 3
+
 
 async def test_only_the_owner_of_the_tables_makes_keys(deployment: Deployment) -> None:
     async with client_of(deployment.of[API], local_user="me") as client:
@@ -143,6 +152,9 @@ FORBIDDEN = [
     (API, "INSERT INTO api_keys (name) VALUES ('mine')"),
     (API, "UPDATE api_keys SET roles = '{admin}'"),
     (API, "UPDATE log_records SET value = ''"),
+    *((REPLAY, f"SELECT * FROM {table}") for table in ("placements", "nodes", "api_keys", "access_log")),
+    *((REPLAY, f"DELETE FROM {table}") for table in GRANTS),
+    *((REPLAY, f"INSERT INTO {table} DEFAULT VALUES") for table in GRANTS),
     (AUDITOR, "SELECT key_hash FROM api_keys"),
     (AUDITOR, "SELECT * FROM api_keys"),
     (AUDITOR, "SELECT * FROM log_seal"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from services.adapters.postgres.connections import BULK, fresh
+from services.adapters.postgres.invariants_journal import JOURNAL
 
 ROWS_MAX = 100
 
@@ -250,6 +251,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         )
         """,
     ),
+    *(Invariant(*each) for each in JOURNAL),
 )
 
 

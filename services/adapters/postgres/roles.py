@@ -17,7 +17,8 @@ from services.adapters.postgres.engine import NotGranted
 from services.ports.store import Grant
 
 WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth_auditor"
-ROLES = (WORKER, RELAY, API, AUDITOR)
+REPLAY = "berth_replay"
+ROLES = (WORKER, RELAY, API, AUDITOR, REPLAY)
 
 _READ = "SELECT"
 _ADD = "SELECT, INSERT"
@@ -32,16 +33,17 @@ class Grants(NamedTuple):
     relay: str = ""
     api: str = _READ
     auditor: str = _READ
+    replay: str = ""
 
 
 GRANTS: Mapping[str, Grants] = {
-    "alembic_version": Grants(_READ, _READ),
+    "alembic_version": Grants(_READ, _READ, replay=_READ),
     "resources": Grants(_CHANGE),  # locking the table takes UPDATE
     "nodes": Grants(_CHANGE),
     "node_specs": Grants(_ADD),
     "templates": Grants(_ADD),
     "placements": Grants(_CHANGE),
-    "decisions": Grants(_ADD, _READ),
+    "decisions": Grants(_ADD, _READ, replay=_READ),
     "cycles": Grants(_ADD),
     "pending": Grants(_ALL),
     "pending_groups": Grants(_ALL),
@@ -52,9 +54,9 @@ GRANTS: Mapping[str, Grants] = {
     "workers": Grants(_CHANGE),
     "shard_offsets": Grants(_CHANGE),
     "dead_letters": Grants(_ADD, _READ),
-    "journal": Grants(_ADD),
-    "checkpoints": Grants("SELECT, INSERT, DELETE"),
-    "checkpoint_parts": Grants("SELECT, INSERT, DELETE"),
+    "journal": Grants(_ADD, replay=_READ),
+    "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
+    "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),
@@ -66,9 +68,9 @@ GRANTS: Mapping[str, Grants] = {
     "log_faults": Grants(_ADD),
     "unmentioned": Grants(_ADD),
     "ledger_name": Grants(_READ, _READ),
-    "log_topics": Grants(_READ, "SELECT, UPDATE", "SELECT, UPDATE"),
-    "log_records": Grants(_READ, _ADD, _ADD),
-    "log_seal": Grants(_READ, auditor=""),
+    "log_topics": Grants(_READ, "SELECT, UPDATE", "SELECT, UPDATE", replay=_READ),
+    "log_records": Grants(_READ, _ADD, _ADD, replay=_READ),
+    "log_seal": Grants(_READ, auditor="", replay=_READ),
 }
 """Per table. Keys are made, and the database is migrated, by the owner of the tables alone."""
 

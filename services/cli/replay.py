@@ -1,0 +1,82 @@
+"""`berth replay`: plans what was decided once more, and says whether it comes to the same bytes."""
+
+from __future__ import annotations
+
+import enum
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from services.cli.options import PLACE, with_settings
+from services.cli.terminal import echo
+from services.config import Settings
+from services.phrases import plural
+
+if TYPE_CHECKING:
+    from services.replay.replay import Outcome, Progress
+
+_SECONDS_BETWEEN = 1.0
+
+
+class ReplayFormat(enum.StrEnum):
+    """The formats of `-o` here."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@with_settings(*PLACE)
+async def replay(
+    settings: Settings,
+    first: Annotated[
+        int | None, typer.Option("--from", metavar="BATCH", min=1, help="Compare from this batch on.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", metavar="BATCH", min=1, help="Compare up to this batch.")
+    ] = None,
+    form: Annotated[ReplayFormat, typer.Option("-o", "--output", help="How to show it.")] = ReplayFormat.TEXT,
+) -> None:
+    """Plan recorded batches again from the log, and compare them with the journal, byte by byte.
+
+    Reads the ledger and the log, and writes nothing. Without a span it takes all that can be replayed. Exit
+    code 1 where a batch differs, or where the span cannot be replayed.
+    """
+    from services import bootstrap
+
+    shown_at = time.monotonic()
+
+    async def report(progress: Progress) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at >= _SECONDS_BETWEEN:
+            shown_at = time.monotonic()
+            echo(f"batch {progress.batch:,} of {progress.last:,}: the same so far", err=True)
+
+    async with bootstrap.place(settings) as at:
+        outcome = await bootstrap.replay(at, first, last, report)
+    if form is ReplayFormat.JSON:
+        import msgspec
+
+        echo(msgspec.json.format(msgspec.json.encode(outcome)).decode())
+    else:
+        echo(_told(outcome))
+    if outcome.difference is not None:
+        raise typer.Exit(1)
+
+
+def _told(outcome: Outcome) -> str:
+    found, done = outcome.difference, outcome.progress
+    same = (
+        f"{done.batches_count:,} of {done.last - done.checkpoint:,} batches are the same, "
+        f"with {plural(done.decisions_count, 'decision')}, {plural(done.restarts_count, 'restart')} "
+        f"and {plural(done.digests_count, 'digest')}"
+    )
+    begun = f"begun at the checkpoint after batch {done.checkpoint:,}"
+    if found is None:
+        return f"{same}; {begun}"
+    return (
+        f"batch {found.batch:,} differs: {found.what}\n"
+        f"  recorded  {found.recorded}\n"
+        f"  replayed  {found.replayed}\n"
+        f"{same}; {begun}"
+    )

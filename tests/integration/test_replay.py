@@ -1,0 +1,108 @@
+"""Does `berth replay` find a real ledger as it was decided, and name what was changed since?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from services import bootstrap
+from services.bootstrap import Place
+from services.replay.replay import CannotReplay, Outcome, Progress
+from services.replay.tape import LogTooShort
+from tests.builders import Json, node_manifest, pod_manifest
+from tests.integration.api_world import client_of, fresh_database, query, work_off
+
+SELECTOR = {"matchLabels": {"app": "web"}}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": SELECTOR,
+}
+
+
+def wave(number: int) -> list[Json]:
+    """Return events of one of the worker's lives: nodes, pods that spread, one that waits, one that goes."""
+    labels = {"app": "web"}
+    nodes = [node_manifest(f"n{number}-{zone}", labels={"zone": zone}, cpu=4) for zone in "ab"]
+    pods = [
+        pod_manifest(
+            f"p{number}-{i}", cpu="500m", labels=labels, spec={"topologySpreadConstraints": [SPREAD]}
+        )
+        for i in range(5)
+    ]
+    return [
+        *(
+            {"type": "ADDED", "object": thing}
+            for thing in (*nodes, *pods, pod_manifest(f"big{number}", cpu=99))
+        ),
+        {"type": "DELETED", "object": pods[0]},
+    ]
+
+
+@pytest_asyncio.fixture
+async def place(embedded_dsn: str) -> AsyncIterator[Place]:
+    """Return a ledger and a log with three waves, each worked off by a worker of its own."""
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 2)
+        async with client_of(place) as client:
+            for number in range(3):
+                answer = await client.post("/v1/events", json=wave(number))
+                assert answer.status_code == 202, answer.text
+                await work_off(place)
+        yield place
+
+
+async def replay(place: Place, first: int | None = None, last: int | None = None) -> Outcome:
+    async def report(progress: Progress) -> None:
+        pass
+
+    return await bootstrap.replay(place, first, last, report)
+
+
+async def test_a_real_ledger_is_replayed_and_what_was_changed_is_named(place: Place) -> None:
+    sound = await replay(place)
+    assert sound.difference is None
+    assert (sound.progress.checkpoint, sound.progress.restarts_count) == (0, 3)
+    decided = (await query(place, "SELECT count(*) FROM decisions"))[0][0]
+    assert sound.progress.decisions_count == decided
+    last = sound.progress.last
+    assert (await replay(place, 2, 2)).progress.batches_count == 2
+
+    await query(place, "UPDATE journal SET decisions_hash = '' WHERE batch = $1", last)
+    found = (await replay(place)).difference
+    assert found is not None
+    assert (found.batch, "the journal's row was changed" in found.what) == (last, True)
+
+    seeded = "(start::jsonb || '{\"seed\": 8}')::json"
+    await query(place, f"UPDATE journal SET start = {seeded} WHERE start IS NOT NULL")
+    found = (await replay(place)).difference
+    assert found is not None
+    assert "for pod default/p" in found.what
+    assert found.recorded != found.replayed
+
+
+async def test_what_is_missing_is_named(place: Place) -> None:
+    with pytest.raises(CannotReplay, match="the journal ends at"):
+        await replay(place, 10_000)
+    await query(place, "UPDATE journal SET batch = 1000000 WHERE batch = 2")
+    with pytest.raises(CannotReplay, match="the journal has no row of batch 2"):
+        await replay(place)
+    await query(place, "UPDATE journal SET batch = 2 WHERE batch = 1000000")
+    (at,) = await query(
+        place,
+        "DELETE FROM log_records WHERE ctid = (SELECT ctid FROM log_records WHERE topic = 'berth.pods' "
+        "AND log_offset = 3 LIMIT 1) RETURNING partition",
+    )
+    with pytest.raises(
+        LogTooShort, match=rf"batch \d+ took .* berth.pods/{at['partition']} .* does not hold 3"
+    ):
+        await replay(place)
+    await query(place, "DELETE FROM log_records WHERE topic = 'berth.nodes' AND log_offset = 0")
+    with pytest.raises(CannotReplay, match=r"berth.nodes/\d begins at offset 1 by now; no other batch can"):
+        await replay(place)
+    await query(place, "DELETE FROM checkpoints")
+    with pytest.raises(CannotReplay, match="there is no checkpoint"):
+        await replay(place)
