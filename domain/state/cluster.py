@@ -188,10 +188,10 @@ class ClusterState:
         self.table.remove(event.name)
         entry.elsewhere.clear()
         self.sums.follow(self.nodes)
-        if last in self.improved_rows:
-            self.improved_rows.discard(last)
-            if row != last:
-                self.improved_rows.add(row)
+        last_improved = last in self.improved_rows
+        self.improved_rows -= {row, last}
+        if last_improved and row != last:
+            self.improved_rows.add(row)
         entry.version += 1
         self.dirty_nodes[event.name] = True
         entry.recent = None

@@ -20,8 +20,17 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     replayed: str
 
 
+RETRIED = "pending groups"
+"""Rows of groups that were tried again in vain: what a worker knew before a checkpoint may save it that."""
+
+
 def difference(
-    row: JournalRow, again: JournalRow, recorded: Sequence[bytes], replayed: Sequence[bytes]
+    row: JournalRow,
+    again: JournalRow,
+    recorded: Sequence[bytes],
+    replayed: Sequence[bytes],
+    *,
+    is_restart: bool,
 ) -> Difference | None:
     """Compare a batch with its record; None: they are the same.
 
@@ -31,28 +40,25 @@ def difference(
         As recorded, and as planned again.
     recorded, replayed : sequence of bytes
         The decision records, by shard and seq; looked at where the hashes differ.
+    is_restart : bool
+        Whether the replay began where the worker did; else ``RETRIED`` is not compared.
     """
     if row.decisions_hash != again.decisions_hash:
         return _of_decisions(row, again, recorded, replayed)
-    if row.effects != again.effects:
-        kind = next(
-            kind
-            for kind in (*row.effects, *again.effects)
-            if row.effects.get(kind) != again.effects.get(kind)
-        )
-        return _said(
-            row, f"the rows of {kind}", row.effects.get(kind, "none"), again.effects.get(kind, "none")
-        )
-    plain = (
+    for kind in dict.fromkeys((*row.effects, *again.effects)):
+        before, now = row.effects.get(kind, "none"), again.effects.get(kind, "none")
+        if before != now and (is_restart or kind != RETRIED):
+            return _said(row, f"the rows of {kind}", before, now)
+    plain: tuple[tuple[str, object, object], ...] = (
         ("the number of the batch", row.batch, again.batch),
         ("the seqs of its decisions", row.seqs, again.seqs),
         ("the ranges of records", sorted(row.lanes), sorted(again.lanes)),
         ("log time", row.log_time_ms, again.log_time_ms),
         ("the digest of the state", row.digest, again.digest),
     )
-    for what, before, now in plain:
-        if before != now and not (what.startswith("the digest") and before is None):
-            return _said(row, what, before, now)
+    for what, one, other in plain:
+        if one != other and not (what.startswith("the digest") and one is None):
+            return _said(row, what, one, other)
     return None
 
 

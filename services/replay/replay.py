@@ -126,7 +126,7 @@ class Replay:
             if row.renewed:
                 planner.renew()
             batch = planner.plan(await tape.take(row))
-            found = await self._compare(row, batch)
+            found = await self._compare(row, batch, is_restart=progress.restarts_count > 0)
             if found is not None:
                 return Outcome(progress=progress, difference=found)
             if await scratch.commit(batch) is not CommitOutcome.COMMITTED:
@@ -140,7 +140,7 @@ class Replay:
             raise CannotReplay(f"the journal has no row of batch {expected + 1}")
         return Outcome(progress=progress, difference=None)
 
-    async def _compare(self, row: JournalRow, batch: CommitBatch) -> Difference | None:
+    async def _compare(self, row: JournalRow, batch: CommitBatch, *, is_restart: bool) -> Difference | None:
         assert batch.journal is not None
         recorded: Sequence[bytes] = ()
         replayed: Sequence[bytes] = ()
@@ -148,7 +148,7 @@ class Replay:
             recorded = await self._history.decisions(row.seqs)
             ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
             replayed = list(map(itemgetter(1), ordered))
-        return difference(row, batch.journal, recorded, replayed)
+        return difference(row, batch.journal, recorded, replayed, is_restart=is_restart)
 
 
 def _positions(at: Checkpoint) -> dict[TopicPartition, int]:

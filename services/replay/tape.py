@@ -64,7 +64,11 @@ class Tape:
             raise LogTooShort(
                 f"batch {row.batch} took {count} records of {at.topic}/{at.partition} between offsets "
                 f"{lane.lo} and {lane.hi - 1}, and the log has {len(taken)} of them now"
-                + (": compaction has removed the others" if len(taken) < count else "")
+                + (
+                    ": compaction has removed the others"
+                    if len(taken) < count
+                    else ": it was being read again, or it is another log"
+                )
             )
         return taken
 
