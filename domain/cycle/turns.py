@@ -25,7 +25,7 @@ _POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of
 _TERM_NODES = 400  # and once per constraint and term over other pods
 _GROUP, _GROUP_NODES = 60, 400
 _REQUIREMENT, _REQUIREMENT_NODES = 5, 600
-_PORT, _PORT_NODES = 20, 1_000
+_PORT, _PORTS_NODES = 30, 16  # the nodes once for all ports: a counter by node is new for each port
 _VALUES = 5
 _IMAGES_NODES = 4
 
@@ -49,7 +49,8 @@ def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> in
         values += len(template.tolerations)
     work = _GROUP + nodes // _GROUP_NODES + values // _VALUES
     work += requirements * (_REQUIREMENT + nodes // _REQUIREMENT_NODES)
-    work += len(template.host_ports) * (_PORT + nodes // _PORT_NODES)
+    if template.host_ports:
+        work += len(template.host_ports) * _PORT + nodes // _PORTS_NODES
     # Less than it takes: most groups of such a profile find what was computed for the one before.
     return work + (nodes // _IMAGES_NODES if plan.reads_images and table.image_nodes else 0)
 
