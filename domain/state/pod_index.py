@@ -94,7 +94,6 @@ class PodIndex:
             keys.discard(key)
             if not keys:
                 del self._pods[namespace]
-                self._watching.vacate(namespace)
         if entry.pod_class is not None:
             self._drop(entry.pod_class)
 

@@ -7,8 +7,7 @@ only asks whether a job's index is there does not tell a million jobs apart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping
 
 from domain.model.anchors import EVERY
 from domain.model.limits import label_keys_idle_max
@@ -22,19 +21,8 @@ ANOTHER = "*"
 _ANY_POD = ""
 """The key that stands for the namespace alone: all of its pods have it."""
 
-_KEYS_FEW = 8  # that are looked up in a pod's labels one by one
-
 _Mentions = Counter[str]
 """How many selectors mention a value."""
-
-
-class _Key(NamedTuple):
-    """A key that tells the pods of a namespace apart: who mentions which value, and the pods by value."""
-
-    name: str
-    own: _Mentions
-    every: _Mentions
-    pods: dict[str, dict[str, None]]
 
 
 class Watching:
@@ -49,10 +37,9 @@ class Watching:
         self._values: dict[str, dict[str, _Mentions]] = {}  # by namespace and key
         self._users: Counter[tuple[str, str]] = Counter()  # of a key in a namespace
         self._idle: dict[tuple[str, str], None] = {}  # keys without users
-        self._new: dict[tuple[str, str], None] = {}  # keys whose pods are not known yet
-        self._moved: dict[tuple[str, str, str], None] = {}  # values that are mentioned now, or no more
-        self._pods: dict[tuple[str, str], dict[str, dict[str, None]]] = {}  # keys of pods, by value
-        self._keys: dict[str, dict[str, _Key]] = {}  # of a namespace, sorted
+        self._new: dict[str, set[str]] = {}  # keys by namespace, whose pods are not known yet
+        self._moved: dict[tuple[str, str], set[str]] = {}  # values that are mentioned now, or no more
+        self._pods: dict[tuple[str, str], dict[str, dict[str, None]]] = {}  # by namespace and key, by value
 
     @property
     def has_any(self) -> bool:
@@ -71,8 +58,7 @@ class Watching:
             place = namespace, key
             if key not in keys:
                 keys[key] = Counter()
-                self._new[place] = None
-                self._keys.clear()
+                self._new.setdefault(namespace, set()).add(key)
             self._users[place] += change
             if self._users[place]:
                 self._idle.pop(place, None)
@@ -84,79 +70,79 @@ class Watching:
             for value in each.values:
                 counts[value] += change
                 if counts[value] == max(change, 0):
-                    self._moved[namespace, each.key, value] = None
+                    self._moved.setdefault((namespace, each.key), set()).add(value)
                     if change < 0:
                         del counts[value]
 
     def labels_of(self, namespace: str, labels: Mapping[str, str]) -> dict[str, str] | None:
         """Return what tells a pod apart, sorted; None where its namespace is not watched at all."""
+        own, every = self._values.get(namespace, _NOTHING), self._values.get(EVERY, _NOTHING)
+        if not own and not every:
+            return None
         found = {}
-        for name, own, every, _ in self._among(namespace, labels):
-            value = labels.get(name)
-            if value is not None:
-                found[name] = value if value in own or value in every else ANOTHER
-        return found if self._keys[namespace] else None
+        for key, value in labels.items():
+            mine, all_of = own.get(key), every.get(key)
+            if mine is not None or all_of is not None:
+                is_mentioned = (mine and value in mine) or (all_of and value in all_of)
+                found[key] = value if is_mentioned else ANOTHER
+        return dict(sorted(found.items())) if len(found) > 1 else found
 
     def enter(self, key: str, pod: PodSpec) -> dict[str, str] | None:
         """Know a pod by its labels, and return what tells it apart; ``key`` is its own."""
-        found, labels = {}, pod.labels
-        for name, own, every, pods in self._among(pod.namespace, labels):
-            value = labels.get(name)
-            if value is not None:
-                found[name] = value if value in own or value in every else ANOTHER
-                if value in pods:
-                    pods[value][key] = None
-                else:
-                    pods[value] = {key: None}
-        return found if self._keys[pod.namespace] else None
+        found = self.labels_of(pod.namespace, pod.labels)
+        for name in found or ():
+            self._know(pod.namespace, name, pod.labels[name], key)
+        return found
+
+    def _know(self, namespace: str, name: str, value: str, key: str) -> None:
+        place = namespace, name
+        by_value = self._pods.get(place)
+        if by_value is None:
+            by_value = self._pods[place] = {}
+        if value in by_value:
+            by_value[value][key] = None
+        else:
+            by_value[value] = {key: None}
 
     def leave(self, key: str, pod: PodSpec) -> None:
         """Forget a pod, or the labels that it had."""
-        labels = pod.labels
-        for name, _, _, pods in self._among(pod.namespace, labels):
-            value = labels.get(name)
-            if value is not None and value in pods:
-                of_value = pods[value]
+        for name, value in pod.labels.items():
+            place = pod.namespace, name
+            by_value = self._pods.get(place)
+            if by_value is not None and value in by_value:
+                of_value = by_value[value]
                 of_value.pop(key, None)
                 if not of_value:
-                    del pods[value]
-
-    def vacate(self, namespace: str) -> None:
-        """Forget a namespace whose last pod went."""
-        for key in self._keys.pop(namespace, ()):
-            self._pods.pop((namespace, key), None)
-
-    def _among(self, namespace: str, labels: Mapping[str, str]) -> Iterable[_Key]:
-        """Return the keys that are watched in a namespace, sorted; of very many, those of some labels."""
-        keys = self._keys.get(namespace)
-        if keys is None:
-            own, every = self._values.get(namespace, {}), self._values.get(EVERY, {})
-            keys = self._keys[namespace] = {
-                key: _Key(
-                    key,
-                    own.get(key, _NO_MENTIONS),
-                    every.get(key, _NO_MENTIONS),
-                    self._pods.setdefault((namespace, key), {}),
-                )
-                for key in sorted(own.keys() | every.keys())
-            }
-        if len(keys) <= _KEYS_FEW:
-            return keys.values()
-        return [keys[key] for key in sorted(keys.keys() & labels.keys())]
+                    del by_value[value]
+                    if not by_value:
+                        del self._pods[place]
 
     def settle(self, namespaces: Mapping[str, Collection[str]], pods: Mapping[str, PodEntry]) -> list[str]:
         """Return the keys of the pods that may be told apart otherwise now, sorted by namespace.
 
         ``namespaces`` has the keys of the pods of each, ``pods`` all of them by key. Cost: O(pods of the
-        namespaces) where selectors mention keys that none mentioned before, otherwise O(pods concerned).
+        namespaces), each once, where selectors mention keys that none mentioned before, or keys are
+        forgotten; otherwise O(values that began or ceased to be mentioned, and the pods that have them).
         """
         found: dict[str, set[str]] = {}
-        for place in self._new:
-            for namespace in _those(place[0], namespaces):
-                found.setdefault(namespace, set()).update(self._learn(namespace, place[1], pods, namespaces))
-        for namespace, key, value in self._moved:
-            for each in _those(namespace, namespaces):
-                found.setdefault(each, set()).update(self._pods.get((each, key), {}).get(value, ()))
+        every = self._new.pop(EVERY, set())
+        for namespace in namespaces if every else self._new.keys() & namespaces.keys():
+            new = self._new.get(namespace, _NONE)
+            concerned = found.setdefault(namespace, set())
+            if _ANY_POD in new or _ANY_POD in every:
+                concerned.update(namespaces[namespace])
+            for key in namespaces[namespace]:
+                for name, value in pods[key].spec.labels.items():
+                    if name in new or name in every:
+                        self._know(namespace, name, value, key)
+                        concerned.add(key)
+        for place, values in self._moved.items():
+            if place[0] != EVERY and place in self._pods:
+                found.setdefault(place[0], set()).update(_with(self._pods[place], values))
+        if any(where == EVERY for where, _ in self._moved):
+            for (namespace, name), by_value in self._pods.items():
+                values = self._moved.get((EVERY, name), set())
+                found.setdefault(namespace, set()).update(_with(by_value, values))
         self._new.clear()
         self._moved.clear()
         if len(self._idle) > label_keys_idle_max:
@@ -164,44 +150,28 @@ class Watching:
                 found.setdefault(namespace, set()).update(keys)
         return [key for namespace in sorted(found) for key in sorted(found[namespace])]
 
-    def _learn(
-        self,
-        namespace: str,
-        key: str,
-        pods: Mapping[str, PodEntry],
-        namespaces: Mapping[str, Collection[str]],
-    ) -> Collection[str]:
-        """Return the pods of a namespace that have a key, known by its value from now on."""
-        if key == _ANY_POD:
-            return namespaces[namespace]
-        with_key = [each for each in namespaces[namespace] if key in pods[each].spec.labels]
-        by_value = self._pods.setdefault((namespace, key), {})
-        for each in with_key:
-            by_value.setdefault(pods[each].spec.labels[key], {})[each] = None
-        return with_key
-
-    def _forget(self, namespaces: Mapping[str, Collection[str]]) -> list[tuple[str, Collection[str]]]:
-        """Stop watching the keys that nobody uses, and return the pods that had them."""
-        found: list[tuple[str, Collection[str]]] = []
+    def _forget(self, namespaces: Mapping[str, Collection[str]]) -> Iterator[tuple[str, Collection[str]]]:
+        """Stop watching the keys that nobody uses, and yield the pods that had them, by namespace."""
         for namespace, key in self._idle:
             del self._values[namespace][key]
             if not self._values[namespace]:
                 del self._values[namespace]
-        for namespace, key in self._idle:
-            for each in _those(namespace, namespaces):
-                if key in self._values.get(each, ()) or key in self._values.get(EVERY, ()):
-                    continue
-                with_key = self._pods.pop((each, key), {})
-                concerned = namespaces[each] if key == _ANY_POD else {p for v in with_key.values() for p in v}
-                found.append((each, concerned))
+        everywhere = self._values.get(EVERY, _NOTHING)
+        for place in [each for each in self._pods if each[1] not in everywhere]:
+            namespace, key = place
+            if key not in self._values.get(namespace, _NOTHING):
+                yield namespace, {pod for of_value in self._pods.pop(place).values() for pod in of_value}
+        if _ANY_POD not in everywhere:
+            for namespace in namespaces:
+                if namespace not in self._values:
+                    yield namespace, namespaces[namespace]
         self._idle.clear()
-        self._keys.clear()
-        return found
 
 
-_NO_MENTIONS: _Mentions = Counter()
+_NOTHING: dict[str, _Mentions] = {}
+_NONE: frozenset[str] = frozenset()
 
 
-def _those(namespace: str, namespaces: Mapping[str, Collection[str]]) -> Collection[str]:
-    """Return the namespaces that have pods, of one, or of all by ``EVERY``."""
-    return namespaces if namespace == EVERY else [namespace] if namespace in namespaces else []
+def _with(by_value: Mapping[str, Collection[str]], values: set[str]) -> Iterator[str]:
+    """Yield the pods that have one of some values."""
+    return (pod for value in by_value.keys() & values for pod in by_value[value])
