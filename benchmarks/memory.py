@@ -103,7 +103,7 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
         began = time.perf_counter()
         planner = _folded(nodes, pods, groups, shape)
     else:
-        ledger = _ledger(nodes, pods, groups, shape)
+        ledger = ledger_of(nodes, pods, groups, shape)
         began = time.perf_counter()
         planner = Planner([_LEASE], ledger, BUILT_IN_PROFILES, seed=0)
         del ledger
@@ -112,7 +112,7 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     gc.collect()
     resident, peak = _resident()
     began = time.perf_counter()
-    planner.plan(_records(PODS_TOPIC, [_pod(pods, groups, shape)], pods))
+    planner.plan(_records(PODS_TOPIC, [pod_of(pods, groups, shape)], pods))
     return MemoryReport(
         way=way,
         shape=shape,
@@ -132,18 +132,18 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
 
 def _folded(nodes: int, pods: int, groups: int, shape: str) -> Planner:
     """Place the pods group by group, like a worker whose batches are thrown away."""
-    planner = Planner([_LEASE], _ledger(0, 0, 1, shape), BUILT_IN_PROFILES, seed=0)
+    planner = Planner([_LEASE], ledger_of(0, 0, 1, shape), BUILT_IN_PROFILES, seed=0)
     for numbers in _batches(nodes):
         planner.plan(_records(NODES_TOPIC, [_node(i, shape) for i in numbers], numbers.start))
     for numbers in _batches(pods):
-        entries = [_pod(i, i * groups // pods, shape) for i in numbers]
+        entries = [pod_of(i, i * groups // pods, shape) for i in numbers]
         planner.plan(_records(PODS_TOPIC, entries, numbers.start))
         while planner.has_work:
             planner.plan([])
     return planner
 
 
-def _ledger(nodes: int, pods: int, groups: int, shape: str) -> LedgerState:
+def ledger_of(nodes: int, pods: int, groups: int, shape: str) -> LedgerState:
     """Return the ledger's state of the cluster. Repeated texts are shared, as the loader shares them."""
     decoder = Decoder()
     rows, kinds = [], []
@@ -152,7 +152,7 @@ def _ledger(nodes: int, pods: int, groups: int, shape: str) -> LedgerState:
         assert isinstance(event, NodeUpserted)
         rows.append(NodeRow(id=i + 1, name=event.node.name, version=1, spec=event.node, requested={}))
     for group in range(groups):
-        event = decoder.decode(_record(PODS_TOPIC, _pod(group, group, shape), group)).event
+        event = decoder.decode(_record(PODS_TOPIC, pod_of(group, group, shape), group)).event
         assert isinstance(event, PodUpserted)
         kinds.append(event.pod)
     names = [row.name for row in rows]
@@ -201,7 +201,7 @@ def _node(number: int, shape: str) -> Entry:
     return entry_of(node_manifest(number, SHAPES[shape].zones), number)
 
 
-def _pod(number: int, group: int, shape: str) -> Entry:
+def pod_of(number: int, group: int, shape: str) -> Entry:
     """Return a pod named as controllers name them: a name of 25 characters and a uid of 36."""
     asks = (f"{50 + group % 25}m", f"{100 + group // 25}Mi")  # fifty of them fit a node
     manifest = pod_manifest(_name(number, group), number, *asks)

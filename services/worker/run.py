@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -35,6 +34,7 @@ from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition, Top
 from services.topics import CHECK_SECONDS, until_first, watch_topics
 from services.worker.beginning import begin
 from services.worker.checkpoints import Checkpoints
+from services.worker.collector import Memory
 from services.worker.intake import Intake, Latest
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
@@ -52,6 +52,9 @@ STOP_SECONDS = 1.0
 RELEASE_SECONDS = 0.5
 RESTORE_SECONDS_MAX = 600.0
 """To read the ledger and build the state is one step: 1,000,000 pods take 20 s on two slow cores."""
+
+HANGING_SECONDS = 60.0
+"""A plan that is late and does not end within this time ends the process."""
 
 OVERDUE_MAX = 3
 """After so many commits in a row that took the ledger too long, the batch is too large."""
@@ -107,30 +110,17 @@ class Stalled(BerthError):
     retriable = True
 
 
+class Hanging(BerthError):
+    """A plan does not end, and its thread cannot be ended: only a new process helps."""
+
+    code = "plan-hangs"
+
+
 class CommitOverdue(BerthError):
     """The ledger ended a commit that took it too long, again and again."""
 
     code = "commit-overdue"
     retriable = True
-
-
-class Memory:
-    """Tells the garbage collector about a worker's memory. It stops all threads for as long as it looks."""
-
-    def release(self) -> None:
-        """Free the cycles of an earlier state. To be done while no shard waits for this worker."""
-        gc.unfreeze()
-        gc.collect()
-
-    @contextlib.contextmanager
-    def growing(self) -> Iterator[None]:
-        """Collect nothing while a state is read, and never look at it again, since it stays."""
-        gc.disable()
-        try:
-            yield
-            gc.freeze()
-        finally:
-            gc.enable()
 
 
 class Worker:
@@ -157,7 +147,7 @@ class Worker:
             name=settings.name, build=settings.build, seed=settings.seed, settings=settings.deciding()
         )
         self._computing: asyncio.Future[Any] | None = None
-        self._has_state = False
+        self._state: Planner | None = None  # freed by _forget alone: 1,000,000 pods take a second
         self._announced = False
         self._batch_records_max = settings.batch_records_max
         self._metrics.batch_records_max.set(self._batch_records_max)
@@ -199,14 +189,19 @@ class Worker:
             await backoff.wait()
 
     async def _forget(self) -> None:
-        """Free what an earlier try left, while no shard waits for it. A plan that hangs holds its memory."""
+        """Free what an earlier try left, while no shard waits for it."""
         if self._computing is not None and not self._computing.done():
             _LOGGER.warning("standing by until the plan under way has ended")
-            await asyncio.wait({self._computing})
+            _, hanging = await asyncio.wait({self._computing}, timeout=HANGING_SECONDS)
+            if hanging:
+                raise Hanging(f"a plan does not end within {HANGING_SECONDS:g} s more; start again")
         self._computing = None
-        if self._has_state:
-            await self._think(self._memory.release)
-            self._has_state = False
+        if self._state is not None:
+            await self._think(self._free)
+
+    def _free(self) -> None:
+        self._state = None
+        self._memory.release()
 
     async def _think(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Compute. Whoever waits may be cancelled, the work cannot."""
@@ -289,13 +284,13 @@ class Worker:
 
     async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> _Restored:
         """Read the ledger into a planner; find out whether the log still holds what comes next."""
-        self._has_state = True
         with self._memory.growing():
             state, latest, faults, topics = await begin(self._log, self._ledger, reader, leases)
             self._metrics.began(faults)
             loaded = [state]
             del state
-            return await self._think(self._planner, leases, loaded), latest, topics
+            self._state = await self._think(self._planner, leases, loaded)
+        return self._state, latest, topics
 
     def _planner(self, leases: Sequence[Lease], loaded: list[LedgerState]) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""

@@ -25,8 +25,9 @@ from services.ports.ledger import Ledger
 from services.ports.log import Log, topic_specs
 from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
+from services.worker.collector import Memory
 from services.worker.metrics import WorkerMetrics
-from services.worker.run import Memory, Worker, WorkerSettings
+from services.worker.run import Worker, WorkerSettings
 from tests.simulation.auditor import Auditor
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.invariants import Invariant, Violation

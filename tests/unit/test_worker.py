@@ -18,8 +18,9 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog, MemoryReader
 from services.ports.ledger import CommitBatch, CommitOutcome
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
+from services.worker.collector import Memory
 from services.worker.metrics import WorkerMetrics
-from services.worker.run import STOP_SECONDS, Memory, Worker, WorkerSettings
+from services.worker.run import HANGING_SECONDS, STOP_SECONDS, Hanging, Worker, WorkerSettings
 from tests.builders import event_bytes, node_manifest, pod_manifest
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 
@@ -203,14 +204,16 @@ def test_a_worker_whose_planner_hangs_gives_its_shards_to_another() -> None:
                 await asyncio.Event().wait()
             return work(*args, **kwargs)
 
-        site.start("first", thread)
+        first = site.start("first", thread)
         await site.until(lambda: site.owner() == "first", 30)
         site.start("second")
         hangs.set()
         await site.send_pods(50)
         await site.until(lambda: site.owner() == "second", progress_seconds + 5)
         await site.until(site.all_placed, 5)
-        await asyncio.sleep(60)
+        assert not first.done()
+        await asyncio.sleep(HANGING_SECONDS)
+        assert isinstance(first.exception(), Hanging), "its thread cannot be ended, but its process can"
         assert site.owner() == "second"
 
     on_virtual_time(live)
