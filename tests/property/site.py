@@ -113,7 +113,11 @@ class Site:
 
     def restarted(self) -> Planner:
         """Return a planner that knows only what the database holds."""
-        state = asyncio.run(MemoryLedger(self.database, ManualClock()).load(self.leases))
+        return asyncio.run(self.loaded())
+
+    async def loaded(self) -> Planner:
+        """Return the same, where a loop runs."""
+        state = await MemoryLedger(self.database, ManualClock()).load(self.leases)
         return Planner(self.leases, state, BUILT_IN_PROFILES, seed=3)
 
     def take(self, records: list[Record]) -> None:
