@@ -11,12 +11,16 @@ import statistics
 import sys
 import time
 
+import msgspec
+
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services import bootstrap
+from services.ports.journal import JournalRow
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, NodeWrite, OffsetAdvance, PlacementOpened
 from services.ports.log import TopicPartition
+from services.worker.journal import journal_row
 
 DECISIONS = 2_000
 NODES = 1_500
@@ -60,7 +64,7 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
         (seq, f"openb-pod-{seq:07}", f"5c1f4f0e-0000-4000-8000-{seq:012}")
         for seq in range(first, first + DECISIONS)
     ]
-    return CommitBatch(
+    batch = CommitBatch(
         offsets=[
             OffsetAdvance(lease.shard, "berth.nodes", 0, lease.epoch, NODES, NODES),
             OffsetAdvance(lease.shard, "berth.pods", 0, lease.epoch, first - 1, first - 1 + DECISIONS),
@@ -138,6 +142,9 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
         seq_next={lease.shard: first + DECISIONS},
         log_time_ms=at_ms,
     )
+    sources = [(lease.shard, "berth.pods", 0)] * DECISIONS
+    row = journal_row(batch, sources, JournalRow(shard=lease.shard, batch=number + 1), None)
+    return msgspec.structs.replace(batch, journal=row)
 
 
 async def measure(dsn: str) -> None:
