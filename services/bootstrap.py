@@ -7,6 +7,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -258,6 +259,7 @@ async def run_worker(
         build=version("berth"),
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
+        tombstone_hours=settings.tombstone_hours,
         writers=settings.kafka_writers,
         lease_seconds=settings.lease_seconds,
         lease_renewal_seconds=settings.lease_renewal_seconds,
@@ -271,15 +273,16 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     worker = Worker(log, ledger, told, WorkerMetrics(registry))
-    beating = asyncio.create_task(worker.beat())
+    beside = [asyncio.create_task(worker.beat()), asyncio.create_task(_tidy(at, settings))]
     try:
         await compile_kernels()
         if compiled is not None:
             compiled.set()
         await worker.run()
     finally:
-        beating.cancel()
-        await asyncio.wait([beating])
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
         await _close(log, ledger)
 
 
@@ -296,6 +299,21 @@ async def replay(
         return await Replay(history, log, ScratchLedger, report).run(first, last)
     finally:
         await _close(log, history)
+
+
+async def _tidy(at: Place, settings: Settings) -> None:
+    """Delete what is old, as long as a worker runs."""
+    from services.adapters.embedded.retention import keep_for
+    from services.adapters.postgres.tidying import forget_dead_letters, forget_tombstones, tidy
+
+    most, days = settings.dead_letters_max, settings.dead_letter_days
+    works = [
+        partial(forget_tombstones, tombstone_hours=settings.tombstone_hours),
+        partial(forget_dead_letters, letters_max=most, days=days),
+    ]
+    if at.kafka_bootstrap is None:
+        works.append(partial(keep_for, hours=settings.embedded_log_hours))
+    await tidy(at.dsn, *works)
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import getpass
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from domain.model import limits
-from domain.model.errors import BerthError
 from services.parsing import (
     LOG_LEVELS,
     bootstrap,
@@ -27,111 +24,17 @@ from services.parsing import (
     topic_writers,
     url,
 )
-from services.secret import holds_password, read_secret, redacted, with_password
+from services.secret import with_password
+from services.setting import Secrecy as Secrecy
+from services.setting import Setting as Setting
+from services.setting import SettingError as SettingError
+from services.setting import setting
 
 DEFAULT_API_PORT = 8080
 REQUESTS_PER_KEY = 64
 API_AUTH = ("made", "always")
 KAFKA_SECURITY = ("plaintext", "tls", "sasl-plaintext", "sasl-tls")
 KAFKA_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-
-
-class SettingError(BerthError):
-    """A setting has a value that is not allowed. The message names the setting and the allowed values."""
-
-    code = "invalid-setting"
-
-
-class Secrecy(enum.Enum):
-    """What of a setting is secret. A secret is never taken from a flag: all users of a machine see flags."""
-
-    NONE = enum.auto()
-    PASSWORD = enum.auto()  # an address that may hold a password
-    WHOLE = enum.auto()
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """How one field of ``Settings`` is read, and what it means. Its variable and its flag have its name."""
-
-    field: str
-    parse: Callable[[str], Any]
-    metavar: str
-    help: str
-    default: str  # as it is shown
-    short_flag: str | None
-    secrecy: Secrecy
-
-    @property
-    def env(self) -> str:
-        """The variable, such as ``BERTH_API_PORT``."""
-        return f"BERTH_{self.field.upper()}"
-
-    @property
-    def env_file(self) -> str | None:
-        """The variable that names a file with the value, such as ``BERTH_API_KEY_FILE``; only of secrets."""
-        return None if self.secrecy is Secrecy.NONE else f"{self.env}_FILE"
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The flag, such as ``--api-port``, and the shorter one if there is one; none for a secret."""
-        if self.secrecy is Secrecy.WHOLE:
-            return ()
-        flag = f"--{self.field.replace('_', '-')}"
-        return (flag, self.short_flag) if self.short_flag else (flag,)
-
-    @property
-    def file_flag(self) -> str | None:
-        """The flag that names a file with the value, such as ``--api-key-file``; only of secrets."""
-        return None if self.secrecy is Secrecy.NONE else f"--{self.field.replace('_', '-')}-file"
-
-    def read(self, found: Mapping[str, str], flags: Mapping[str, str | None]) -> Any:
-        """Return the value, None if it is not set; a flag wins over a variable. Raises ``SettingError``."""
-        flag, file_flag = flags.get(self.field), flags.get(f"{self.field}_file")
-        value, file = found.get(self.env, ""), found.get(self.env_file or "", "")
-        if flag is not None and (self.secrecy is Secrecy.WHOLE or (self.env_file and holds_password(flag))):
-            raise SettingError(
-                f"{self.flags[0]} holds a password, which all users of this machine see in the list of "
-                f"processes: give it in {self.env}, or in a file that {self.env_file} names"
-            )
-        if flag is None and file_flag is None and value and file:
-            raise SettingError(f"{self.env} and {self.env_file} are both set; one of them is allowed")
-        path = (file_flag or "") if flag is None else ""
-        path = path or (file if flag is None and not value else "")
-        try:
-            if path:
-                return self.parse(read_secret(Path(path).expanduser()))
-            text = value if flag is None else flag
-            return self.parse(text) if text else None
-        except ValueError as error:
-            where = f" ({self.flags[0]})" if self.flags else ""
-            if path:
-                raise SettingError(f"{self.env_file} ({self.file_flag}) names {path}: {error}") from None
-            # A password may hold anything: without spaces, all of it is found.
-            shown = "" if self.secrecy is Secrecy.WHOLE else f" is {redacted(repr(''.join(text.split())))}"
-            raise SettingError(f"{self.env}{where}{shown}: {error}") from None
-
-
-def _setting(
-    parse: Callable[[str], Any],
-    metavar: str,
-    help: str,
-    default: object = None,
-    *,
-    shown: str | None = None,
-    short_flag: str | None = None,
-    secrecy: Secrecy = Secrecy.NONE,
-) -> Any:
-    """Describe a field of ``Settings``; ``shown`` is the text for its default.
-
-    A setting with a secret has a second variable and flag, ``…_FILE``, for a file that holds the value.
-    """
-    shown = shown or ("" if default in (None, ()) else str(default))
-    metadata = {"setting": (parse, metavar, help, shown, short_flag, secrecy)}
-    open_ = secrecy is Secrecy.NONE
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata, repr=open_)
-    return dataclasses.field(default=default, metadata=metadata, repr=open_)
 
 
 def default_worker_name() -> str:
@@ -165,37 +68,37 @@ class KafkaAccess:
 class Settings:
     """The values of all settings, in the order in which they are shown."""
 
-    kafka_bootstrap: str | None = _setting(
+    kafka_bootstrap: str | None = setting(
         bootstrap,
         "HOST:PORT",
         "Kafka brokers, host:port[,…]. Empty: the log is a table in the Postgres database.",
     )
-    kafka_security: str = _setting(
+    kafka_security: str = setting(
         one_of(*KAFKA_SECURITY),
         "HOW",
         f"How Kafka's brokers are spoken to: {', '.join(KAFKA_SECURITY)}.",
         KAFKA_SECURITY[0],
     )
-    kafka_ca_file: Path | None = _setting(  # noqa: RUF009
+    kafka_ca_file: Path | None = setting(  # noqa: RUF009
         path, "FILE", "Certificates (PEM) of who vouches for the brokers. Empty: the system's."
     )
-    kafka_cert_file: Path | None = _setting(  # noqa: RUF009
+    kafka_cert_file: Path | None = setting(  # noqa: RUF009
         path, "FILE", "Our own certificate (PEM), for brokers that ask for one."
     )
-    kafka_key_file: Path | None = _setting(  # noqa: RUF009
+    kafka_key_file: Path | None = setting(  # noqa: RUF009
         path, "FILE", "The key of that certificate (PEM, no passphrase)."
     )
-    kafka_sasl_mechanism: str = _setting(
+    kafka_sasl_mechanism: str = setting(
         one_of(*KAFKA_MECHANISMS),
         "NAME",
         f"How Kafka checks the password: {', '.join(KAFKA_MECHANISMS)}.",
         KAFKA_MECHANISMS[0],
     )
-    kafka_username: str | None = _setting(some_text, "NAME", "Who we are to Kafka.")
-    kafka_password: str | None = _setting(
+    kafka_username: str | None = setting(some_text, "NAME", "Who we are to Kafka.")
+    kafka_password: str | None = setting(
         some_text, "PASSWORD", "Password for BERTH_KAFKA_USERNAME.", secrecy=Secrecy.WHOLE
     )
-    kafka_writers: Mapping[str, str] = _setting(
+    kafka_writers: Mapping[str, str] = setting(
         topic_writers,
         "TOPIC=PRINCIPAL",
         "The one principal beside the API that the broker's ACLs let write to a topic, joined by ;: what it "
@@ -203,151 +106,169 @@ class Settings:
         dict,
         shown="none",
     )
-    postgres_dsn: str | None = _setting(
+    postgres_dsn: str | None = setting(
         dsn,
         "DSN",
         "Postgres database of the ledger. Empty: an embedded server that keeps its data in BERTH_DIR.",
         secrecy=Secrecy.PASSWORD,
     )
-    postgres_password: str | None = _setting(
+    postgres_password: str | None = setting(
         some_text,
         "PASSWORD",
         "Password for BERTH_POSTGRES_DSN, if that has none. Without either, PGPASSFILE or ~/.pgpass.",
         secrecy=Secrecy.WHOLE,
     )
-    shards: int | None = _setting(
+    shards: int | None = setting(
         integer(1, 1024),
         "N",
         "Number of shards to lay down (partitions of the pods topic); fixed from then on.",
         shown="1",
     )
-    seed: int = _setting(
+    seed: int = setting(
         integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
     )
-    lease_seconds: float = _setting(
+    lease_seconds: float = setting(
         seconds(0.5, 60), "SECONDS", "How long a silent worker or relay keeps shards.", limits.lease_seconds
     )
-    lease_renewal_seconds: float = _setting(
+    lease_renewal_seconds: float = setting(
         seconds(0.1, 20), "SECONDS", "How often it says that it lives.", limits.lease_renewal_seconds
     )
-    progress_seconds: float = _setting(
+    progress_seconds: float = setting(
         seconds(1, 3600), "SECONDS", "A worker without a step for so long gives up.", limits.progress_seconds
     )
-    checkpoint_batches: int = _setting(
+    checkpoint_batches: int = setting(
         integer(0, 10**7),
         "N",
         "Batches between checkpoints for `replay`; 0: none.",
         limits.checkpoint_batches,
     )
-    checkpoints: int = _setting(
+    checkpoints: int = setting(
         integer(1, 10**4), "N", "How many checkpoints are kept, the latest ones.", limits.checkpoints_kept
     )
-    usage_window_seconds: int = _setting(
+    usage_window_seconds: int = setting(
         integer(limits.usage_window_seconds_min, limits.usage_window_seconds_max),
         "SECONDS",
         "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
         limits.usage_window_seconds,
     )
-    worker_name: str = _setting(
+    tombstone_hours: int = setting(
+        integer(1, limits.tombstone_hours_max),
+        "HOURS",
+        "How long a pod that is gone is remembered, so that a late duplicate of it stays late.",
+        limits.tombstone_hours,
+    )
+    dead_letters_max: int = setting(
+        integer(1, 2**31), "N", "How many dead letters the ledger keeps per shard.", limits.dead_letters_max
+    )
+    dead_letter_days: int = setting(
+        integer(1, 36_500), "DAYS", "How long the ledger keeps a dead letter.", limits.dead_letter_days
+    )
+    embedded_log_hours: int = setting(
+        integer(1, limits.tombstone_hours_max),
+        "HOURS",
+        "How long the embedded log keeps what a later record replaced, usage, decisions and dead letters.",
+        tombstone_hours,
+    )
+    worker_name: str = setting(
         some_text, "NAME", "Its name in the leases; unique.", default_worker_name, shown="host-pid"
     )
-    dir: Path | None = _setting(  # noqa: RUF009
+    dir: Path | None = setting(  # noqa: RUF009
         path,
         "DIR",
         "Where `up` and `demo` keep the embedded server's data, this instance's address and its first key.",
         shown="user data directory",
     )
-    api_host: str = _setting(
+    api_host: str = setting(
         some_text, "ADDRESS", "Address that the API listens on.", "127.0.0.1", short_flag="--host"
     )
-    api_port: int = _setting(
+    api_port: int = setting(
         integer(0, 65535),
         "PORT",
         "Port of the API; 0: any free one. `up` and `demo` take a free one when the default is in use.",
         DEFAULT_API_PORT,
         short_flag="--port",
     )
-    api_hosts: tuple[str, ...] = _setting(
+    api_hosts: tuple[str, ...] = setting(
         hosts,
         "NAME,…",
         "Names besides localhost by which requests may call the API, as that of a proxy before it.",
         (),
     )
-    api_auth: str = _setting(
+    api_auth: str = setting(
         one_of(*API_AUTH),
         "WHEN",
         "When the API asks for a key on loopback too: `always`, or once one was `made`.",
         "made",
     )
-    api_url: str | None = _setting(
+    api_url: str | None = setting(
         url,
         "URL",
         "API that the commands talk to. Empty: the instance in BERTH_DIR or the ledger.",
         short_flag="--api",
         secrecy=Secrecy.PASSWORD,
     )
-    api_key: str | None = _setting(
+    api_key: str | None = setting(
         some_text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
     )
-    api_requests_per_key: int = _setting(
+    api_requests_per_key: int = setting(
         integer(1, 100_000),
         "N",
         "Requests at once of the keys of one name, where the key does not say how many.",
         REQUESTS_PER_KEY,
     )
-    api_read_seconds: int = _setting(
+    api_read_seconds: int = setting(
         integer(1, 600),
         "SECONDS",
         "How long the database may work on one question to the API; then the answer is 503.",
         limits.read_seconds,
     )
-    api_lists_at_once: int = _setting(
+    api_lists_at_once: int = setting(
         integer(1, 100),
         "N",
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
         limits.lists_at_once,
     )
-    event_id_hours: int = _setting(
+    event_id_hours: int = setting(
         integer(1, 24 * 366),
         "HOURS",
         "How long the API remembers the ids of accepted events; an older one is taken for new.",
         24 * 7,
     )
-    access_log_days: int = _setting(
+    access_log_days: int = setting(
         integer(1, 3660), "DAYS", "How long the API remembers who asked it for what; see docs/audit.md.", 90
     )
-    api_tls_cert: Path | None = _setting(  # noqa: RUF009
+    api_tls_cert: Path | None = setting(  # noqa: RUF009
         path,
         "FILE",
         "Certificate of the API, with those that vouch for it (PEM). Given: the API speaks HTTPS alone.",
     )
-    api_tls_key: Path | None = _setting(  # noqa: RUF009
+    api_tls_key: Path | None = setting(  # noqa: RUF009
         path, "FILE", "Private key of BERTH_API_TLS_CERT (PEM)."
     )
-    api_ca: Path | None = _setting(  # noqa: RUF009
+    api_ca: Path | None = setting(  # noqa: RUF009
         path,
         "FILE",
         "Certificates that the commands trust when they talk HTTPS to the API (PEM). Empty: the usual ones.",
     )
-    metrics_host: str = _setting(
+    metrics_host: str = setting(
         some_text,
         "ADDRESS",
         "Address that the metrics port listens on. Beyond loopback BERTH_METRICS_KEY is needed.",
         "127.0.0.1",
     )
-    metrics_key: str | None = _setting(
+    metrics_key: str | None = setting(
         some_text,
         "KEY",
         "Key that /metrics of `worker` and `relay` asks for (Authorization: Bearer KEY).",
         secrecy=Secrecy.WHOLE,
     )
-    metrics_port: int = _setting(
+    metrics_port: int = setting(
         integer(0, 65535),
         "PORT",
         "Port on which `worker` and `relay` serve Prometheus metrics and /healthz; 0: none.",
         0,
     )
-    log_level: str = _setting(level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
+    log_level: str = setting(level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: str | None) -> Settings:

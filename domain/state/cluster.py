@@ -16,7 +16,6 @@ from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodD
 from domain.model.limits import (
     pods_per_node_max,
     resource_names_max,
-    tombstones_max,
     usage_window_seconds,
 )
 from domain.model.nodes import NodeSpec
@@ -43,6 +42,7 @@ from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
+from domain.state.tombstones import Tombstones
 from domain.state.usage import UsageWindows
 from domain.state.versions import is_stale, newer_of, same_node, skip_reason, taken, why_not_deleted
 
@@ -65,6 +65,13 @@ class Written(msgspec.Struct, frozen=True):
     """All that ``changed_nodes`` says is in a batch for the ledger."""
 
 
+class Passed(msgspec.Struct, frozen=True):
+    """Log time has come to ``now_ms``; pods that were gone before ``forget_before_ms`` are forgotten."""
+
+    now_ms: int
+    forget_before_ms: int
+
+
 class ClusterState:
     """Nodes, pods and what they occupy, as of the events applied so far.
 
@@ -83,7 +90,7 @@ class ClusterState:
         self.nodes, self.sums, self.index = of.nodes, of.sums, of.index
         self.dirty_nodes, self.improved_rows = of.dirty, of.improved_rows
         self.pods: dict[str, PodEntry] = {}
-        self.tombstones: dict[tuple[str, str], int] = {}  # key and uid of pods that are gone -> last version
+        self.tombstones = Tombstones()
         self.usage = UsageWindows(usage_window_seconds)
         self.config = Config(self.index)
         self._keys_by_uid: dict[str, str] = {}
@@ -92,7 +99,7 @@ class ClusterState:
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | Assumed | Settle | Written) -> tuple[Change, ...]:
+    def apply(self, event: Event | Assumed | Settle | Written | Passed) -> tuple[Change, ...]:
         """Fold one event, and return what changed, in order.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
@@ -115,6 +122,9 @@ class ClusterState:
                 return tuple(_regrouped(each) for each in self.index.settle(self.pods))
             case Written():
                 self._forget_dirty()
+                return ()
+            case Passed():
+                self.tombstones.pass_to(event.now_ms, event.forget_before_ms)
                 return ()
             case _:
                 return self.config.fold(event, self.pods)
@@ -226,10 +236,12 @@ class ClusterState:
         changes: list[Change] = []
         entry = self.pods.get(key)
         known = None if entry is None else entry.spec.resource_version
-        if self.tombstones and (entry is None or entry.spec.uid != pod.uid):
-            known = newer_of(known, self.tombstones.get((key, pod.uid)))
         if is_stale(pod.resource_version, known):
             return (Skipped(skip_reason(pod.resource_version, known)),)
+        if entry is None or entry.spec.uid != pod.uid:
+            late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
+            if late:
+                return (Skipped(late),)
         holder = self._keys_by_uid.get(pod.uid, key)
         if holder != key:
             return (Refused("object.metadata.uid", taken(pod, holder), "uid-taken"),)
@@ -260,7 +272,6 @@ class ClusterState:
         return None
 
     def _enter(self, pod: PodSpec) -> Change:
-        # What was there under this name before stays known, as in the ledger: this pod may leave no version.
         entry = self._know(pod, self._next_arrival)
         self._next_arrival += 1
         if not pod.node_name:
@@ -324,8 +335,7 @@ class ClusterState:
         del self.pods[pod.key]
         del self._keys_by_uid[pod.uid]
         newest = newer_of(resource_version, pod.resource_version)
-        if newest is not None:
-            self.restore_tombstone(pod.key, pod.uid, newest)
+        self.tombstones.add(pod.key, pod.uid, newest)
         return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)
 
     def _place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
@@ -352,16 +362,6 @@ class ClusterState:
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
             self._place(entry, node, adopted=adopted)
-
-    def restore_tombstone(self, key: str, uid: str, resource_version: int) -> None:
-        """Remember a pod that is gone. Beyond a bound the one that went first is forgotten.
-
-        Each uid of a name is remembered by itself: no version of one keeps the next one out.
-        """
-        self.tombstones.pop((key, uid), None)
-        if len(self.tombstones) >= tombstones_max:
-            del self.tombstones[next(iter(self.tombstones))]
-        self.tombstones[key, uid] = resource_version
 
     def restore_usage(self, record: UsageRecord) -> None:
         """Restore the measured usage of a node, after the pods that it covers and before later ones."""

@@ -24,7 +24,7 @@ def digest_of(state: ClusterState) -> str:
         nodes={name: (e.ordinal, e.deleted, e.spec, state.requested_of(name)) for name, e in nodes.items()},
         recent={name: sorted(entry.recent or ()) for name, entry in nodes.items()},
         pods={key: entry.known() for key, entry in sorted(state.pods.items())},
-        gone={" ".join(which): version for which, version in sorted(state.tombstones.items())},
+        gone=dict(state.tombstones.known()),
         usage=state.usage.known(),
         config={"/".join(key): each for key, each in sorted(state.config.known.items())},
     )

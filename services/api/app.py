@@ -25,6 +25,7 @@ from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
 from services.api.origin import OriginCheck, check_media_type
 from services.api.profiles import profile_routes
+from services.api.resending import resend_routes
 from services.api.routes import decision_routes, object_routes, state_routes
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 
@@ -52,6 +53,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         return Depends(check)
 
     app.include_router(ingest_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
+    app.include_router(resend_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
     app.include_router(object_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS

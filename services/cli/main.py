@@ -14,7 +14,20 @@ from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
 from ops.owned import own_directory
-from services.cli import apply, audit, bench, describe, explain, get, keys, plan, replay, serve, setup
+from services.cli import (
+    apply,
+    audit,
+    bench,
+    deadletters,
+    describe,
+    explain,
+    get,
+    keys,
+    plan,
+    replay,
+    serve,
+    setup,
+)
 from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import SETTINGS
@@ -121,6 +134,7 @@ app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("audit", rich_help_panel=USE)(audit.audit)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)
+app.add_typer(deadletters.app, name="deadletters", rich_help_panel=USE)
 app.command("worker", rich_help_panel=RUN)(serve.worker)
 app.command("relay", rich_help_panel=RUN)(serve.relay)
 app.command("api", rich_help_panel=RUN)(serve.api)

@@ -11,7 +11,14 @@ from services.cli.options import PLACE, with_settings
 from services.config import Settings
 from services.phrases import plural
 
-PLACING = ("seed", "usage_window_seconds")
+PLACING = (
+    "seed",
+    "usage_window_seconds",
+    "tombstone_hours",
+    "embedded_log_hours",
+    "dead_letters_max",
+    "dead_letter_days",
+)
 API = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key")
 LISTENING = (
     *API,

@@ -138,7 +138,8 @@ def _error(body: bytes) -> dict[str, Any]:
     return {}
 
 
-def _answer(status: int, body: bytes) -> Any:
+def answer_of(status: int, body: bytes) -> Any:
+    """Return what the API answered; raise ``CommandError`` with its message if it is an error."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -161,7 +162,7 @@ def target(path: str, *names: str, **params: object) -> str:
 
 async def fetch(source: Source, where: str) -> Any:
     """Return the API's answer; raise ``CommandError`` with its message if it is an error."""
-    return _answer(*await source.request("GET", where))
+    return answer_of(*await source.request("GET", where))
 
 
 async def fetch_all(
@@ -198,7 +199,7 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
         body = b"[" + b",".join(chunk) + b"]"
         answered = await source.request("POST", target("/v1/events", **params), body)
         try:
-            answer = _answer(*answered)
+            answer = answer_of(*answered)
         except Refused as refused:
             before = sums["accepted"] + sums["duplicates"]
             refused.about(events[before:], before)

@@ -45,6 +45,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     build: str
     seed: int
     usage_window_seconds: int
+    tombstone_hours: int
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]
     leases: Mapping[int, int]

@@ -185,7 +185,7 @@ class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     uid: str
-    resource_version: int
+    resource_version: int | None
     shard: int
     at_ms: int
 

@@ -170,6 +170,7 @@ async def _begin(start: Start, offsets: Mapping[tuple[int, str, int], int], scra
         start.profiles,
         seed=start.seed,
         usage_window_seconds=start.usage_window_seconds,
+        tombstone_hours=start.tombstone_hours,
         writers=start.writers,
         worker=start.worker,
         build=start.build,

@@ -240,7 +240,7 @@ class BatchBuilder:
             node_version=change.node_version,
             reason=change.reason,
         )
-        if change.resource_version is not None:
+        if change.resource_version is not None or pod.uid != pod.key:
             stone = tombstone(pod, change.resource_version, shard, self.now_ms)
             self._tombstones[pod.key, pod.uid] = stone
 

@@ -53,7 +53,7 @@ def dead_letter(
     )
 
 
-def tombstone(pod: PodSpec, resource_version: int, shard: int, at_ms: int) -> PodTombstone:
+def tombstone(pod: PodSpec, resource_version: int | None, shard: int, at_ms: int) -> PodTombstone:
     """Return what is kept of a pod that is gone."""
     return PodTombstone(
         namespace=pod.namespace,

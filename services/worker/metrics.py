@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from domain.state.changes import SKIP_REASONS
+from domain.state.tombstones import Tombstones
 from services.lag import Lag
 from services.ports.ledger import CommitBatch
 from services.ports.positions import LogFault
@@ -73,6 +74,14 @@ class WorkerMetrics:
             ["topic"],
             registry=registry,
         )
+        self.gone = Gauge(
+            "berth_tombstones", "Pods that are gone and remembered against late duplicates", registry=registry
+        )
+        self.gone_lost = Gauge(
+            "berth_tombstones_lost",
+            "Pods forgotten before their time, for their number",
+            registry=registry,
+        )
         self.plan_seconds = Histogram(
             "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
         )
@@ -83,6 +92,11 @@ class WorkerMetrics:
         for fault in faults:
             self.log_damaged.labels(fault.at.topic, fault.code).inc()
             self.unmentioned.labels(fault.at.topic).inc(len(fault.unmentioned))
+
+    def remembers(self, gone: Tombstones) -> None:
+        """Show how many pods that are gone a worker remembers."""
+        self.gone.set_function(lambda: len(gone))
+        self.gone_lost.set_function(lambda: gone.lost_count)
 
     def behind(self, lags: Mapping[int, Lag]) -> None:
         """Show the lag of each shard that this worker holds."""

@@ -12,10 +12,10 @@ from domain.manifests.profile import profile_from_spec
 from domain.model.config import PRIORITY_CLASS
 from domain.model.errors import FieldError
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
-from domain.model.limits import batch_decisions_max, usage_window_seconds
+from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.pods import PodLife, PodSpec
 from domain.model.profiles import Profile, ProfileRevision
-from domain.state.cluster import Written
+from domain.state.cluster import Passed, Written
 from domain.state.digest import sums_digest
 from services.codec.decode import Decoded, Decoder
 from services.codec.seal import Senders
@@ -50,6 +50,8 @@ class Planner:
         All shards; the first one counts the batches.
     ledger : LedgerState
         What the ledger held when the leases were taken.
+    tombstone_hours : int
+        For how long, in log time, a pod that is gone is remembered.
     stopwatch : callable
         Returns microseconds that only go up; how long a cycle took is stored with it and decides nothing.
     writers : mapping of str to str
@@ -66,6 +68,7 @@ class Planner:
         *,
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
+        tombstone_hours: int = tombstone_hours,
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
         worker: str = "",
@@ -80,6 +83,8 @@ class Planner:
         self._refold_below = dict(ledger.refold_below)
         self._lead = min(self._epochs)
         self._now_ms = ledger.log_time_ms
+        self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
+        self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
         self._rest: list[Record] = []  # records that wait behind a change of a profile
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = Start(
@@ -87,6 +92,7 @@ class Planner:
             build=build,
             seed=seed,
             usage_window_seconds=usage_window_seconds,
+            tombstone_hours=tombstone_hours,
             profiles=profiles,
             writers=writers,
             leases=self._epochs,
@@ -120,10 +126,18 @@ class Planner:
             if not waiting.tried:
                 self.book.untried.add(pod.key)
             self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
+        add_tombstone = self.scheduler.state.tombstones.add
         for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
-            key = f"{gone.namespace}/{gone.name}"
-            self.scheduler.state.restore_tombstone(key, gone.uid, gone.resource_version)
+            at_ms = gone.at_ms - gone.at_ms % self._step_ms
+            add_tombstone(f"{gone.namespace}/{gone.name}", gone.uid, gone.resource_version, at_ms)
+        self._pass_to(self._now_ms)
         self.scheduler.state.restored()
+
+    def _pass_to(self, now_ms: int) -> None:
+        """Let log time come to a step, and forget who was gone for longer than the horizon."""
+        step_ms = now_ms - now_ms % self._step_ms
+        self._next_step_ms = step_ms + self._step_ms
+        self.scheduler.state.apply(Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
 
     def _restore_placed(self, ledger: LedgerState) -> None:
         """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
@@ -233,6 +247,8 @@ class Planner:
             sources.append(at)
             ends[at] = record.offset + 1
             builder.reach(record.timestamp_ms, decoded.event_at_ms, self._senders.of(record))
+            if builder.now_ms >= self._next_step_ms:
+                self._pass_to(builder.now_ms)
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
             elif decoded.event is not None:

@@ -43,12 +43,10 @@ from services.worker.thread import in_thread
 
 _LOGGER = logging.getLogger(__name__)
 _Restored = tuple[Planner, Mapping[TopicPartition, Latest], Mapping[str, TopicState]]
-
 T = TypeVar("T")
 
 STOP_SECONDS = 1.0
 """A worker that stops waits for its commit in flight for so long."""
-
 RELEASE_SECONDS = 0.5
 RESTORE_SECONDS_MAX = 600.0
 """To read the ledger and build the state is one step: 1,000,000 pods take 20 s on two slow cores."""
@@ -70,6 +68,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     build: str = ""
     seed: int = 0
     usage_window_seconds: int = limits.usage_window_seconds
+    tombstone_hours: int = limits.tombstone_hours
     lease_seconds: float = limits.lease_seconds
     lease_renewal_seconds: float = limits.lease_renewal_seconds
     progress_seconds: float = limits.progress_seconds
@@ -260,6 +259,7 @@ class Worker:
         progress.step(RESTORE_SECONDS_MAX)
         planner, latest, topics = await self._restore(leases, reader)
         await self._checkpoints.follow(planner, self._metrics.digest_mismatches.inc)
+        self._metrics.remembers(planner.scheduler.state.tombstones)
         self._folded = planner.positions()
         intake = Intake(reader, self._folded, self._metrics.log_faults.inc, latest)
         await intake.start()
@@ -294,16 +294,16 @@ class Worker:
 
     def _planner(self, leases: Sequence[Lease], loaded: list[LedgerState]) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""
+        told = self._settings
         return Planner(
-            leases,
-            loaded.pop(),
-            self._settings.profiles,
-            seed=self._settings.seed,
-            usage_window_seconds=self._settings.usage_window_seconds,
+            *(leases, loaded.pop(), told.profiles),
+            seed=told.seed,
+            usage_window_seconds=told.usage_window_seconds,
+            tombstone_hours=told.tombstone_hours,
             stopwatch=self._stopwatch,
-            writers=self._settings.writers,
-            worker=self._settings.name,
-            build=self._settings.build,
+            writers=told.writers,
+            worker=told.name,
+            build=told.build,
         )
 
     async def _loop(self, planner: Planner, intake: Intake, progress: Progress) -> None:

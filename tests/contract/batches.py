@@ -84,9 +84,10 @@ def decision(lease: Lease, seq: int, pod: str, node: str | None = None, **more: 
     )
 
 
-def record(made: Decision) -> tuple[Decision, bytes]:
-    """Return a decision with bytes that tell it apart."""
-    return made, b'{"id":"%d-%d"}' % (made.shard, made.seq)
+def record(made: Decision, node_version: int | None = None) -> tuple[Decision, bytes]:
+    """Return a decision with bytes that tell it apart, and the version of its node if it has one."""
+    more = b"" if node_version is None else b',"node_version":%d' % node_version
+    return made, b'{"id":"%d-%d"%s}' % (made.shard, made.seq, more)
 
 
 def opened(made: Decision, **more: Any) -> PlacementOpened:

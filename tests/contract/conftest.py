@@ -97,6 +97,9 @@ def _embedded(dsn: str) -> Harness:
         await connection.execute(
             "DELETE FROM log_records WHERE topic = $1 AND partition = $2 AND log_offset < $3", *at, first
         )
+        await connection.execute(
+            "UPDATE log_topics SET first_offset = $3 WHERE topic = $1 AND partition = $2", *at, first
+        )
         await connection.close()
 
     return Harness(lambda: EmbeddedLog(dsn), truncate)

@@ -32,6 +32,7 @@ def began(leases: Sequence[Lease]) -> Start:
         build="1.2",
         seed=2**63 - 1,
         usage_window_seconds=60,
+        tombstone_hours=168,
         profiles=BUILT_IN_PROFILES,
         writers={PODS_TOPIC: "CN=ä"},
         leases=dict(leases),

@@ -78,9 +78,9 @@ BROKEN = {
         "UPDATE nodes SET allocatable[1] = 50 WHERE id = 1",
     ),
     "over-allocatable": (
-        "UPDATE node_specs SET spec = jsonb_set(spec, '{allocatable,cpu}', '50'), recorded_at = now()"
-        " WHERE node_id = 1",
-        "UPDATE nodes SET allocatable[1] = 50 WHERE id = 1",
+        "INSERT INTO node_specs SELECT node_id, 9, jsonb_set(spec, '{allocatable,cpu}', '50'), deleted, at_ms"
+        " FROM node_specs WHERE node_id = 1",
+        "UPDATE nodes SET allocatable[1] = 50, version = 9, spec_version = 9 WHERE id = 1",
     ),
 }
 """Some break another one with it: a node made smaller in the past is over its allocatable now, too."""
@@ -93,7 +93,16 @@ ALSO_BREAKS = {
 
 
 async def _commit(ledger: Ledger, batch: CommitBatch, number: int = 0) -> None:
-    """Commit; with a number, as the batch of that number in the journal."""
+    """Commit; with a number, as the batch of that number in the journal.
+
+    The decisions tell the versions of their nodes, which count up to what is written.
+    """
+    versions: dict[int, int] = {}
+    for write in batch.nodes:
+        on_it = [made.seq for made, _ in batch.decisions if made.node == write.name]
+        versions |= {seq: write.version - left for left, seq in enumerate(reversed(on_it))}
+    told = [record(made, versions.get(made.seq)) for made, _ in batch.decisions]
+    batch = msgspec.structs.replace(batch, decisions=told)
     if number:
         sources = [(a.shard, a.topic, a.partition) for a in batch.offsets if a.topic != BATCHES]
         journal = journal_row(batch, sources, JournalRow(shard=0, batch=number), None)
@@ -258,3 +267,60 @@ async def test_a_resized_pod_is_a_warning_and_one_placed_on_top_of_it_is_not(emp
     await _commit(ledger, bind(lease, [4], 3, nodes=[load_node(1, 2, cpu=1_200, pods=3)]))
     red = {violation.name for violation in await check(empty.dsn) if not violation.warning}
     assert red == {"never-over-allocatable"}
+
+
+async def _two_writers(backend: PostgresBackend, *, room_first: bool) -> set[str]:
+    """Let one shard release a pod of a full node and another bind one there; return what is broken.
+
+    The transaction of what came second began first, as that of a slow writer does.
+    """
+    ledger = backend.ledger()
+    lease, other = await start(ledger, SHARDS)
+    await _fill(ledger, lease)
+    gone = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RELEASED)
+
+    def release(version: int, cpu: int) -> CommitBatch:
+        return CommitBatch(
+            offsets=[advance(lease, 2, 3)],
+            nodes=[load_node(1, version, cpu=cpu, pods=cpu // 100)],
+            placements_closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
+            decisions=[record(gone)],
+            seq_next={0: 4},
+        )
+
+    def join(version: int, cpu: int) -> CommitBatch:
+        return bind(other, [1], 0, nodes=[load_node(1, version, cpu=cpu, pods=cpu // 100)])
+
+    for batch in [release(1, 100), join(2, 200)] if room_first else [join(1, 300), release(2, 200)]:
+        await _commit(ledger, batch)
+    column, shard = ("recorded_at", 1) if room_first else ("released_recorded_at", 0)
+    await backend.execute(
+        f"UPDATE placements SET {column} = {column} - interval '1 hour' WHERE shard = {shard}"
+    )
+    return {violation.name for violation in await check(backend.dsn)}
+
+
+async def test_a_slow_transaction_that_came_second_breaks_nothing(empty: PostgresBackend) -> None:
+    assert await _two_writers(empty, room_first=True) == set()
+
+
+async def test_a_slow_transaction_hides_no_overcommitment(empty: PostgresBackend) -> None:
+    assert await _two_writers(empty, room_first=False) == {"never-over-allocatable"}
+
+
+async def test_a_pod_that_is_placed_anew_by_a_transaction_that_began_first(empty: PostgresBackend) -> None:
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await _fill(ledger, lease)
+    resized = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RESIZED)
+    batch = CommitBatch(
+        offsets=[advance(lease, 2, 3)],
+        nodes=[load_node(1, 1, cpu=200, pods=2)],
+        placements_closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
+        placements_opened=[opened(resized)],
+        decisions=[record(resized)],
+        seq_next={0: 4},
+    )
+    await _commit(ledger, batch)
+    await empty.execute("UPDATE placements SET recorded_at = recorded_at - interval '1 hour' WHERE seq = 3")
+    assert await check(empty.dsn) == []

@@ -28,6 +28,6 @@ def restarted(old: Scheduler, profiles: Mapping[str, Profile]) -> Scheduler:
         new.restore_pod(spec_of_pod, node=pod.node, adopted=pod.adopted)
     for pod in sorted((pod for pod in state.pods.values() if not pod.node), key=lambda pod: pod.arrival):
         new.restore_pod(pod.spec, arrival=pod.arrival)
-    new.state.tombstones.update(state.tombstones)
+    new.state.tombstones = state.tombstones
     new.state.restored()
     return new

@@ -57,8 +57,9 @@ def restored(old: Scheduler, profiles: dict[str, Profile]) -> Scheduler:
     waiting = [pod for pod in state.pods.values() if not pod.node]
     for pod in sorted(waiting, key=lambda each: each.arrival):
         new.restore_pod(pod.spec, arrival=pod.arrival)
-    for (key, uid), version in state.tombstones.items():
-        new.state.restore_tombstone(key, uid, version)
+    for which, (at_ms, version) in state.tombstones.known():
+        key, uid = which.split(" ")
+        new.state.tombstones.add(key, uid, None if version < 0 else version, at_ms)
     new.state.restored()
     return new
 

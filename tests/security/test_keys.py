@@ -519,6 +519,7 @@ ROUTES: dict[tuple[str, str], set[str | None]] = {
     ("GET", "/docs"): EVERYBODY,
     ("GET", "/openapi.json"): EVERYBODY,
     ("POST", "/v1/events"): {"producer", "operator", "admin"},
+    ("POST", "/v1/deadletters/{id}/resend"): {"producer", "operator", "admin"},
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
     ("DELETE", "/v1/keys/{name}"): {"admin"},

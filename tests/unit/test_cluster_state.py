@@ -19,7 +19,6 @@ from domain.model.marks import PortMark, ports_held
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec
 from domain.model.usage import NodeUsage
-from domain.state import cluster as cluster_module
 from domain.state.changes import (
     Change,
     NodeChanged,
@@ -308,16 +307,6 @@ def test_a_uid_under_two_names_is_refused(state: ClusterState) -> None:
     assert refused.path == "object.metadata.uid"
     assert "default/p" in refused.message
     assert list(state.pods) == ["default/p"]
-
-
-def test_tombstones_are_bounded_and_the_oldest_goes_first(
-    state: ClusterState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_module, "tombstones_max", 2)
-    for name in "pqr":
-        put(state, pod(name, version=1))
-        state.apply(PodDeleted("default", name, resource_version=2))
-    assert list(state.tombstones) == [("default/q", "uid-of-default-q"), ("default/r", "uid-of-default-r")]
 
 
 # ---------------------------------------------------------------------------------------- ledger and digest

@@ -17,7 +17,7 @@ from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, Topic
 class EmbeddedLog:
     """An implementation of ``ports.Log`` on the tables ``log_topics`` and ``log_records``.
 
-    Timestamps are the database's. Nothing is ever compacted or removed.
+    Timestamps are the database's. ``retention.py`` removes what is old.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class EmbeddedReader:
                 if not taken:
                     raise
                 break  # the records first; the fault comes again
-            active = [at for at in active if shares[at] and self._positions[at] - before[at] == shares[at]]
+            active = [at for at in active if shares[at] and self._positions[at] - before[at] >= shares[at]]
         return taken
 
     async def _read_shares(self, shares: Mapping[TopicPartition, int]) -> list[Record]:
@@ -191,17 +191,19 @@ class EmbeddedReader:
     def _take(self, rows: Sequence[asyncpg.Record], shares: Mapping[TopicPartition, int]) -> list[Record]:
         taken: list[Record] = []
         nexts = {at: self._positions[at] for at in shares}
-        for topic, partition, end, offset, key, value, timestamp_ms, seal in rows:
+        for topic, partition, first, end, offset, key, value, timestamp_ms, seal in rows:
             at = TopicPartition(topic, partition)
             if end is None:
                 raise Unavailable(f"partition {partition} of topic {topic} does not exist")
-            if offset == nexts[at]:
-                taken.append(Record(topic, partition, offset, key, value, timestamp_ms, seal))
-                nexts[at] += 1
-            elif offset is not None or (shares[at] and end != nexts[at]):
+            if shares[at] and not first <= nexts[at] <= end:
                 if not taken:
-                    raise LogTruncated(f"{topic}/{partition} ends at {end} and does not hold {nexts[at]}")
+                    raise LogTruncated(f"{topic}/{partition} holds {first} to {end} and not {nexts[at]}")
                 break  # the records first; the next call raises
+            if offset is not None:
+                taken.append(Record(topic, partition, offset, key, value, timestamp_ms, seal))
+                nexts[at] = offset + 1
+            elif shares[at]:
+                nexts[at] = end  # what was here is compacted away
         for at, position in nexts.items():
             if position != self._positions[at]:
                 # A partition that was read goes to the back, so that small reads reach every partition.

@@ -48,7 +48,8 @@ RECORD_COLUMNS = ("topic", "partition", "log_offset", "key", "value", "timestamp
 
 # One snapshot for the records and the ends, so that an empty answer can be told from a truncated log.
 READ = """
-SELECT p.topic, p.partition, t.next_offset, r.log_offset, r.key, r.value, r.timestamp_ms, r.seal
+SELECT p.topic, p.partition, t.first_offset, t.next_offset,
+    r.log_offset, r.key, r.value, r.timestamp_ms, r.seal
 FROM unnest($1::text[], $2::int[], $3::bigint[], $4::int[]) WITH ORDINALITY
     AS p (topic, partition, position, records_max, turn)
 LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
@@ -63,11 +64,7 @@ ORDER BY p.turn, r.log_offset
 """
 
 BOUNDS = """
-SELECT p.topic, p.partition, t.next_offset,
-    coalesce((
-        SELECT log_offset FROM log_records AS r
-        WHERE r.topic = p.topic AND r.partition = p.partition ORDER BY log_offset LIMIT 1
-    ), t.next_offset) AS first_offset
+SELECT p.topic, p.partition, t.next_offset, t.first_offset
 FROM unnest($1::text[], $2::int[]) AS p (topic, partition)
 LEFT JOIN log_topics AS t ON t.topic = p.topic AND t.partition = p.partition
 """
@@ -88,4 +85,46 @@ FROM log_records
 WHERE topic = $1 AND partition = $2
 ORDER BY log_offset DESC
 LIMIT 1
+"""
+
+# ------------------------------------------------------------------------------------------------- retention
+
+PARTITIONS = """
+SELECT topic, partition, compacted,
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $1::bigint AS before_ms
+FROM log_topics ORDER BY topic, partition
+"""
+
+# Records that have a later one of their key, and tombstones that nothing stands behind.
+SUPERSEDED = """
+SELECT log_offset FROM (
+    SELECT log_offset, timestamp_ms, value IS NULL AS is_tombstone,
+        lead(log_offset) OVER (PARTITION BY key ORDER BY log_offset) IS NOT NULL AS is_superseded
+    FROM log_records WHERE topic = $1 AND partition = $2 AND key IS NOT NULL
+) AS r
+WHERE (is_superseded AND timestamp_ms < $3) OR (is_tombstone AND timestamp_ms < $4)
+ORDER BY log_offset LIMIT $5
+"""
+DELETE_RECORDS = """
+DELETE FROM log_records r USING unnest($3::bigint[]) AS w (log_offset)
+WHERE r.topic = $1 AND r.partition = $2 AND r.log_offset = w.log_offset
+"""
+
+# The oldest records, up to the first that is young enough; the partition begins behind them from now on.
+CUT = """
+WITH oldest AS (
+    SELECT log_offset, timestamp_ms FROM log_records
+    WHERE topic = $1 AND partition = $2 ORDER BY log_offset LIMIT $4
+), gone AS (
+    SELECT log_offset FROM oldest WHERE log_offset < coalesce(
+        (SELECT min(log_offset) FROM oldest WHERE timestamp_ms >= $3), 9223372036854775807
+    )
+), moved AS (
+    UPDATE log_topics t SET first_offset = g.last + 1 FROM (SELECT max(log_offset) AS last FROM gone) AS g
+    WHERE t.topic = $1 AND t.partition = $2 AND g.last IS NOT NULL
+), deleted AS (
+    DELETE FROM log_records r USING gone g
+    WHERE r.topic = $1 AND r.partition = $2 AND r.log_offset = g.log_offset
+)
+SELECT count(*) FROM gone
 """

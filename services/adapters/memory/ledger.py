@@ -229,7 +229,11 @@ def state_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerState:
     return LedgerState(
         offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
         nodes=[database.nodes[at] for at in sorted(database.nodes)],
-        templates=dict(database.templates),
+        templates={
+            row.signature: database.templates[row.signature]
+            for row in (*opened, *database.pending.values())
+            if row.signature in database.templates
+        },
         placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
         tombstones=tombstones[-tombstones_max:],

@@ -49,20 +49,34 @@ _VECTORS = """
     WHERE v.requested > 0 AND NOT n.deleted
 """
 
-# Replays opening and closing in commit order (within a transaction: closing first, then by seq) and looks at
-# the sum after each placement that berth decided, against the node's spec at that moment. A pod that was
-# resized where it runs was not placed by berth with that size.
+# Replays opening and closing in the order of the node's versions, which are fenced. A transaction's time is
+# when it began, so with several writers it says nothing of their order. A placement ends with its pod's next
+# decision. Where that names another node, the end comes right behind what the same shard had decided on this
+# one. Within a version, closing comes first. The sum after each placement that berth decided is compared with
+# the spec that it saw: the last one up to its version, or the one of its own transaction, which was folded
+# before. A pod that was resized where it runs was not placed by berth with that size.
 _OVERCOMMITTED = """
-WITH moves AS (
-    SELECT p.node, p.signature, p.recorded_at AS at, 1 AS change, seq, shard, p.pod_uid,
+WITH told AS MATERIALIZED (
+    SELECT shard, seq, pod_uid, node, outcome, recorded_at,
+        substring(encode(payload, 'escape') FROM '"node_version":(\\d+)')::bigint AS version
+    FROM decisions WHERE outcome NOT IN ('orphaned', 'returned', 'unschedulable', 'unresolvable')
+), lives AS (
+    SELECT *, lead(seq) OVER pod AS end_seq, lead(node) OVER pod AS end_node, lead(version) OVER pod AS ended
+    FROM told WINDOW pod AS (PARTITION BY shard, pod_uid ORDER BY seq)
+), moves AS (
+    SELECT p.node, p.signature, d.version, p.seq, p.shard, 1 AS change, p.pod_uid, d.recorded_at,
         d.outcome IN ('adopted', 'resized') AS is_given
-    FROM placements p LEFT JOIN decisions d USING (shard, seq)
+    FROM placements p LEFT JOIN told d USING (shard, seq)
     UNION ALL
-    SELECT node, signature, released_recorded_at, -1, 0, shard, pod_uid, true FROM placements
-    WHERE released_at_ms IS NOT NULL
+    SELECT p.node, p.signature, CASE WHEN d.end_node = p.node THEN d.ended ELSE (
+            SELECT max(t.version) FROM told t
+            WHERE t.node = p.node AND t.shard = p.shard AND t.seq < d.end_seq
+        ) END, d.end_seq, p.shard, -1, p.pod_uid, NULL, true
+    FROM placements p LEFT JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL
 ), sums AS (
     SELECT m.*, r.key AS resource, sum(m.change * r.value::bigint) OVER (
-        PARTITION BY m.node, r.key ORDER BY m.at, m.change, m.seq, m.shard ROWS UNBOUNDED PRECEDING
+        PARTITION BY m.node, r.key ORDER BY m.version NULLS FIRST, m.seq, m.change, m.shard
+        ROWS UNBOUNDED PRECEDING
     ) AS held
     FROM moves m
     JOIN templates t USING (signature)
@@ -75,7 +89,9 @@ JOIN nodes n ON n.name = s.node
 CROSS JOIN LATERAL (
     SELECT CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>s.resource)::bigint, 0) END
         AS amount
-    FROM node_specs h WHERE h.node_id = n.id AND h.recorded_at <= s.at ORDER BY h.version DESC LIMIT 1
+    FROM node_specs h
+    WHERE h.node_id = n.id AND (h.version <= s.version OR h.recorded_at = s.recorded_at)
+    ORDER BY h.version DESC LIMIT 1
 ) AS offered
 WHERE s.is_given IS NOT TRUE AND s.held > offered.amount
 """
@@ -84,13 +100,14 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "one-placement-per-pod",
         "no pod has two placements at the same time",
+        # The decisions of a pod are one shard's, in the order of their seqs.
         """
         SELECT * FROM (
-            SELECT pod_uid, shard, seq, node, recorded_at, lead(recorded_at) OVER pod AS next_recorded_at,
-                released_recorded_at, released_at_ms IS NULL AS open
-            FROM placements WINDOW pod AS (PARTITION BY pod_uid ORDER BY recorded_at, shard, seq)
+            SELECT pod_uid, shard, seq, node, released_at_ms, lead(bound_at_ms) OVER pod AS next_bound_at_ms
+            FROM placements WINDOW pod AS (PARTITION BY pod_uid ORDER BY shard, seq)
         ) AS spans
-        WHERE next_recorded_at IS NOT NULL AND (open OR released_recorded_at > next_recorded_at)
+        WHERE next_bound_at_ms IS NOT NULL
+            AND (released_at_ms IS NULL OR released_at_ms > next_bound_at_ms)
         """,
     ),
     Invariant(
@@ -135,11 +152,11 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "dead-letters-without-hole",
-        "the dead letters of a shard are numbered from 1 to dead_seq_next - 1",
+        "the dead letters that a shard keeps are numbered up to dead_seq_next - 1",
         """
         SELECT s.shard, s.dead_seq_next, count(x.seq) AS count, min(x.seq) AS first, max(x.seq) AS last
         FROM shards s LEFT JOIN dead_letters x USING (shard) GROUP BY s.shard, s.dead_seq_next
-        HAVING count(x.seq) <> s.dead_seq_next - 1 OR min(x.seq) <> 1 OR max(x.seq) <> s.dead_seq_next - 1
+        HAVING count(x.seq) <> max(x.seq) - min(x.seq) + 1 OR coalesce(max(x.seq), 0) <> s.dead_seq_next - 1
         """,
     ),
     Invariant(

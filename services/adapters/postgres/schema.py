@@ -229,7 +229,7 @@ pod_tombstones = sa.Table(
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("uid", sa.Text, nullable=False),
-    sa.Column("resource_version", sa.BigInteger, nullable=False),
+    sa.Column("resource_version", sa.BigInteger, comment="null: its events had none"),
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.PrimaryKeyConstraint("namespace", "name", "uid"),

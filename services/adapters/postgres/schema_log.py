@@ -14,6 +14,13 @@ log_topics = sa.Table(
     sa.Column("next_offset", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("compacted", sa.Boolean, nullable=False),
     sa.Column("id", sa.Text, nullable=False, comment="the topic's own: made anew, it has another"),
+    sa.Column(
+        "first_offset",
+        sa.BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="records below are gone by retention; compaction leaves it",
+    ),
     sa.PrimaryKeyConstraint("topic", "partition"),
     comment="embedded log: partitions; the row lock on next_offset makes offsets commit in order",
 )

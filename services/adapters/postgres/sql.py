@@ -295,7 +295,12 @@ SELECT n.id, n.name, n.version, n.requested, n.deleted, s.spec
 FROM nodes n JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
 ORDER BY n.id
 """
-LOAD_TEMPLATES = "SELECT signature, spec FROM templates ORDER BY signature"
+# Those that live pods have: the ledger keeps every template that ever was, for explanations.
+LOAD_TEMPLATES = """
+SELECT signature, t.spec FROM templates t JOIN (
+    SELECT signature FROM placements WHERE released_at_ms IS NULL UNION SELECT signature FROM pending
+) AS used USING (signature) ORDER BY signature
+"""
 LOAD_PLACEMENTS = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
     life

@@ -1,0 +1,95 @@
+"""Deletes in small steps, in the background, what no worker needs any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from domain.model.errors import BerthError
+from domain.model.limits import tombstone_steps
+from services.adapters.postgres.connections import BULK, Session
+
+_LOGGER = logging.getLogger(__name__)
+_ROUND_SECONDS = 600.0
+PAUSE_SECONDS = 0.5  # between two steps, so that commits have the disk most of the time
+_ROWS_MAX = 5_000  # of a step: some milliseconds
+
+# Walks the primary key, since an index on the time would cost each commit. The horizon is a step longer than
+# a worker's, so that the ledger never knows less than any of them.
+_FORGET_TOMBSTONES = """
+WITH slice AS (
+    SELECT namespace, name, uid FROM pod_tombstones
+    WHERE (namespace, name, uid) > ($1::text, $2::text, $3::text)
+    ORDER BY namespace, name, uid LIMIT $4
+), gone AS (
+    DELETE FROM pod_tombstones t USING slice w, shards s
+    WHERE (t.namespace, t.name, t.uid) = (w.namespace, w.name, w.uid)
+        AND s.shard = t.shard AND t.at_ms < s.log_time_ms - $5::bigint
+)
+SELECT namespace, name, uid FROM slice ORDER BY namespace DESC, name DESC, uid DESC LIMIT 1
+"""
+
+
+async def forget_tombstones(
+    session: Session, tombstone_hours: int, pause_seconds: float = PAUSE_SECONDS
+) -> None:
+    """Delete the tombstones beyond the horizon, a few thousand rows at a time."""
+    step_ms = tombstone_hours * 3_600_000 // tombstone_steps
+    last: tuple[str, ...] = ("", "", "")
+    while True:
+        async with session.use() as connection:
+            row = await connection.fetchrow(
+                _FORGET_TOMBSTONES, *last, _ROWS_MAX, (tombstone_steps + 1) * step_ms
+            )
+        if row is None:
+            return
+        last = tuple(row)
+        await asyncio.sleep(pause_seconds)
+
+
+# From the first on, without a hole. What the relay has not published stays, and the last that it has.
+_FORGET_DEAD_LETTERS = """
+WITH slice AS (
+    SELECT x.shard, x.seq, x.seq < s.dead_seq_next - $2::bigint OR x.at_ms < s.log_time_ms - $3::bigint AS old
+    FROM shards s JOIN relay_cursor r USING (shard), LATERAL (
+        SELECT x.shard, x.seq, x.at_ms FROM dead_letters x
+        WHERE x.shard = s.shard AND x.seq < r.dead_letters_seq ORDER BY x.seq LIMIT $4
+    ) AS x
+    WHERE s.shard = $1
+), last AS (
+    SELECT coalesce(min(seq) FILTER (WHERE NOT old) - 1, max(seq)) AS seq FROM slice
+)
+DELETE FROM dead_letters x USING last WHERE x.shard = $1 AND x.seq <= last.seq
+"""
+
+
+async def forget_dead_letters(
+    session: Session, letters_max: int, days: int, pause_seconds: float = PAUSE_SECONDS
+) -> None:
+    """Delete the oldest dead letters: those beyond a number per shard, and those beyond an age."""
+    async with session.use() as connection:
+        shards = [row["shard"] for row in await connection.fetch("SELECT shard FROM shards ORDER BY shard")]
+    for shard in shards:
+        status = ""
+        while status != "DELETE 0":
+            async with session.use() as connection:
+                status = await connection.execute(
+                    _FORGET_DEAD_LETTERS, shard, letters_max, days * 86_400_000, _ROWS_MAX
+                )
+            await asyncio.sleep(pause_seconds)
+
+
+async def tidy(dsn: str, *works: Callable[[Session], Awaitable[None]]) -> None:
+    """Do each work every ten minutes, until cancelled. A fault is logged and tried again."""
+    session = Session(dsn, "berth-tidy", BULK)
+    try:
+        while True:
+            await asyncio.sleep(_ROUND_SECONDS)
+            try:
+                for work in works:
+                    await work(session)
+            except BerthError as error:
+                _LOGGER.warning("what is old is not deleted: %s: %s", error.code, error)
+    finally:
+        await session.aclose()

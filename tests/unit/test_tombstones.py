@@ -1,0 +1,115 @@
+"""Does a pod that is gone stay gone, for as long as berth says, whatever comes late and however many go?"""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import msgspec
+import pytest
+
+from domain.model.events import PodDeleted, PodUpserted
+from domain.model.pods import PodSpec
+from domain.state import tombstones as module
+from domain.state.changes import Change, PodReleased, PodWaits, Skipped
+from domain.state.cluster import ClusterState, Passed
+from domain.state.digest import digest_of
+from domain.state.tombstones import Tombstones
+from tests.values import pod
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def state() -> ClusterState:
+    return ClusterState(seed=7)
+
+
+def put(state: ClusterState, *pods: PodSpec) -> tuple[Change, ...]:
+    """Apply an event per pod and return the changes."""
+    return tuple(change for each in pods for change in state.apply(PodUpserted(each)))
+
+
+def _end(state: ClusterState, name: str, version: int | None = None) -> None:
+    (change,) = state.apply(PodDeleted("default", name, resource_version=version))
+    assert isinstance(change, PodReleased)
+
+
+def test_a_late_duplicate_stays_late_after_a_million_other_pods_went(state: ClusterState) -> None:
+    first = pod("p", version=1)
+    put(state, first)
+    _end(state, "p", 2)
+    for number in range(300_000):  # more than were remembered once
+        state.tombstones.add(f"default/q-{number}", f"uid-{number}", 3)
+    assert put(state, first) == (Skipped("older"),)
+
+
+def test_a_duplicate_without_a_version_stays_late(state: ClusterState) -> None:
+    first = pod("p", version=None, uid="u")
+    put(state, first)
+    _end(state, "p")
+    assert put(state, first) == (Skipped("known"),)
+    (change,) = put(state, pod("p", version=None, uid="another"))
+    assert isinstance(change, PodWaits)
+
+
+def test_a_version_that_a_duplicate_lacks_brings_no_pod_back(state: ClusterState) -> None:
+    first = pod("p", version=4, uid="u")
+    put(state, first)
+    _end(state, "p", 5)
+    assert put(state, msgspec.structs.replace(first, resource_version=None)) == (Skipped("known"),)
+    assert put(state, first) == (Skipped("older"),)
+    (change,) = put(state, msgspec.structs.replace(first, resource_version=6))
+    assert isinstance(change, PodWaits), "its producer says that it is newer than its end"
+
+
+def test_a_name_without_uid_and_version_may_come_again(state: ClusterState) -> None:
+    first = pod("p", version=None, uid="default/p")
+    for _ in range(2):
+        (change,) = put(state, first)
+        assert isinstance(change, PodWaits)
+        _end(state, "p")
+
+
+def test_time_forgets_and_nothing_else(state: ClusterState) -> None:
+    first, second = pod("p", version=1), pod("q", version=1)
+    state.apply(Passed(10 * HOUR_MS, 0))
+    put(state, first, second)
+    _end(state, "p", 2)
+    state.apply(Passed(11 * HOUR_MS, HOUR_MS))
+    _end(state, "q", 2)
+    state.apply(Passed(20 * HOUR_MS, 10 * HOUR_MS))
+    assert put(state, first) == put(state, second) == (Skipped("older"),)
+    state.apply(Passed(21 * HOUR_MS, 11 * HOUR_MS))
+    (change,) = put(state, first)
+    assert isinstance(change, PodWaits)
+    assert put(state, second) == (Skipped("older"),)
+
+
+def test_the_digest_sees_when_a_pod_went(state: ClusterState) -> None:
+    other = ClusterState(seed=7)
+    state.tombstones.add("a/b", "u", 1, 5)
+    other.tombstones.add("a/b", "u", 1, 6)
+    assert digest_of(state) != digest_of(other)
+
+
+def test_a_flood_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "tombstones_max", 160)
+    gone = Tombstones()
+    for number in range(200):
+        gone.add("default/p", str(number), 1)
+    assert len(gone) + gone.lost_count == 200
+    assert 140 <= len(gone) <= 160
+    assert gone.why_late("default/p", "199", 1)
+    assert not gone.why_late("default/p", "0", 1)
+
+
+def test_a_tombstone_takes_no_more_memory_than_the_docs_say() -> None:
+    gone = Tombstones()
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            gone.add(f"namespace-of-a-team/pod-{number:06}", f"{number:036}", number)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used / 50_000 < 260
