@@ -113,7 +113,7 @@ config_objects_max = 100_000  # of each other kind, in force at the same time
 config_gone_max = 10_000  # objects that are gone and remembered, so that a late duplicate stays late
 resource_names_max = 512  # of all nodes together: a column over all nodes each; a dozen are berth's own
 
-# Replay. A checkpoint costs a worker about 5 µs per pod, and every waiting group one more attempt.
+# Replay. A checkpoint costs a worker about 7 µs per pod, and every waiting group one more attempt.
 checkpoint_batches = 10_000
 checkpoints_kept = 24
 
