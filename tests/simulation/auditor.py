@@ -54,6 +54,17 @@ class Auditor:
         self.conflicts = 0  # batches that found a node at another version
         log.appended = self._sent.extend
 
+    def lost(self, at: TopicPartition, *, from_offset: int = 2**63, below_offset: int = 0) -> None:
+        """Forget what the log lost before anybody folded it: nobody can know of it."""
+        row = self._database.offsets.get((at.partition, *at))
+        folded = 0 if row is None else row.next_offset
+
+        def is_lost(record: Record) -> bool:
+            gone = record.offset >= from_offset or record.offset < below_offset
+            return (record.topic, record.partition) == at and gone and record.offset >= folded
+
+        self._sent[:] = [record for record in self._sent if not is_lost(record)]
+
     def fell_back(self) -> None:
         """Take note that the ledger has lost its last transactions."""
         self._offsets = {key: row.next_offset for key, row in self._database.offsets.items()}

@@ -81,7 +81,7 @@ OF_A_WHILE = (
 OFF: dict[Fault, str] = {
     Fault.TAIL_LOST: "a worker ends when its position is beyond the end of the log",
     Fault.TRUNCATED: "a worker ends when its position is no longer in the log",
-    Fault.MORE_PARTITIONS: "records of a partition that was added are not read",
+    Fault.MORE_PARTITIONS: "records of a partition that was added while a worker ran are not read",
 }
 """Faults that are built and do not strike, each with what the code under test cannot do yet."""
 

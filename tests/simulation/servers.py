@@ -93,6 +93,11 @@ class SimulatedLog(MemoryLog):
         del slots[len(slots) - lost :]
         return lost
 
+    def add_partition(self, topic: str) -> None:
+        """Give a topic one more partition, as an operator can at any time."""
+        partitions = self._topics[topic]
+        partitions.append(type(partitions[0])())
+
     def records(self, at: TopicPartition) -> list[Record]:
         """Return what a partition holds."""
         return self.partition(at).records

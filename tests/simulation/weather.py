@@ -79,8 +79,23 @@ class Weather:
             case Fault.DECISIONS_LOST:
                 at = TopicPartition(DECISIONS_TOPIC, rng.randrange(world.shards))
                 return world.log.lose_tail(at, rng.randint(1, 20)) > 0
+            case Fault.TAIL_LOST:
+                at = self._partition()
+                lost = world.log.lose_tail(at, rng.randint(1, 5))
+                world.auditor.lost(at, from_offset=world.log.partition(at).end)
+                return lost > 0
+            case Fault.TRUNCATED:
+                at, slots = (
+                    TopicPartition(USAGE_TOPIC, 0),
+                    world.log.partition(TopicPartition(USAGE_TOPIC, 0)).slots,
+                )
+                world.log.truncate(at, rng.randint(0, len(slots)))
+                world.auditor.lost(at, below_offset=world.log.partition(at).first)
+                return bool(slots)
+            case Fault.MORE_PARTITIONS:
+                world.log.add_partition(rng.choice((NODES_TOPIC, PODS_TOPIC)))
             case _:
-                raise NotImplementedError(kind)
+                raise AssertionError(f"{kind} is no fault of a while")
         return True
 
     def _strike_process(self, kind: Fault) -> bool:
