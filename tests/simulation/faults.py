@@ -79,9 +79,8 @@ OF_A_WHILE = (
     Fault.MORE_PARTITIONS,
 )
 OFF: dict[Fault, str] = {
-    Fault.TAIL_LOST: "a worker ends when its position is beyond the end of the log",
-    Fault.TRUNCATED: "a worker ends when its position is no longer in the log",
-    Fault.MORE_PARTITIONS: "records of a partition that was added while a worker ran are not read",
+    Fault.TAIL_LOST: "the topic is read again; the auditor cannot tell yet which lost records were folded",
+    Fault.MORE_PARTITIONS: "berth refuses to run with them, which ends a day; a test of its own shows it",
 }
 """Faults that are built and do not strike, each with what the code under test cannot do yet."""
 

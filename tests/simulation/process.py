@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
@@ -18,7 +18,7 @@ from services.adapters.memory.outbox import MemoryOutbox
 from services.ports.ledger import CommitBatch, CommitOutcome, Resolution
 from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span
 from tests.simulation.faults import Fault, Faults
-from tests.simulation.servers import Outages, SimulatedLog, Transactions
+from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
 
 T = TypeVar("T")
 LOG, LEDGER = "log", "ledger"
@@ -129,7 +129,7 @@ class UnreliableLedger(Remote):
 
     def __init__(self, process: Process, inner: MemoryLedger, transactions: Transactions) -> None:
         super().__init__(process, inner, LEDGER)
-        self.database = inner.database
+        self.database = cast(SimulatedDatabase, inner.database)
         self._transactions = transactions
         process.clients.append(inner)
 
@@ -160,6 +160,7 @@ class UnreliableLedger(Remote):
 
     def apply(self, batch: CommitBatch) -> CommitOutcome:
         """Carry a batch out, at one moment."""
+        self.database.writer = self._inner
         return self.database.apply(batch)
 
     async def resolve(self, batch: CommitBatch) -> Resolution:
@@ -175,28 +176,16 @@ class UnreliableLedger(Remote):
 
 
 class UnreliableOutbox(Remote):
-    """The outbox as a process sees it; it knows which epochs its relay has."""
+    """The outbox as a process sees it."""
 
     def __init__(self, process: Process, inner: MemoryOutbox) -> None:
         super().__init__(process, inner, LEDGER)
-        self.epochs: dict[int, int] = {}
         process.clients.append(inner)
-
-    async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
-        """See ``Outbox``."""
-
-        async def acquire() -> int:
-            epoch: int = await self._inner.acquire(shard, owner, lease_seconds)
-            if epoch:
-                self.epochs[shard] = epoch
-            return epoch
-
-        return await self._process.call(LEDGER, acquire)
 
     def is_late(self, shard: int) -> bool:
         """Say whether another relay has the shard by now."""
-        epoch: int = self._inner.database.cursors[shard].epoch
-        return self.epochs.get(shard) != epoch
+        holder = self._inner.database.relay_leases[shard].holder
+        return holder is not None and holder is not self._inner
 
     async def wait(self, timeout_seconds: float) -> None:
         """See ``Outbox``."""

@@ -111,6 +111,7 @@ class SimulatedLog(MemoryLog):
 class SimulatedDatabase(MemoryDatabase):
     """Shows every transaction, and can fall back to an earlier moment."""
 
+    writer: object = None  # whose transaction is carried out
     committed: Callable[[CommitBatch], None] = staticmethod(lambda batch: None)
     refused: Callable[[CommitBatch, CommitOutcome], None] = staticmethod(lambda batch, outcome: None)
 
