@@ -110,12 +110,12 @@ class Faults:
         rng = self._rng
         self.rates = {
             Fault.CRASH: rng.choice((0.0, 0.002, 0.01, 0.03)),
-            Fault.FREEZE: rng.choice((0.0, 0.0, 0.01)),
+            Fault.FREEZE: rng.choice((0.0, 0.0, 0.01, 0.02)),
             Fault.ERROR_BEFORE: rng.choice((0.0, 0.02, 0.1)),
             Fault.ERROR_AFTER: rng.choice((0.0, 0.02, 0.1)),
             Fault.PARTLY_APPENDED: rng.choice((0.0, 0.1)),
             Fault.POLL_FAILED: rng.choice((0.0, 0.0, 0.1)),
-            Fault.LATE_COMMIT: rng.choice((0.0, 0.0, 0.05)),
+            Fault.LATE_COMMIT: rng.choice((0.0, 0.0, 0.05, 0.1)),
         }
         self.slow = rng.choice((0.0, 0.05, 0.3))
         allowed = [fault for fault in OF_A_WHILE if fault not in OFF and fault not in without]

@@ -149,7 +149,10 @@ class UnreliableLedger(Remote):
         is_late, works_seconds = self._process.faults.strikes(Fault.LATE_COMMIT), rng.uniform(0.0, 0.01)
         delay_seconds = rng.uniform(0.0, 10.0) if is_late else 0.0
         task = self._transactions.send(serve())
-        if is_late and rng.random() < 0.5:
+        if is_late and rng.random() < 0.7:
+            if rng.random() < 0.5:  # who sent it may be gone when it arrives
+                self._process.faults.counts[Fault.CRASH] += 1
+                self._process.kill()
             raise Unavailable("injected: no answer, and the transaction is still on its way")
         try:
             return await asyncio.shield(task)
