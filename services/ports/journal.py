@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from domain.model.limits import tombstone_hours
 from domain.model.profiles import Profile
 
 BATCHES = "~batches"
@@ -45,7 +46,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     build: str
     seed: int
     usage_window_seconds: int
-    tombstone_hours: int
+    tombstone_hours: int = tombstone_hours  # a field that came later has a default: journals are kept
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]
     leases: Mapping[int, int]
