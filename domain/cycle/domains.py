@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class _Topology:
-    """The domains of one key: value id of a label -> domain. By row: each row that has the key is one.
+    """The domains of one key: value of the label -> domain. By row: each row that has the key is one.
 
-    With ``missing_is_empty`` the value id of the empty text is ``ABSENT``, as is that of a missing label.
+    By the text, not by its id in the table: a node that goes and comes back may find its id taken.
     """
 
     __slots__ = ("by_row", "capacity", "free", "key", "missing_is_empty", "numbers", "users_count")
@@ -31,7 +31,7 @@ class _Topology:
         self.by_row = by_row or not key
         self.missing_is_empty = missing_is_empty
         self.capacity = capacity
-        self.numbers: dict[int, int] = {}
+        self.numbers: dict[str, int] = {}
         self.free: list[int] = []
         self.users_count = 0
 
@@ -269,7 +269,7 @@ class Domains:
             return
         column = table.labels.column(topology.key)
         if topology.missing_is_empty:
-            (missing,) = self._numbers(t, [ABSENT])
+            (missing,) = self._numbers(t, [""])
             self.domain[t, present] = -2 - missing
         if column is None:
             return
@@ -278,13 +278,11 @@ class Domains:
         if topology.by_row:
             self.domain[t, present] = present
             return
-        if topology.missing_is_empty and (empty := table.labels.values.id_of("")) is not None:
-            values[values == empty] = ABSENT
         distinct, which = np.unique(values, return_inverse=True)
-        numbers = self._numbers(t, distinct.tolist())
+        numbers = self._numbers(t, [table.labels.values.text(value) for value in distinct.tolist()])
         self.domain[t, present] = np.array(numbers, dtype=np.int32)[which]
 
-    def _numbers(self, t: int, values: list[int]) -> list[int]:
+    def _numbers(self, t: int, values: list[str]) -> list[int]:
         """Return the domains of some values. Numbers of domains without any row are used again."""
         topology = self._topologies[t]
         known = topology.numbers

@@ -9,7 +9,7 @@ import pytest
 from domain.cycle.schedule import Scheduler
 from domain.cycle.slots import GroupSlots
 from domain.model.config import NAMESPACE, SERVICE, Content, Namespace, Selecting
-from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import ConfigUpserted, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.limits import counted_weight_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import (
@@ -210,3 +210,24 @@ def test_sums_do_not_wrap_however_much_pods_weigh(scheduler: Scheduler) -> None:
     assert max(weights) == counted_weight_max
     zones = {int(entry.node[1]) % 2 for entry in scheduler.state.pods.values()}
     assert len(zones) == 1
+
+
+def test_a_node_that_comes_back_has_a_domain_of_its_own() -> None:
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+
+    def show(name: str, version: int, **labels: str) -> None:
+        node = values.node(name, labels=labels, version=version, unschedulable=not labels)
+        scheduler.fold(NodeUpserted(node))
+
+    show("plain", 1)
+    show("n0", 1, host="n0")
+    add(scheduler, "a0", "a")
+    scheduler.cycle()
+    assert scheduler.state.pods["default/a0"].node == "n0"
+    scheduler.fold(NodeDeleted("n0", "", 2))
+    scheduler.fold(NodeDeleted("plain", "", 2))
+    show("n1", 3, host="n1")  # the table gives its label the number that the label of n0 had
+    show("n0", 3, host="n0")
+    add(scheduler, "a1", "a")
+    scheduler.cycle()
+    assert scheduler.state.pods["default/a1"].node == "n1"
