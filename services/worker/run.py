@@ -109,6 +109,10 @@ class Stalled(BerthError):
     retriable = True
 
 
+class BatchStalled(Stalled):
+    """The worker got no step further with a batch that it had read."""
+
+
 class Hanging(BerthError):
     """A plan does not end, and its thread cannot be ended: only a new process helps."""
 
@@ -168,6 +172,7 @@ class Worker:
         """Hold the shards whenever possible, and schedule."""
         backoff = Backoff()
         while True:
+            others_first_seconds = 0.0
             try:
                 await self._forget()
                 async with contextlib.aclosing(await self._log.reader()) as reader:
@@ -179,12 +184,15 @@ class Worker:
                 # If it went well for a while, this fault is a new one; a contradiction comes at once again.
                 if self.ready.is_set() and not isinstance(error, LedgerMismatch):
                     backoff.reset()
-                if isinstance(error, CommitOverdue):
+                if isinstance(error, (CommitOverdue, BatchStalled)):
                     self._resize(max(1, self._batch_records_max // 2))
+                if isinstance(error, Stalled):
+                    others_first_seconds = self._settings.lease_seconds
                 self._metrics.restarts.labels(reason=error.code).inc()
                 _LOGGER.warning("starting over: %s: %s", error.code, error)
             finally:
                 self.ready.clear()
+            await asyncio.sleep(others_first_seconds)
             await backoff.wait()
 
     async def _forget(self) -> None:
@@ -245,12 +253,13 @@ class Worker:
         while True:
             await asyncio.sleep(self._settings.lease_renewal_seconds)
             if progress.is_late:
-                raise Stalled("no step was done in time (BERTH_PROGRESS_SECONDS); giving the shards back")
+                fault = BatchStalled if progress.has_batch else Stalled
+                raise fault("no step was done in time (BERTH_PROGRESS_SECONDS); giving the shards back")
             try:
                 if not await self._ledger.renew(leases, self._settings.lease_seconds):
                     raise Fenced("the leases are no longer ours")
             except Unavailable as error:
-                progress.step()
+                progress.excuse()
                 _LOGGER.warning("could not renew the leases: %s", error)
 
     # ---------------------------------------------------------------------------------------- schedule
@@ -314,18 +323,19 @@ class Worker:
                 # Pods that wait their turn do not keep further records out: others may come before them.
                 seconds = 0.0 if planner.has_work else self._settings.poll_seconds
                 records = await intake.next_batch(self._batch_records_max, seconds, planner.held)
-                progress.step()
+                if records or not progress.has_batch:  # a commit without an answer is no progress
+                    progress.step()
                 if not records and not planner.has_work:
                     if commit is not None and commit.done():
                         commit.result()
                     continue
                 await self._checkpoints.take_if_due(planner, commit)
                 with self._metrics.plan_seconds.time():
-                    batch = await self._think(planner.plan, records)
+                    batch = await progress.of_batch(self._think(planner.plan, records))
                 progress.step()
                 if commit is not None:
                     await asyncio.shield(commit)
-                commit = asyncio.create_task(self._commit(batch, progress))
+                commit = asyncio.create_task(progress.of_batch(self._commit(batch, progress)))
                 # Let the commit begin before the next batch takes the thread.
                 await asyncio.sleep(0)
         finally:

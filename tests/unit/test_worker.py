@@ -16,7 +16,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog, MemoryReader
-from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.ledger import CommitBatch, CommitOutcome, Lease
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from services.worker.collector import Memory
 from services.worker.metrics import WorkerMetrics
@@ -59,16 +59,24 @@ class NoCollector(Memory):
 
 
 class SlowLedger(MemoryLedger):
-    """Takes its time for a commit, and no more than so many records at once."""
+    """Takes its time for a commit, and no more than so many records at once; may not answer a renewal."""
 
     commit_seconds = 0.0
+    record_seconds = 0.0
     records_max = 1_000_000
+    renews = True
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
-        await asyncio.sleep(self.commit_seconds)
-        if sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~")) > self.records_max:
+        count = sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~"))
+        await asyncio.sleep(self.commit_seconds + count * self.record_seconds)
+        if count > self.records_max:
             raise Overdue("canceling statement due to statement timeout")
         return await super().commit(batch)
+
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+        if not self.renews:
+            raise Unavailable("canceling statement due to lock timeout")
+        return await super().renew(leases, lease_seconds)
 
 
 class Site:
@@ -212,7 +220,7 @@ def test_a_worker_whose_planner_hangs_gives_its_shards_to_another() -> None:
         await site.until(lambda: site.owner() == "second", progress_seconds + 5)
         await site.until(site.all_placed, 5)
         assert not first.done()
-        await asyncio.sleep(HANGING_SECONDS)
+        await asyncio.sleep(HANGING_SECONDS + lease_seconds)
         assert isinstance(first.exception(), Hanging), "its thread cannot be ended, but its process can"
         assert site.owner() == "second"
 
@@ -232,6 +240,61 @@ def test_a_worker_is_not_given_up_while_it_restores_its_state_or_the_ledger_is_a
         await site.send_pods(50)
         await site.until(site.all_placed, progress_seconds * 4)
         assert site.owner() == "first"
+
+    on_virtual_time(live)
+
+
+def test_a_renewal_that_is_not_answered_while_a_state_is_restored_leaves_time_for_the_rest() -> None:
+    async def live(site: Site) -> None:
+        ledger = SlowLedger(site.database, site.clock)
+
+        async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            if work.__name__ != "plan":
+                ledger.renews = False
+                await asyncio.sleep(1)
+                ledger.renews = True
+                await asyncio.sleep(progress_seconds * 2)
+            return work(*args, **kwargs)
+
+        site.start("first", thread, ledger)
+        await site.send_pods(50)
+        await site.until(site.all_placed, progress_seconds * 3)
+
+    on_virtual_time(live)
+
+
+def test_a_commit_without_an_answer_is_no_progress_though_the_log_is_quiet() -> None:
+    async def live(site: Site) -> None:
+        ledger = SlowLedger(site.database, site.clock)
+        site.start("first", ledger=ledger)
+        await site.until(lambda: site.owner() == "first", 30)
+        await asyncio.sleep(1)
+        ledger.commit_seconds = 1e9  # its connection is cut, that of the leases is not
+        site.start("second")
+        await site.send_pods(1)
+        await site.until(site.all_placed, progress_seconds + 5)
+        assert site.owner() == "second"
+
+    on_virtual_time(live)
+
+
+@pytest.mark.parametrize("what", ["plan", "commit"])
+def test_a_batch_that_takes_longer_than_a_step_may_is_cut_in_half_until_it_passes(what: str) -> None:
+    record_seconds = progress_seconds / (A_BATCH // 2) * 1.1
+
+    async def live(site: Site) -> None:
+        async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            if work.__name__ == "plan" and what == "plan":
+                await asyncio.sleep(record_seconds * len(args[0]))
+            return work(*args, **kwargs)
+
+        ledger = SlowLedger(site.database, site.clock)
+        ledger.record_seconds = record_seconds if what == "commit" else 0.0
+        await site.send_pods(A_BATCH * 2)
+        site.start("first", thread, ledger)
+        await site.until(site.all_placed, 300)
+        assert site.metric("berth_worker_restarts_total", reason="no-progress") == 2
+        assert site.metric("berth_worker_batch_records_max") == A_BATCH // 4
 
     on_virtual_time(live)
 
