@@ -128,7 +128,10 @@ class Settings:
         integer(0, 2**63 - 1), "N", "Seed of tie-breaking, by which equal nodes are chosen among.", 0
     )
     lease_seconds: float = setting(
-        seconds(0.5, 60), "SECONDS", "How long a silent worker or relay keeps shards.", limits.lease_seconds
+        seconds(0.5, limits.lease_seconds_max),
+        "SECONDS",
+        "How long a silent worker or relay keeps shards.",
+        limits.lease_seconds,
     )
     lease_renewal_seconds: float = setting(
         seconds(0.1, 20), "SECONDS", "How often it says that it lives.", limits.lease_renewal_seconds

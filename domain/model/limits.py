@@ -120,6 +120,7 @@ checkpoints_kept = 24
 # Time.
 lease_seconds = 2.0
 lease_renewal_seconds = 0.5
+lease_seconds_max = 60.0  # a lease that ends later was written before the database's clock was set back
 refold_lease_seconds = 60.0  # of whom nobody may disturb for so long
 progress_seconds = 10.0  # a worker that got no step further for so long gives its shards back
 heartbeat_seconds = 1.0
@@ -137,6 +138,7 @@ assert event_bytes_max < unpacked_poll_bytes_max <= unpacked_batch_bytes_max <= 
 assert events_per_request_max * 64 <= request_bytes_max
 assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_key_bytes_max < bodies_bytes_max
 assert 0 < 2 * lease_renewal_seconds < lease_seconds < progress_seconds
+assert max(lease_seconds, refold_lease_seconds) <= lease_seconds_max
 assert heartbeat_seconds < heartbeat_seconds_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max

@@ -17,7 +17,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
-from domain.model.errors import BerthError, Fenced, LogReplaced, Unavailable
+from domain.model.errors import BerthError, Fenced, LedgerMismatch, LogReplaced, Unavailable
 from services.backoff import Backoff
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
@@ -117,6 +117,9 @@ class Relay:
                     await self._publish_shard(shard, epoch)
             except (Unavailable, Fenced, Diverged) as error:
                 self._note(f"{error.code}: {error}")
+            except LedgerMismatch as error:  # somebody has to mend it; the other shards go on
+                self._note(f"{error.code}: {error}")
+                await asyncio.sleep(self._settings.check_seconds)
             await asyncio.sleep(self._settings.lease_seconds / 10)
 
     def _note(self, trouble: str) -> None:

@@ -8,6 +8,7 @@ import time
 
 from domain.cycle.warm import warm_up
 from domain.kernels.compiling import Compilations
+from services.worker.thread import in_thread
 
 _SILENT_SECONDS = 2.0
 _TELL_SECONDS = 30.0
@@ -17,7 +18,7 @@ async def compile_kernels() -> None:
     """Compile kernels that are not on disk yet, and show the progress."""
     started = time.monotonic()
     with Compilations() as seen:
-        compiling = asyncio.create_task(asyncio.to_thread(warm_up))
+        compiling = asyncio.create_task(in_thread(warm_up))
         await asyncio.wait({compiling}, timeout=_SILENT_SECONDS)
         if not compiling.done():
             _say(

@@ -65,6 +65,20 @@ async def test_a_lease_that_ran_out_unnoticed_may_be_renewed(backend: Backend) -
     assert not await backend.ledger().acquire("b", LEASE_SECONDS)
 
 
+async def test_a_clock_that_was_set_back_keeps_no_lease_for_hours(backend: Backend) -> None:
+    first, second, third = backend.ledger(), backend.ledger(), backend.ledger()
+    old = await start(first, SHARDS, "a")
+    await backend.pass_time(-3600)
+    assert await first.renew(old, LEASE_SECONDS)  # it lives, and its lease ends soon again
+    assert not await second.acquire("b", LEASE_SECONDS)
+    await backend.pass_time(-3600)
+    assert await third.acquire("c", LEASE_SECONDS) == [Lease(0, 2), Lease(1, 2)]
+    outbox = backend.outbox()
+    assert await outbox.acquire(0, "a", LEASE_SECONDS) == 1
+    await backend.pass_time(-3600)
+    assert await backend.outbox().acquire(0, "b", LEASE_SECONDS) == 2
+
+
 async def test_a_lease_outlives_its_connections(backend: Backend) -> None:
     """Else a restart of the database, or a pool of connections, would make every lease look dead."""
     first, second = backend.ledger(), backend.ledger()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from domain.model.errors import LogTruncated
+from domain.model.errors import LogTruncated, Unavailable
 from domain.model.pods import PodTemplate
 from services.adapters.embedded import retention
 from services.adapters.embedded.log import EmbeddedLog
@@ -189,6 +190,41 @@ async def test_a_compacted_topic_keeps_the_last_of_each_key(
     await retention.keep_for(session, 4, 0)
     assert [record.offset for record in await _read(log, PODS, 0, 100)] == [4, 6, 8]
     await log.aclose()
+
+
+async def test_a_deletion_that_no_worker_has_read_stays(backend: PostgresBackend, session: Session) -> None:
+    log, ledger = await _log(backend), backend.ledger()
+    (lease, *_) = await ledger.acquire("w", 30)
+    await ledger.ensure_offsets(lease, {PODS: 0})
+    await _write(log, PODS_TOPIC, Entry(b"a", b"1"), Entry(b"a", None), Entry(b"b", None))
+    await backend.execute("UPDATE shard_offsets SET next_offset = 2")
+    await _grow_older(backend, 10)
+    await retention.keep_for(session, 4, 0)
+    assert [record.offset for record in await _read(log, PODS, 2, 10)] == [2]
+    await backend.execute("UPDATE shard_offsets SET next_offset = 3")
+    await retention.keep_for(session, 4, 0)
+    assert await _read(log, PODS, 0, 10) == []
+    await log.aclose()
+
+
+async def test_one_kind_that_cannot_be_deleted_keeps_no_other(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "_ROUND_SECONDS", 0.01)
+    reached = asyncio.Event()
+
+    async def overdue(_session: Session) -> None:
+        raise Unavailable("canceling statement due to statement timeout")
+
+    async def next_one(_session: Session) -> None:
+        reached.set()
+
+    running = asyncio.create_task(tidying.tidy(backend.dsn, overdue, next_one))
+    try:
+        await asyncio.wait_for(reached.wait(), 2)
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
 
 
 async def test_a_reader_passes_a_hole_at_the_end(backend: PostgresBackend, session: Session) -> None:

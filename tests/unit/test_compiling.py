@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -70,6 +71,22 @@ def test_a_first_start_says_what_it_does(
     assert re.match(r"compiling \d+ placing kernels for this processor, once per installation", first)
     assert ("kept in /somewhere" in last) == (kept_in is not None)
     assert ("every start compiles: set NUMBA_CACHE_DIR" in last) == (kept_in is None)
+
+
+def test_a_process_that_is_stopped_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = threading.Event()
+    monkeypatch.setattr(compiling, "warm_up", lambda: compiled.wait(5))
+
+    async def stopped() -> None:
+        task = asyncio.create_task(compiling.compile_kernels())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.wait({task})
+
+    began = time.monotonic()
+    asyncio.run(stopped())
+    compiled.set()
+    assert time.monotonic() - began < 2, "SIGTERM during the first start took as long as it"
 
 
 def test_a_start_that_finds_the_kernels_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

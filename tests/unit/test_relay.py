@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from domain.model.errors import TopicMismatch, Unavailable
+from domain.model.errors import LedgerMismatch, TopicMismatch, Unavailable
 from services.adapters.memory.log import MemoryLog
 from services.ports.log import DECISIONS_TOPIC, topic_specs
 from services.relay.run import Relay, RelayMetrics, RelaySettings
@@ -89,6 +89,43 @@ async def test_a_relay_that_is_told_to_stop_stops_though_the_ledger_is_away() ->
         running.cancel()
         await asyncio.sleep(0)
     assert stopped, "the relay went on"
+
+
+class Holed(Failing):
+    """An outbox in which the decisions of one shard have a hole."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.asked: list[int] = []
+
+    async def acquire(self, shard: int, owner: str, seconds: float) -> int:
+        return 1
+
+    async def published(self, shard: int, stream: Any) -> int:
+        self.asked.append(shard)
+        if shard == 1:
+            raise LedgerMismatch("the decisions of shard 1 have a hole after 3")
+        return await super().published(shard, stream)
+
+    async def release(self, shard: int, epoch: int) -> None:
+        return None
+
+
+async def test_a_hole_in_one_shard_is_said_and_does_not_keep_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, outbox = MemoryLog(SteppingClock()), Holed()
+    await log.ensure_topics(topic_specs(3))
+    settings = RelaySettings(name="r", lease_seconds=0.01, lease_renewal_seconds=0.003, check_seconds=0.01)
+    relay = Relay(log, outbox, settings, RelayMetrics(CollectorRegistry()))  # type: ignore[arg-type]
+    running = asyncio.create_task(relay.run())
+    await asyncio.wait({running}, timeout=0.2)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
+    assert outbox.asked.count(0) == outbox.asked.count(2) == 1
+    assert outbox.asked.count(1) > 1, "somebody may mend it"
+    assert "not publishing: ledger-mismatch: the decisions of shard 1 have a hole after 3" in caplog.messages
 
 
 async def test_partitions_that_are_no_shards_end_the_relay() -> None:

@@ -95,14 +95,17 @@ SELECT topic, partition, compacted,
 FROM log_topics ORDER BY topic, partition
 """
 
-# Records that have a later one of their key, and tombstones that nothing stands behind.
+# Records that have a later one of their key, and tombstones that nothing stands behind. A tombstone that the
+# workers have not read yet is all that tells them of the deletion.
 SUPERSEDED = """
 SELECT log_offset FROM (
     SELECT log_offset, timestamp_ms, value IS NULL AS is_tombstone,
         lead(log_offset) OVER (PARTITION BY key ORDER BY log_offset) IS NOT NULL AS is_superseded
     FROM log_records WHERE topic = $1 AND partition = $2 AND key IS NOT NULL
 ) AS r
-WHERE (is_superseded AND timestamp_ms < $3) OR (is_tombstone AND timestamp_ms < $4)
+WHERE (is_superseded AND timestamp_ms < $3) OR (is_tombstone AND timestamp_ms < $4 AND log_offset < coalesce(
+    (SELECT min(next_offset) FROM shard_offsets WHERE topic = $1 AND partition = $2), 9223372036854775807
+))
 ORDER BY log_offset LIMIT $5
 """
 DELETE_RECORDS = """

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from domain.model.errors import Fenced, Unavailable
-from domain.model.limits import tombstones_max
+from domain.model.limits import lease_seconds_max, tombstones_max
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.memory.database import (
     SEAL_SECRET,
@@ -50,7 +50,8 @@ class Client:
         return self.database
 
     def _is_free(self, row: LeaseRow) -> bool:
-        return row.owner is None or row.holder is self or row.until_ms <= self._clock.now_ms()
+        left_ms = row.until_ms - self._clock.now_ms()
+        return row.owner is None or row.holder is self or not 0 < left_ms <= lease_seconds_max * 1000
 
     def _take(self, row: LeaseRow, fenced: ShardRow | CursorRow, owner: str, seconds: float) -> int:
         """Give the row to the owner with the next epoch, and return this epoch."""

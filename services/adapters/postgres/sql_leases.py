@@ -7,8 +7,13 @@ through a pool of connections. No commit locks a lease, so that no renewal waits
 
 from __future__ import annotations
 
+from domain.model.limits import lease_seconds_max
+
 LEASE_TABLES = {"worker_leases": "shards", "relay_leases": "relay_cursor"}
-_FREE = "(owner IS NULL OR holder = $2 OR expires_at <= clock_timestamp())"
+_FREE = f"""(
+    owner IS NULL OR holder = $2 OR expires_at <= clock_timestamp()
+    OR expires_at > clock_timestamp() + interval '{lease_seconds_max:g} seconds'
+)"""
 LEASES = f"""
 SELECT shard, {_FREE} AS free FROM {{leases}} WHERE $1::int[] IS NULL OR shard = ANY($1) ORDER BY shard
 """

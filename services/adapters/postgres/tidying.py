@@ -86,10 +86,10 @@ async def tidy(dsn: str, *works: Callable[[Session], Awaitable[None]]) -> None:
     try:
         while True:
             await asyncio.sleep(_ROUND_SECONDS)
-            try:
-                for work in works:
+            for work in works:
+                try:
                     await work(session)
-            except BerthError as error:
-                _LOGGER.warning("what is old is not deleted: %s: %s", error.code, error)
+                except BerthError as error:
+                    _LOGGER.warning("what is old is not deleted: %s: %s", error.code, error)
     finally:
         await session.aclose()
