@@ -62,8 +62,11 @@ def data_dir(settings: Settings) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def place(settings: Settings) -> AsyncIterator[Place]:
-    """Return where the ledger and the log are. Run the embedded server if the settings name no database."""
+async def place(settings: Settings, *, join: bool = False) -> AsyncIterator[Place]:
+    """Return where the ledger and the log are. Run the embedded server if the settings name no database.
+
+    With ``join`` that of another process serves too: for who only reads.
+    """
     if settings.dsn is not None:
         from services.adapters.postgres.connections import in_clear
 
@@ -75,12 +78,18 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
         yield Place(settings.dsn, settings.kafka_bootstrap, settings.kafka_access)
         return
     from ops.owned import own_directory
-    from ops.postgres.server import EmbeddedServer
+    from ops.postgres.server import EmbeddedServer, InUse
 
     access = settings.kafka_access
     own_directory(data_dir(settings))
     server = EmbeddedServer(data_dir(settings) / "embedded")
-    dsn = await asyncio.to_thread(server.start)
+    try:
+        dsn = await asyncio.to_thread(server.start)
+    except InUse:
+        running = server.join() if join else None
+        if running is None:
+            raise
+        dsn = running
     try:
         yield Place(dsn, settings.kafka_bootstrap, access)
     finally:

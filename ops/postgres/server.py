@@ -113,6 +113,13 @@ class EmbeddedServer:
         password = (self._directory / "password").read_text()
         return f"postgresql://{_USER}:{password}@127.0.0.1:{self._tcp_port}/{_DATABASE}"
 
+    def join(self) -> str | None:
+        """Return the address of this directory's server that another process runs; None: it is not up."""
+        lines = _pid_file(self._data)
+        if lines[7:8] != ["ready"]:
+            return None
+        return f"postgresql://{_USER}@/{_DATABASE}?host={lines[4]}&port={lines[3]}"
+
     def stop(self) -> None:
         """Stop the server cleanly, its connections included; does nothing when it is not running."""
         if self._process is not None:
@@ -214,7 +221,7 @@ def _lock(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(descriptor, 20, 0).decode() or "unknown"
-            if time.monotonic() < deadline and holder.isdecimal() and not psutil.pid_exists(int(holder)):
+            if time.monotonic() < deadline and holder.isdecimal() and not _lives(int(holder)):
                 time.sleep(0.05)
                 continue
             os.close(descriptor)
@@ -224,6 +231,14 @@ def _lock(path: Path) -> int:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         return descriptor
+
+
+def _lives(pid: int) -> bool:
+    """Return whether a process runs; one that was killed and whose parent has not asked yet does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _pid_file(data: Path) -> list[str]:

@@ -52,7 +52,7 @@ async def replay(
             shown_at = time.monotonic()
             echo(f"batch {progress.batch:,} of {progress.last:,}: the same so far", err=True)
 
-    async with bootstrap.place(settings) as at:
+    async with bootstrap.place(settings, join=True) as at:
         outcome = await bootstrap.replay(at, first, last, report)
     if form is ReplayFormat.JSON:
         import msgspec

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
+from domain.model.errors import BerthError
 from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
 
 
+class Unreadable(BerthError):
+    """A row of the journal or of a checkpoint is not as berth writes it: somebody changed it."""
+
+    code = "history-unreadable"
+
+    def __init__(self, what: str, error: Exception) -> None:
+        super().__init__(f"{what} cannot be read, so it was changed by hand: {error}")
+
+
 class History(Protocol):
-    """The ledger's past, read only."""
+    """The ledger's past, read only. A row that cannot be read raises ``Unreadable``."""
 
     async def span(self) -> tuple[int, int] | None:
-        """Return the numbers of the first and the last batch of the journal; None: it is empty."""
+        """Return the first batch of the journal and the last one that was committed; None: it is empty."""
 
     async def checkpoints(self) -> Sequence[Checkpoint]:
         """Return all complete checkpoints, the oldest first."""

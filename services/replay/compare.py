@@ -39,12 +39,20 @@ def difference(
     row, again : JournalRow
         As recorded, and as planned again.
     recorded, replayed : sequence of bytes
-        The decision records, by shard and seq; looked at where the hashes differ.
+        The decision records, by shard and seq: those of the ledger, and as planned again.
     is_restart : bool
         Whether the replay began where the worker did; else ``RETRIED`` is not compared.
     """
-    if row.decisions_hash != again.decisions_hash:
+    if recorded != replayed:
         return _of_decisions(row, again, recorded, replayed)
+    if row.decisions_hash != again.decisions_hash:
+        return _said(
+            row,
+            "the journal's hash of the decisions, although the decisions themselves are the same: "
+            "the journal's row was changed",
+            row.decisions_hash.hex(),
+            again.decisions_hash.hex(),
+        )
     for kind in dict.fromkeys((*row.effects, *again.effects)):
         before, now = row.effects.get(kind, "none"), again.effects.get(kind, "none")
         if before != now and (is_restart or kind != RETRIED):
@@ -69,29 +77,35 @@ def _said(row: JournalRow, what: str, recorded: object, replayed: object) -> Dif
 def _of_decisions(
     row: JournalRow, again: JournalRow, recorded: Sequence[bytes], replayed: Sequence[bytes]
 ) -> Difference:
-    for before, now in zip_longest(recorded, replayed):
-        if before == now:
-            continue
-        one, other = _decoded(before), _decoded(now)
-        pod = (one or other)["pod"]
-        field = next((key for key in {**one, **other} if one.get(key) != other.get(key)), "the record")
-        return _said(
-            row,
-            f"the decision {(one or other)['id']} for pod {pod['namespace']}/{pod['name']}: {field}",
-            one.get(field, "no decision") if one else "no decision",
-            other.get(field, "no decision") if other else "no decision",
-        )
-    return _said(
-        row,
-        "the journal's hash of the decisions, although the decisions themselves are the same: "
-        "the journal's row was changed",
-        row.decisions_hash.hex(),
-        again.decisions_hash.hex(),
+    before, now = next(
+        (before, now) for before, now in zip_longest(recorded, replayed, fillvalue=b"") if before != now
     )
+    one, other = _decoded(before), _decoded(now)
+    if one and other and one.get("id") != other["id"]:  # the shorter side lacks one
+        if len(recorded) < len(replayed):
+            one, before = {}, b""
+        else:
+            other, now = {}, b""
+    if other:
+        what = f"the decision {other['id']} for pod {other['pod']['namespace']}/{other['pod']['name']}"
+    else:
+        what = f"the decision {one.get('id', 'that cannot be read')}"
+    if row.decisions_hash == again.decisions_hash:
+        what = f"{what}, which the journal has as it was planned again: it was changed in the ledger"
+    field = next((key for key in {**one, **other} if one.get(key) != other.get(key)), None)
+    if not one or not other or field is None:
+        return _said(row, what, _text(before), _text(now))
+    return _said(row, f"{what}: {field}", one.get(field, "nothing"), other.get(field, "nothing"))
 
 
-def _decoded(payload: bytes | None) -> Mapping[str, Any]:
-    if payload is None:
+def _text(payload: bytes) -> str:
+    return payload.decode(errors="replace") or "no decision"
+
+
+def _decoded(payload: bytes) -> Mapping[str, Any]:
+    """Return a decision record; empty: there is none, or it cannot be read."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(payload, type=dict)
+    except msgspec.DecodeError:
         return {}
-    found: dict[str, Any] = msgspec.json.decode(payload)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from operator import itemgetter
 
 import msgspec
@@ -142,12 +142,9 @@ class Replay:
 
     async def _compare(self, row: JournalRow, batch: CommitBatch, *, is_restart: bool) -> Difference | None:
         assert batch.journal is not None
-        recorded: Sequence[bytes] = ()
-        replayed: Sequence[bytes] = ()
-        if row.decisions_hash != batch.journal.decisions_hash:
-            recorded = await self._history.decisions(row.seqs)
-            ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
-            replayed = list(map(itemgetter(1), ordered))
+        recorded = await self._history.decisions(row.seqs)
+        ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
+        replayed = list(map(itemgetter(1), ordered))
         return difference(row, batch.journal, recorded, replayed, is_restart=is_restart)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, deque
 from collections.abc import Mapping
 
 from domain.model.errors import BerthError, LogTruncated
+from services.ports.history import Unreadable
 from services.ports.journal import JournalRow, Lane, unpack_order
 from services.ports.log import LogReader, Record, TopicPartition
 
@@ -45,8 +47,14 @@ class Tape:
         LogTooShort
             The log lacks some of them.
         """
-        order = unpack_order(row.order)
-        wanted = Counter(order)
+        try:
+            order = unpack_order(row.order)
+            wanted = Counter(order)
+            if max(wanted, default=-1) >= len(row.lanes):
+                raise ValueError(f"its records are of {len(row.lanes)} partitions, and one of another")
+        except (zlib.error, ValueError) as error:
+            what = f"the order of records in the journal's row of batch {row.batch}"
+            raise Unreadable(what, error) from error
         found = [await self._lane(lane, row, wanted[number]) for number, lane in enumerate(row.lanes)]
         return [found[number].popleft() for number in order]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from services.ports.history import Unreadable
 from services.ports.journal import JournalRow
 from services.replay.tape import LogTooShort
 from tests.history.day import Day, read, replay
@@ -50,6 +51,9 @@ def test_another_seed_is_found_by_the_pod_that_went_elsewhere(day: Day) -> None:
 def test_a_changed_row_of_the_journal_is_found(day: Day) -> None:
     row = next(row for row in day.journal if row.batch > 9 and row.seqs)
     at = day.journal.index(row)
+    order = msgspec.structs.replace(row, order=b"abc")
+    with pytest.raises(Unreadable, match=f"the order of records .* of batch {row.batch} cannot be read"):
+        replay(_with(day, [*day.journal[:at], order, *day.journal[at + 1 :]]))
     for what, changed in (
         ("the journal's row was changed", msgspec.structs.replace(row, decisions_hash=b"")),
         ("log time", msgspec.structs.replace(row, log_time_ms=row.log_time_ms + 1)),
@@ -58,6 +62,22 @@ def test_a_changed_row_of_the_journal_is_found(day: Day) -> None:
         found = replay(_with(day, [*day.journal[:at], changed, *day.journal[at + 1 :]])).difference
         assert found is not None
         assert (found.batch, what in found.what) == (row.batch, True), found
+
+
+def test_a_decision_that_was_changed_is_found_by_its_bytes(day: Day) -> None:
+    kept = day.decisions[0]
+    renamed = kept[9].replace('"name":"p', '"name":"q')
+    changes: dict[str, list[str]] = {
+        "it was changed in the ledger: pod": [*kept[:9], renamed, *kept[10:]],
+        "it was changed in the ledger": [*kept[:9], kept[9] + " ", *kept[10:]],
+        "ledger": [*kept[:9], "no JSON", *kept[10:]],
+        "changed in the ledger": kept[:-1],
+    }
+    for what, changed in changes.items():
+        found = replay(Day(day.events, day.journal, {**day.decisions, 0: changed})).difference
+        assert found is not None
+        assert found.what.endswith(what), found
+        assert found.recorded != found.replayed
 
 
 def test_a_record_that_is_missing_is_found(day: Day) -> None:

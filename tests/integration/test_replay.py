@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from services import bootstrap
 from services.bootstrap import Place
+from services.ports.history import Unreadable
 from services.replay.replay import CannotReplay, Outcome, Progress
 from services.replay.tape import LogTooShort
 from tests.builders import Json, node_manifest, pod_manifest
@@ -84,6 +85,25 @@ async def test_a_real_ledger_is_replayed_and_what_was_changed_is_named(place: Pl
     assert found.recorded != found.replayed
 
 
+async def test_what_somebody_changed_by_hand_is_named(place: Place) -> None:
+    await query(place, "UPDATE decisions SET payload = payload || ' ' WHERE shard = 0 AND seq = 2")
+    found = (await replay(place)).difference
+    assert found is not None
+    assert found.what.startswith("the decision 0-2 for pod default/")
+    assert found.what.endswith("it was changed in the ledger")
+    await query(place, "UPDATE decisions SET payload = rtrim(convert_from(payload, 'UTF8'))::bytea")
+    assert (await replay(place)).difference is None
+    await query(place, "DELETE FROM journal WHERE batch = (SELECT max(batch) FROM journal)")
+    with pytest.raises(CannotReplay, match="the journal has no row of batch"):
+        await replay(place)
+    await query(place, "UPDATE journal SET lanes = '[[0]]' WHERE batch = 2")
+    with pytest.raises(Unreadable, match="the journal's row of batch 2 cannot be read, so it was changed"):
+        await replay(place)
+    await query(place, "UPDATE checkpoints SET head = '{}'")
+    with pytest.raises(Unreadable, match="the checkpoint after batch 0 cannot be read"):
+        await replay(place)
+
+
 async def test_what_is_missing_is_named(place: Place) -> None:
     with pytest.raises(CannotReplay, match="the journal ends at"):
         await replay(place, 10_000)
@@ -97,10 +117,10 @@ async def test_what_is_missing_is_named(place: Place) -> None:
         "AND log_offset = 3 LIMIT 1) RETURNING partition",
     )
     with pytest.raises(
-        LogTooShort, match=rf"batch \d+ took .* berth.pods/{at['partition']} .* does not hold 3"
+        LogTooShort, match=rf"batch \d+ took .* berth.pods/{at['partition']} .* the log has \d of them now"
     ):
         await replay(place)
-    await query(place, "DELETE FROM log_records WHERE topic = 'berth.nodes' AND log_offset = 0")
+    await query(place, "UPDATE log_topics SET first_offset = 1 WHERE topic = 'berth.nodes'")
     with pytest.raises(CannotReplay, match=r"berth.nodes/\d begins at offset 1 by now; no other batch can"):
         await replay(place)
     await query(place, "DELETE FROM checkpoints")

@@ -146,6 +146,21 @@ async def test_the_second_process_in_a_directory_is_told_who_has_it(server_dir: 
     wait_until_gone(server_dir)
 
 
+def test_a_process_that_was_killed_and_not_asked_for_yet_has_no_directory(server_dir: Path) -> None:
+    parent, _ = child("-c", _START, str(server_dir))
+    os.kill(parent.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, parent.pid, os.WEXITED | os.WNOWAIT)  # nobody takes its end: it stays as a zombie
+    with EmbeddedServer(server_dir):
+        pass
+    end(parent, signal.SIGKILL)
+
+
+async def test_who_only_reads_joins_the_server_of_another_process(server_dir: Path) -> None:
+    assert EmbeddedServer(server_dir).join() is None
+    with EmbeddedServer(server_dir) as dsn:
+        assert EmbeddedServer(server_dir).join() == dsn
+
+
 async def test_a_deep_directory_gets_a_short_socket_path(server_dir: Path) -> None:
     deep = server_dir / ("d" * 60) / ("e" * 60)
     with EmbeddedServer(deep) as dsn:

@@ -54,6 +54,9 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
     with up(server_dir):
         eventually(lambda: listed(server_dir, "shards")[0]["epoch"] == 2)
         assert len(listed(server_dir, "decisions")) == 3
+        replayed = berth(server_dir, "replay")  # beside it, on its server
+        assert replayed.returncode == 0, replayed.stderr
+        assert "batches are the same, with 3 decisions, 2 restarts" in replayed.stdout
         keys = berth(server_dir, "api-key", "list")
         assert keys.returncode == 1
         assert "or ask its API with an admin's key: POST /v1/keys" in keys.stderr

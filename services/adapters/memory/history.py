@@ -8,7 +8,7 @@ import msgspec
 
 from services.adapters.memory.database import MemoryDatabase, OffsetRow, PlacementRow
 from services.adapters.memory.ledger import state_of
-from services.ports.journal import Checkpoint, JournalRow
+from services.ports.journal import BATCHES, Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
 
 
@@ -21,7 +21,8 @@ class MemoryHistory:
     async def span(self) -> tuple[int, int] | None:
         """See ``History.span``."""
         numbers = [batch for _, batch in self._database.journal]
-        return (min(numbers), max(numbers)) if numbers else None
+        committed = (row.next_offset for at, row in self._database.offsets.items() if at[1] == BATCHES)
+        return (min(numbers), max([*numbers, *committed])) if numbers else None
 
     async def checkpoints(self) -> Sequence[Checkpoint]:
         """See ``History.checkpoints``."""
@@ -42,8 +43,7 @@ class MemoryHistory:
         return [
             payload
             for shard, (first, after) in sorted(seqs.items())
-            for decision, payload in self._database.decisions[shard]
-            if first <= decision.seq < after
+            for _, payload in self._database.decisions[shard][first - 1 : after - 1]
         ]
 
     async def aclose(self) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import contextlib
+import zlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from services.adapters.postgres import sql
-from services.adapters.postgres.connections import BULK, fresh
+from services.adapters.postgres.connections import BULK, Session
 from services.codec.checkpoint import Head, unpack_state
-from services.ports.journal import Checkpoint, JournalRow, Lane, Start
+from services.ports.history import Unreadable
+from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Start
 from services.ports.ledger import LedgerState
 
-_SPAN = "SELECT min(batch), max(batch) FROM journal WHERE shard = $1"
+_SPAN = """
+SELECT min(batch), greatest(max(batch), (
+    SELECT max(next_offset) FROM shard_offsets WHERE shard = $1 AND topic = $2
+)) FROM journal WHERE shard = $1
+"""
 _CHECKPOINTS = "SELECT shard, batch, start, head FROM checkpoints WHERE shard = $1 ORDER BY batch"
 _HEAD = "SELECT head FROM checkpoints WHERE shard = $1 AND batch = $2"
 _PARTS = "SELECT kind, body FROM checkpoint_parts WHERE shard = $1 AND batch = $2 ORDER BY part"
@@ -34,40 +41,44 @@ class PostgresHistory:
     """The ``History`` port on Postgres; ``lead`` is the shard whose journal is read. It only reads."""
 
     def __init__(self, dsn: str, lead: int = 0) -> None:
-        self._dsn, self._lead = dsn, lead
+        self._lead = lead
+        self._session = Session(dsn, "berth-replay", BULK)
 
     async def span(self) -> tuple[int, int] | None:
         """See ``History.span``."""
-        async with self._connection() as connection:
-            first, last = await connection.fetchrow(_SPAN, self._lead)
+        async with self._session.use() as connection:
+            first, last = await connection.fetchrow(_SPAN, self._lead, BATCHES)
         return None if first is None else (first, last)
 
     async def checkpoints(self) -> Sequence[Checkpoint]:
         """See ``History.checkpoints``."""
-        async with self._connection() as connection:
+        async with self._session.use() as connection:
             return [_checkpoint(row) for row in await connection.fetch(_CHECKPOINTS, self._lead)]
 
     async def state(self, checkpoint: Checkpoint) -> LedgerState:
         """See ``History.state``."""
-        async with self._connection() as connection, connection.transaction(readonly=True):
+        async with self._session.use() as connection, connection.transaction(readonly=True):
             key = checkpoint.shard, checkpoint.batch
             head = await connection.fetchval(_HEAD, *key)
             parts = await connection.fetch(_PARTS, *key)
             secret = await connection.fetchval(sql.SEAL_SECRET)
-        return unpack_state(head, [(row["kind"], row["body"]) for row in parts], secret)
+        with _read(f"the checkpoint after batch {checkpoint.batch}"):
+            return unpack_state(head, [(row["kind"], row["body"]) for row in parts], secret)
 
     async def rows(self, first: int, last: int) -> AsyncIterator[JournalRow]:
         """See ``History.rows``."""
         for at in range(first, last + 1, _ROWS_PER_FETCH):
-            async with self._connection() as connection:
+            async with self._session.use() as connection:
                 end = min(at + _ROWS_PER_FETCH - 1, last)
                 found = await connection.fetch(_ROWS, self._lead, at, end)
             for row in found:
-                yield _journal_row(row)
+                with _read(f"the journal's row of batch {row['batch']}"):
+                    read = _journal_row(row)
+                yield read
 
     async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
         """See ``History.decisions``."""
-        async with self._connection() as connection:
+        async with self._session.use() as connection:
             return [
                 row["payload"]
                 for shard, span in sorted(seqs.items())
@@ -75,16 +86,24 @@ class PostgresHistory:
             ]
 
     async def aclose(self) -> None:
-        """Release nothing: each question has a connection of its own."""
+        """See ``History.aclose``."""
+        await self._session.aclose()
 
-    def _connection(self) -> Any:
-        return fresh(self._dsn, "berth-replay", BULK)
+
+@contextlib.contextmanager
+def _read(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (msgspec.MsgspecError, zlib.error, ValueError) as error:
+        raise Unreadable(what, error) from error
 
 
 def _checkpoint(row: Any) -> Checkpoint:
-    head = msgspec.json.decode(row["head"], type=Head)
+    with _read(f"the checkpoint after batch {row['batch']}"):
+        head = msgspec.json.decode(row["head"], type=Head)
+        start = _start(row["start"])
     offsets = {(shard, topic, at): offset for shard, topic, at, offset in head.offsets}
-    return Checkpoint(shard=row["shard"], batch=row["batch"], start=_start(row["start"]), offsets=offsets)
+    return Checkpoint(shard=row["shard"], batch=row["batch"], start=start, offsets=offsets)
 
 
 def _journal_row(row: Any) -> JournalRow:

@@ -52,7 +52,7 @@ GRANTS: Mapping[str, Grants] = {
     "shards": Grants("SELECT, UPDATE", _READ),
     "worker_leases": Grants("SELECT, UPDATE"),
     "workers": Grants(_CHANGE),
-    "shard_offsets": Grants(_CHANGE),
+    "shard_offsets": Grants(_CHANGE, replay=_READ),
     "dead_letters": Grants("SELECT, INSERT, DELETE", _READ),
     "journal": Grants(_ADD, replay=_READ),
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
