@@ -79,17 +79,20 @@ class Replay:
             raise CannotReplay("the journal is empty: no batch was planned since it is kept")
         reader = await self._log.reader()
         try:
-            start = await self._start(first, span, reader)
-            first = max(first or 0, start.batch + 1)
-            last = min(last or span[1], span[1])
-            if last < first:
-                raise CannotReplay(f"there is no batch from {first} to {last}; the journal ends at {span[1]}")
+            end = span[1] if last is None else last
+            if not (first or 1) <= end <= span[1]:
+                asked = f"from {first or 1} to {end}"
+                raise CannotReplay(f"there are no batches {asked}; the journal ends at {span[1]}")
+            start = await self._start(first, end, span, reader)
+            first, last = max(first or 0, start.batch + 1), end
             tape = Tape(reader, _positions(start))
             return await self._replay(start, tape, Progress(checkpoint=start.batch, first=first, last=last))
         finally:
             await reader.aclose()
 
-    async def _start(self, first: int | None, span: tuple[int, int], reader: LogReader) -> Checkpoint:
+    async def _start(
+        self, first: int | None, last: int, span: tuple[int, int], reader: LogReader
+    ) -> Checkpoint:
         """Return the checkpoint to begin at: the last one before the span, or the oldest of all."""
         checkpoints = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
         if not checkpoints:
@@ -100,13 +103,13 @@ class Replay:
             for at, offset in sorted(_positions(each).items()):
                 if begins[at] > offset:
                     lacks[each.batch] = f"{at.topic}/{at.partition} begins at offset {begins[at]} by now"
-        served = [each for each in checkpoints if each.batch not in lacks]
-        usable = [each for each in served if first is None or each.batch < first]
+        served = [each for each in checkpoints if each.batch not in lacks and each.batch < span[1]]
+        usable = [each for each in served if each.batch < (first or last)]
         if usable:
             return usable[0] if first is None else usable[-1]
         why = list(lacks.values())[-1] if lacks else "no checkpoint lies before it"
         can = f"batches {served[0].batch + 1} to {span[1]} can be" if served else "no other batch can be"
-        raise CannotReplay(f"batch {first or span[0]} cannot be replayed: {why}; {can}")
+        raise CannotReplay(f"batch {first or last} cannot be replayed: {why}; {can}")
 
     async def _replay(self, start: Checkpoint, tape: Tape, progress: Progress) -> Outcome:
         state = await self._history.state(start)

@@ -99,14 +99,18 @@ async def test_what_somebody_changed_by_hand_is_named(place: Place) -> None:
     await query(place, "UPDATE journal SET lanes = '[[0]]' WHERE batch = 2")
     with pytest.raises(Unreadable, match="the journal's row of batch 2 cannot be read, so it was changed"):
         await replay(place)
+    await query(place, "UPDATE checkpoints SET parts_count = 9")
+    with pytest.raises(Unreadable, match="the checkpoint after batch 0 .* it has 0 parts instead of 9"):
+        await replay(place)
     await query(place, "UPDATE checkpoints SET head = '{}'")
     with pytest.raises(Unreadable, match="the checkpoint after batch 0 cannot be read"):
         await replay(place)
 
 
 async def test_what_is_missing_is_named(place: Place) -> None:
-    with pytest.raises(CannotReplay, match="the journal ends at"):
-        await replay(place, 10_000)
+    for span in ((10_000, None), (3, 2), (None, 10_000)):
+        with pytest.raises(CannotReplay, match=r"there are no batches from \d+ to \d+; the journal ends at"):
+            await replay(place, *span)
     await query(place, "UPDATE journal SET batch = 1000000 WHERE batch = 2")
     with pytest.raises(CannotReplay, match="the journal has no row of batch 2"):
         await replay(place)

@@ -22,7 +22,7 @@ SELECT min(batch), greatest(max(batch), (
 )) FROM journal WHERE shard = $1
 """
 _CHECKPOINTS = "SELECT shard, batch, start, head FROM checkpoints WHERE shard = $1 ORDER BY batch"
-_HEAD = "SELECT head FROM checkpoints WHERE shard = $1 AND batch = $2"
+_HEAD = "SELECT head, parts_count FROM checkpoints WHERE shard = $1 AND batch = $2"
 _PARTS = "SELECT kind, body FROM checkpoint_parts WHERE shard = $1 AND batch = $2 ORDER BY part"
 _ROWS = """
 SELECT shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects, digest
@@ -59,10 +59,12 @@ class PostgresHistory:
         """See ``History.state``."""
         async with self._session.use() as connection, connection.transaction(readonly=True):
             key = checkpoint.shard, checkpoint.batch
-            head = await connection.fetchval(_HEAD, *key)
+            head, parts_count = await connection.fetchrow(_HEAD, *key)
             parts = await connection.fetch(_PARTS, *key)
             secret = await connection.fetchval(sql.SEAL_SECRET)
         with _read(f"the checkpoint after batch {checkpoint.batch}"):
+            if len(parts) != parts_count:
+                raise ValueError(f"it has {len(parts)} parts instead of {parts_count}")
             return unpack_state(head, [(row["kind"], row["body"]) for row in parts], secret)
 
     async def rows(self, first: int, last: int) -> AsyncIterator[JournalRow]:
@@ -94,7 +96,7 @@ class PostgresHistory:
 def _read(what: str) -> Iterator[None]:
     try:
         yield
-    except (msgspec.MsgspecError, zlib.error, ValueError) as error:
+    except (msgspec.MsgspecError, zlib.error, ValueError, KeyError) as error:
         raise Unreadable(what, error) from error
 
 
