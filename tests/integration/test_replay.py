@@ -100,7 +100,7 @@ async def test_what_somebody_changed_by_hand_is_named(place: Place) -> None:
     with pytest.raises(Unreadable, match="the journal's row of batch 2 cannot be read, so it was changed"):
         await replay(place)
     await query(place, "UPDATE checkpoints SET parts_count = 9")
-    with pytest.raises(Unreadable, match="the checkpoint after batch 0 .* it has 0 parts instead of 9"):
+    with pytest.raises(Unreadable, match=r"the checkpoint after batch 0 .* it has 0 parts instead of 9"):
         await replay(place)
     await query(place, "UPDATE checkpoints SET head = '{}'")
     with pytest.raises(Unreadable, match="the checkpoint after batch 0 cannot be read"):
