@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -50,8 +50,12 @@ class Beginning(NamedTuple):
     topics: Mapping[str, TopicState]
 
 
-async def begin(log: Log, ledger: Ledger, reader: LogReader, leases: Sequence[Lease]) -> Beginning:
+async def begin(
+    log: Log, ledger: Ledger, reader: LogReader, leases: Sequence[Lease], on_read: Callable[[], None]
+) -> Beginning:
     """Return what to start from. Create the offset rows of a new shard; move those that the log lost.
+
+    ``on_read`` is called whenever some of a topic that is read again was read: it may hold a week of records.
 
     Raises
     ------
@@ -77,7 +81,7 @@ async def begin(log: Log, ledger: Ledger, reader: LogReader, leases: Sequence[Le
         fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ahead[at].end)
         below = position.resync_below if fault is None else fault.resync_below
         if below is not None and (fault is not None or position.next_offset < below):
-            latest[at], keys[at] = await _read(reader, at, first[at], below)
+            latest[at], keys[at] = await _read(reader, at, first[at], below, on_read)
         if fault is not None:
             faults.append(fault)
     state = await ledger.load(leases)
@@ -124,14 +128,17 @@ def _fault(
 
 
 async def _read(
-    reader: LogReader, at: TopicPartition, first: int, below: int
+    reader: LogReader, at: TopicPartition, first: int, below: int, on_read: Callable[[], None]
 ) -> tuple[Latest, frozenset[bytes]]:
     """Return which records of a partition count, and their keys. Without a key, each counts."""
     last: dict[bytes, int] = {}
     alone: list[int] = []
     await reader.assign({at: first})
     while await reader.position(at) < below:
-        for record in await reader.poll(poll_records_max, timeout_seconds=0.5):
+        records = await reader.poll(poll_records_max, timeout_seconds=0.5)
+        if records:
+            on_read()
+        for record in records:
             if record.key is None:
                 alone.append(record.offset)
             elif record.offset < below:

@@ -121,6 +121,9 @@ class Intake:
         Is called whenever the log did not answer.
     latest : mapping of TopicPartition to Latest
         Partitions that are read again, and which of their records count.
+    on_read : callable
+        Is called whenever a partition whose next record is missing was read further: there may be many
+        offsets without one.
     """
 
     def __init__(
@@ -129,9 +132,11 @@ class Intake:
         positions: Mapping[TopicPartition, int],
         on_fault: Callable[[], None] = lambda: None,
         latest: Mapping[TopicPartition, Latest] = {},
+        on_read: Callable[[], None] = lambda: None,
     ) -> None:
         self._reader = reader
         self._on_fault = on_fault
+        self._on_read = on_read
         self._trouble = ""  # the last fault; said once, not at every try
         self._lanes = {at: _Lane(at, position, latest.get(at)) for at, position in sorted(positions.items())}
         self._bytes_left = 0
@@ -216,7 +221,7 @@ class Intake:
 
     async def _fill(self, records_max: int) -> None:
         """Fetch until no partition may lack the next record."""
-        while any(lane.lacks for lane in self._lanes.values()):
+        while lacking := [(lane, lane.next_read) for lane in self._lanes.values() if lane.lacks]:
             await self._fetch(records_max, _FETCH_SECONDS)
             for lane in self._lanes.values():
                 # What is missing may be no record: a transaction's marker, or compacted away. It is asked for
@@ -224,6 +229,8 @@ class Intake:
                 if lane.lacks:
                     position = await self._answer(partial(self._reader.position, lane.at))
                     lane.next_read = max(lane.next_read, position)
+            if any(lane.next_read > before for lane, before in lacking):
+                self._on_read()
 
     async def _fetch(self, records_max: int, timeout_seconds: float) -> None:
         """Poll once. Pause partitions with many buffered records, so that the others can catch up."""

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -265,12 +266,11 @@ class Worker:
     # ---------------------------------------------------------------------------------------- schedule
 
     async def _schedule(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> None:
-        progress.step(RESTORE_SECONDS_MAX)
-        planner, latest, topics = await self._restore(leases, reader)
+        planner, latest, topics = await self._restore(leases, reader, progress)
         await self._checkpoints.follow(planner, self._metrics.digest_mismatches.inc)
         self._metrics.remembers(planner.scheduler.state.tombstones)
         self._folded = planner.positions()
-        intake = Intake(reader, self._folded, self._metrics.log_faults.inc, latest)
+        intake = Intake(reader, self._folded, self._metrics.log_faults.inc, latest, progress.step)
         await intake.start()
         progress.step()
         self.ready.set()
@@ -291,10 +291,12 @@ class Worker:
                 self._metrics.behind(await lags(self._log, shards, self._folded, now_ms))
             await asyncio.sleep(self._settings.measure_seconds)
 
-    async def _restore(self, leases: Sequence[Lease], reader: LogReader) -> _Restored:
+    async def _restore(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> _Restored:
         """Read the ledger into a planner; find out whether the log still holds what comes next."""
+        on_read = partial(progress.step, RESTORE_SECONDS_MAX)
+        on_read()
         with self._memory.growing():
-            state, latest, faults, topics = await begin(self._log, self._ledger, reader, leases)
+            state, latest, faults, topics = await begin(self._log, self._ledger, reader, leases, on_read)
             self._metrics.began(faults)
             loaded = [state]
             del state

@@ -278,6 +278,38 @@ def test_a_commit_without_an_answer_is_no_progress_though_the_log_is_quiet() -> 
     on_virtual_time(live)
 
 
+def test_a_long_topic_that_is_read_again_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.worker.run.RESTORE_SECONDS_MAX", progress_seconds)
+
+    class Slow(MemoryReader):
+        async def poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
+            records = await super().poll(min(records_max, 5), timeout_seconds)
+            await asyncio.sleep(1.0 if records else 0.0)
+            return records
+
+    async def live(site: Site) -> None:
+        class Log:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(site.log, name)
+
+            async def reader(self) -> MemoryReader:
+                return Slow(site.log)
+
+        site.start("first", log=Log())
+        await site.send_pods(1)
+        await site.until(site.all_placed, 30)
+        site.log.recreate(PODS_TOPIC, 2)
+        pod = pod_manifest("p0", cpu="1m", uid="p0")
+        records = [Entry(b"default/p0", event_bytes("MODIFIED", pod))] * (round(progress_seconds) * 10)
+        await site._append(PODS_TOPIC, records)
+        await asyncio.sleep(10)
+        await site.send_pods(1)
+        await site.until(site.all_placed, progress_seconds * 6)
+        assert site.metric("berth_worker_restarts_total", reason="no-progress") is None
+
+    on_virtual_time(live)
+
+
 @pytest.mark.parametrize("what", ["plan", "commit"])
 def test_a_batch_that_takes_longer_than_a_step_may_is_cut_in_half_until_it_passes(what: str) -> None:
     record_seconds = progress_seconds / (A_BATCH // 2) * 1.1
