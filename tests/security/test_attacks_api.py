@@ -285,7 +285,7 @@ async def test_the_end_of_an_answer_waits_for_nobody(house: House) -> None:
         for _ in range(20):
             began = asyncio.get_running_loop().time()
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await asyncio.wait_for(reader.readuntil(b'"lag":[]}'), 5)
+            await asyncio.wait_for(reader.readuntil(b'"alarms":[]}'), 5)
             seconds.append(asyncio.get_running_loop().time() - began)
         writer.close()
         serving.cancel()
