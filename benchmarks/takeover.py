@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -26,6 +25,7 @@ import psutil
 from benchmarks.memory import GROUPS, NODES, PLAIN, PODS, ledger_of, pod_of
 from domain.model.decisions import Decision, Outcome
 from domain.model.pods import DEFAULT_PROFILE
+from ops.child import environment, python_module, python_path
 from ops.kafka import KafkaServer
 from ops.postgres import PostgresServer
 from services.bootstrap import Place, initialise, open_ledger, open_log
@@ -46,7 +46,6 @@ _TICK_SECONDS = 0.02
 _ROWS_PER_COMMIT = 10_000
 _SETTLE_SECONDS = 10.0
 _WAIT_SECONDS_MAX = 600.0
-_BERTH = Path(sys.executable).with_name("berth")
 
 
 async def fill(place: Place, state: LedgerState) -> None:
@@ -99,8 +98,7 @@ class Workers:
         self._connection = connection
         self._writer = writer
         self._number = first
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("BERTH_")}
-        self._env = kept | {"BERTH_POSTGRES_DSN": place.dsn}
+        self._env = environment(PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=place.dsn)
         assert place.kafka_bootstrap is not None
         self._env["BERTH_KAFKA_BOOTSTRAP"] = place.kafka_bootstrap
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -110,8 +108,8 @@ class Workers:
         """Start one more worker."""
         self._started += 1
         name = f"w{self._started}"
-        command = [str(_BERTH), "worker", "--worker-name", name]
-        self._running[name] = subprocess.Popen(command, env=self._env, stderr=subprocess.DEVNULL)
+        command = python_module("services.cli.main", "worker", "--worker-name", name)
+        self._running[name] = subprocess.Popen(command, cwd="/", env=self._env, stderr=subprocess.DEVNULL)
 
     async def _seen(self) -> tuple[str | None, int, int]:
         query = "SELECT owner, l.epoch, seq_next FROM worker_leases l JOIN shards USING (shard)"

@@ -60,9 +60,9 @@ class Effects:
         return found
 
     def counted_by(self, number: int) -> Iterator[tuple[PodClass, int]]:
-        """Yield the classes that count in a counter, each with what a pod of it adds."""
+        """Yield the classes with placed pods that count in a counter, each with what one of these adds."""
         for pod_class in self._index.classes_with(self._anchors[number]):
-            weight = self.of(pod_class).get(number)
+            weight = self.of(pod_class).get(number) if pod_class.by_node else 0
             if weight:
                 yield pod_class, weight
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from services.cli.options import PLACE, with_settings
+from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
 
@@ -57,8 +58,8 @@ async def relay(
         async with bootstrap.place(settings) as at, contextlib.aclosing(bootstrap.open_outbox(at)) as outbox:
             raised = await outbox.acknowledge()
         for shard, alarm in sorted(raised.items()):
-            typer.echo(f"shard {shard}: {alarm}")
-        typer.echo(f"acknowledged: {plural(len(raised), 'alarm')}")
+            echo(f"shard {shard}: {alarm}")
+        echo(f"acknowledged: {plural(len(raised), 'alarm')}")
         return
     from services.processes import serve_relay
 

@@ -109,7 +109,7 @@ def test_init_says_what_it_did_and_does_nothing_twice(server_dir: Path) -> None:
     assert berth(server_dir, "init").stdout == again.stdout
     other = berth(server_dir, "init", "--shards", "4")
     assert (other.returncode, other.stdout) == (1, "")
-    assert "3 shards" in other.stderr
+    assert "has 3 partitions, not 4" in other.stderr
     assert len(listed(server_dir, "shards")) == 3
 
 
