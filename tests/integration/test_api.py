@@ -584,12 +584,8 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/deadletters",
         "/v1/deadletters/{id}",
         "/v1/deadletters/{id}/resend",
-        "/v1/config",
-        "/v1/config/{kind}/{name}",
-        "/v1/config/{kind}/{namespace}/{name}",
-        "/v1/keys",
-        "/v1/keys/{name}",
-        "/v1/audit/access",
+        *("/v1/config", "/v1/config/{kind}/{name}", "/v1/config/{kind}/{namespace}/{name}"),
+        *("/v1/keys", "/v1/keys/{name}", "/v1/audit/access"),
     } | {"/healthz", "/readyz", "/metrics"}
 
 
