@@ -118,7 +118,7 @@ class PostgresBackend:
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
-        self._opened: list[Ledger | Outbox | Store] = []
+        self._opened: list[Ledger | Outbox | Store | History] = []
 
     def ledger(self) -> PostgresLedger:
         """See ``Backend``."""
@@ -140,7 +140,9 @@ class PostgresBackend:
 
     def history(self) -> History:
         """See ``Backend``."""
-        return PostgresHistory(self.dsn)
+        history = PostgresHistory(self.dsn)
+        self._opened.append(history)
+        return history
 
     async def execute(self, statement: str, *values: Any) -> None:
         """Run a statement as an operator would."""
