@@ -17,9 +17,10 @@ from benchmarks.shapes import Json
 from benchmarks.workloads import node_manifest, pod_manifest
 from domain.model.limits import batch_bytes_max, batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Lease, LedgerState
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
-from services.worker.planner import BATCHES, Planner
+from services.worker.planner import Planner
 
 ORDINARY = "ordinary/pod"
 _HOSTILE = "hostile"

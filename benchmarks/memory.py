@@ -26,10 +26,11 @@ from domain.model.limits import batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from ops.child import environment, python_module, python_path
 from services.codec.decode import Decoder
+from services.ports.journal import BATCHES
 from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
 from services.worker.collector import collect_rarely
-from services.worker.planner import BATCHES, Planner
+from services.worker.planner import Planner
 
 WAYS = ("folded", "restored")
 PLAIN, DEPLOYMENTS = "plain", "deployments"

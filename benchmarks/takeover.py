@@ -29,6 +29,7 @@ from ops.child import environment, python_module, python_path
 from ops.kafka import KafkaServer
 from ops.postgres import PostgresServer
 from services.bootstrap import Place, initialise, open_ledger, open_log
+from services.ports.journal import BATCHES
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -40,7 +41,6 @@ from services.ports.ledger import (
     PlacementOpened,
 )
 from services.ports.log import PODS_TOPIC, LogWriter, TopicPartition
-from services.worker.planner import BATCHES
 
 _TICK_SECONDS = 0.02
 _ROWS_PER_COMMIT = 10_000

@@ -11,6 +11,7 @@ import msgspec
 
 from domain.model.limits import tombstone_hours
 from domain.model.profiles import Profile
+from services.ports.log import TopicPartition
 
 BATCHES = "~batches"
 """No topic: the offset row that counts a shard's batches, so that no two batches look alike."""
@@ -121,3 +122,12 @@ def pack_order(lanes: Sequence[int]) -> bytes:
 def unpack_order(packed: bytes) -> Sequence[int]:
     """Undo ``pack_order``."""
     return array("H", zlib.decompress(packed)) if packed else ()
+
+
+def positions_of(offsets: Mapping[tuple[int, str, int], int]) -> dict[TopicPartition, int]:
+    """Return where each partition of the log goes on, by the offset rows of all shards."""
+    return {
+        TopicPartition(topic, partition): offset
+        for (_, topic, partition), offset in offsets.items()
+        if topic != BATCHES
+    }

@@ -130,16 +130,9 @@ class Relay:
         self._trouble = trouble
 
     async def _publish_shard(self, shard: int, epoch: int) -> None:
-        renewal = asyncio.create_task(self._renew(shard, epoch))
-        publishing = asyncio.create_task(self._publish(shard, epoch))
         try:
-            done, _ = await asyncio.wait({renewal, publishing}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_first(self._renew(shard, epoch), self._publish(shard, epoch))
         finally:
-            for task in (renewal, publishing):
-                task.cancel()
-            await asyncio.gather(renewal, publishing, return_exceptions=True)
             # A fault here must not take the place of the cancellation: the relay would go on.
             with contextlib.suppress(BerthError, TimeoutError):
                 async with asyncio.timeout(RELEASE_SECONDS):

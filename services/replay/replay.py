@@ -9,9 +9,9 @@ import msgspec
 
 from domain.model.errors import BerthError
 from services.ports.history import History, Scratch
-from services.ports.journal import BATCHES, Checkpoint, JournalRow, Start
+from services.ports.journal import Checkpoint, JournalRow, Start, positions_of
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
-from services.ports.log import Log, LogReader, TopicPartition
+from services.ports.log import Log, LogReader
 from services.replay.compare import Difference, difference
 from services.replay.tape import Tape
 from services.worker.planner import Planner
@@ -85,7 +85,7 @@ class Replay:
                 raise CannotReplay(f"there are no batches {asked}; the journal ends at {span[1]}")
             start = await self._start(first, end, span, reader)
             first, last = max(first or 0, start.batch + 1), end
-            tape = Tape(reader, _positions(start))
+            tape = Tape(reader, positions_of(start.offsets))
             return await self._replay(start, tape, Progress(checkpoint=start.batch, first=first, last=last))
         finally:
             await reader.aclose()
@@ -97,10 +97,12 @@ class Replay:
         checkpoints = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
         if not checkpoints:
             raise CannotReplay("there is no checkpoint yet; a worker writes one when it starts")
-        begins = await reader.first_offsets(sorted({at for each in checkpoints for at in _positions(each)}))
+        begins = await reader.first_offsets(
+            sorted({at for each in checkpoints for at in positions_of(each.offsets)})
+        )
         lacks: dict[int, str] = {}
         for each in checkpoints:
-            for at, offset in sorted(_positions(each).items()):
+            for at, offset in sorted(positions_of(each.offsets).items()):
                 if begins[at] > offset:
                     lacks[each.batch] = f"{at.topic}/{at.partition} begins at offset {begins[at]} by now"
         served = [each for each in checkpoints if each.batch not in lacks and each.batch < span[1]]
@@ -149,15 +151,6 @@ class Replay:
         ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
         replayed = list(map(itemgetter(1), ordered))
         return difference(row, batch.journal, recorded, replayed, is_restart=is_restart)
-
-
-def _positions(at: Checkpoint) -> dict[TopicPartition, int]:
-    """Return where the batch after a checkpoint takes its records from."""
-    return {
-        TopicPartition(topic, partition): offset
-        for (_, topic, partition), offset in at.offsets.items()
-        if topic != BATCHES
-    }
 
 
 async def _begin(start: Start, offsets: Mapping[tuple[int, str, int], int], scratch: Scratch) -> Planner:

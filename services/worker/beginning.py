@@ -18,6 +18,7 @@ import msgspec
 
 from domain.model.limits import poll_records_max
 from services.codec.partition import partition_for
+from services.ports.journal import BATCHES
 from services.ports.ledger import ConfigRow, Lease, Ledger, LedgerState
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -33,7 +34,6 @@ from services.ports.log import (
 from services.ports.positions import LogFault, Position, Unmentioned
 from services.topics import check_topics
 from services.worker.intake import Latest
-from services.worker.planner import BATCHES
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)

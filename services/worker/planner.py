@@ -19,8 +19,7 @@ from domain.state.cluster import Passed, Written
 from domain.state.digest import sums_digest
 from services.codec.decode import Decoded, Decoder
 from services.codec.seal import Senders
-from services.ports.journal import BATCHES as BATCHES
-from services.ports.journal import DIGEST_EVERY, JournalRow, Start
+from services.ports.journal import BATCHES, DIGEST_EVERY, JournalRow, Start, positions_of
 from services.ports.ledger import (
     CommitBatch,
     Lease,
@@ -177,11 +176,7 @@ class Planner:
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return where each partition goes on."""
-        return {
-            TopicPartition(topic, partition): offset
-            for (_, topic, partition), offset in self._offsets.items()
-            if topic != BATCHES
-        }
+        return positions_of(self._offsets)
 
     @property
     def held(self) -> Sequence[Record]:

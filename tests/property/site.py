@@ -18,9 +18,10 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
 from services.codec.seal import seal
+from services.ports.journal import BATCHES
 from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpened
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
-from services.worker.planner import BATCHES, Planner
+from services.worker.planner import Planner
 from tests.builders import Json, event, node_manifest, pod_manifest
 from tests.contract.ledgers import ManualClock
 

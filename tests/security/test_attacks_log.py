@@ -21,6 +21,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
+from services.ports.journal import BATCHES
 from services.ports.ledger import CommitOutcome
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -33,7 +34,7 @@ from services.ports.log import (
     topic_specs,
 )
 from services.worker.intake import Intake
-from services.worker.planner import BATCHES, Planner
+from services.worker.planner import Planner
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest, record
 from tests.contract.ledgers import ManualClock
 from tests.property.site import Site, audit

@@ -10,6 +10,7 @@ from typing import Any
 from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.batches import shard_advances
+from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, CommitOutcome, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -21,7 +22,6 @@ from services.ports.log import (
     TopicPartition,
 )
 from services.ports.outbox import Stream
-from services.worker.planner import BATCHES
 from tests.simulation.facts import Events
 from tests.simulation.invariants import Findings, Invariant
 from tests.simulation.outside import Outside
