@@ -78,6 +78,10 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
         Kind of row -> start of the SHA-256 of what the batch wrote of it, in hex.
     digest : str or None
         Of the state after the batch; of every ``DIGEST_EVERY``-th batch.
+    lost : sequence of int
+        Ids of the nodes whose claims the ledger did not grant: their pods wait again.
+    moved : mapping of int to int
+        Node id -> by how much its version was ahead of what the worker knew.
     """
 
     shard: int
@@ -91,6 +95,8 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     decisions_hash: bytes = b""
     effects: Mapping[str, str] = {}
     digest: str | None = None
+    lost: Sequence[int] = ()
+    moved: Mapping[int, int] = {}
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,6 +80,44 @@ class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
     sent_by: str | None = None
 
 
+class NodeFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What events say of a node and of the pods on it. It holds whatever others did, and adds to the row.
+
+    ``version_seen`` is the version that the worker knew before (0: a new row). ``changes`` is added to the
+    version, ``delta`` (resource -> ±, ``pods`` included, without zeros) to what is requested. ``spec`` is None
+    where only pods came and went. With a spec, ``deleted`` says whether the node is gone, and ``spec_count``
+    counts the changes of its spec, this one included; ``sent_by`` sent the event that changed it last.
+    """
+
+    id: int
+    name: str
+    version_seen: int
+    changes: int
+    delta: dict[str, int]
+    spec: NodeSpec | None = None
+    deleted: bool = False
+    spec_count: int = 0
+    sent_by: str | None = None
+
+
+class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What pods that a cycle placed would take of a node, if nobody was faster.
+
+    It is granted where the spec and the version are as seen: ``version_seen`` is that after the facts of the
+    same batch. Where only the version moved, it is granted if nothing but room decided (``resource_only``) and
+    there is room yet. ``is_doubtful``: the version seen counts pods that lost meanwhile, so it says nothing.
+    """
+
+    id: int
+    name: str
+    version_seen: int
+    spec_count_seen: int
+    changes: int
+    delta: dict[str, int]
+    resource_only: bool = False
+    is_doubtful: bool = False
+
+
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What every row of a pod holds."""
 
@@ -301,6 +339,26 @@ class Resolution(enum.Enum):
     COMMITTED = "committed"
     NOT_COMMITTED = "not-committed"
     FENCED = "fenced"
+
+
+class Committed(NamedTuple):
+    """The batch is in the ledger.
+
+    Others had changed the nodes of the pods in ``lost`` (keys): these wait again. ``moved_count`` pods were
+    placed although others had changed their node, as there was room yet. ``lost_nodes`` are the ids of the
+    nodes whose claims were not granted.
+    """
+
+    lost: tuple[str, ...] = ()
+    lost_nodes: frozenset[int] = frozenset()
+    moved_count: int = 0
+
+
+class NotCommitted(enum.Enum):
+    """Why nothing of a batch is in the ledger."""
+
+    FENCED = "fenced"  # an offset row was not as expected: another owner, or (commit) it is already in
+    ABSENT = "absent"  # said by ``resolve`` alone: all is as before the batch, which may be sent again
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
