@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +16,8 @@ from services.ports.outbox import Outbox, OutboxItem
 _LOGGER = logging.getLogger(__name__)
 _RECORDS_MAX = 2 * limits.poll_records_max
 """A relay notes each batch before it publishes the next, so what it did not note is in the last half."""
-_READ_SECONDS_MAX = 30.0
+_QUIET_POLLS_MAX = 20
+"""So many polls without a record, of a log that answers, and the rest of the partition cannot be read."""
 
 
 class _Id(msgspec.Struct):
@@ -49,7 +49,7 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
     """Compare the end of a shard's partition with the ledger's rows, byte by byte.
 
     Nothing is believed that the ledger does not say itself, since others may have written the records. What
-    is not found, for lack of time or behind too many foreign records, is published again.
+    is not found, behind records that cannot be read or too many foreign ones, is published again.
 
     Parameters
     ----------
@@ -67,10 +67,13 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
         start = max(first, end - _RECORDS_MAX)
         await reader.assign({at: start})
         records: list[Record] = []
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + _READ_SECONDS_MAX
-        while await reader.position(at) < end and clock() < deadline:
-            records += await reader.poll(limits.poll_records_max, timeout_seconds=0.5)
+        quiet_count = 0
+        while await reader.position(at) < end and quiet_count < _QUIET_POLLS_MAX:
+            found = await reader.poll(limits.poll_records_max, timeout_seconds=0.5)
+            records += found
+            if not found:
+                await reader.end_offsets()  # a log that is away is not quiet
+                quiet_count += 1
     except LogTruncated as error:  # its records went while we looked
         _LOGGER.warning("publishing on from the ledger's cursor: %s", error)
         return Tail(noted, end, None)

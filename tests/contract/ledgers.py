@@ -49,6 +49,9 @@ class Backend(Protocol):
     async def pass_time(self, seconds: float) -> None:
         """Let leases and event ids grow older."""
 
+    async def lose_owners(self) -> None:
+        """Lose the last acquisitions, as a replica does that takes over without the last transactions."""
+
     async def cut(self) -> None:
         """End all connections from the server's side, as its restart does."""
 
@@ -96,6 +99,17 @@ class MemoryBackend:
     async def pass_time(self, seconds: float) -> None:
         """See ``Backend``."""
         self._clock.time_ms += round(seconds * 1000)
+
+    async def lose_owners(self) -> None:
+        """See ``Backend``."""
+        database = self.database
+        for shard, row in database.shards.items():
+            row.epoch -= 1
+            database.cursors[shard].epoch -= 1
+        for offset in database.offsets.values():
+            offset.epoch -= 1
+        for lease in (*database.worker_leases.values(), *database.relay_leases.values()):
+            lease.epoch, lease.owner, lease.holder = lease.epoch - 1, None, None
 
     async def cut(self) -> None:
         """See ``Backend``: there are no connections."""
@@ -159,6 +173,13 @@ class PostgresBackend:
             await self.execute(f"UPDATE {table} SET expires_at = expires_at {past}")
         await self.execute(f"UPDATE workers SET seen_at = seen_at {past}")
         await self.execute(f"UPDATE ingested_events SET recorded_at = recorded_at {past}")
+
+    async def lose_owners(self) -> None:
+        """See ``Backend``."""
+        for table in ("shards", "relay_cursor", "shard_offsets"):
+            await self.execute(f"UPDATE {table} SET epoch = epoch - 1")
+        for table in ("worker_leases", "relay_leases"):
+            await self.execute(f"UPDATE {table} SET epoch = epoch - 1, owner = NULL, holder = NULL")
 
     async def cut(self) -> None:
         """See ``Backend``."""

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from domain.model.errors import Fenced
 from domain.model.limits import heartbeat_seconds_max
-from services.ports.ledger import CommitOutcome, Incarnation, Lease
+from services.ports.ledger import CommitOutcome, Incarnation, Lease, Resolution
 from services.ports.log import PODS_TOPIC, TopicPartition
+from services.ports.positions import LogFault
 from tests.contract.batches import bind
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase
@@ -107,6 +109,38 @@ async def test_an_owner_may_start_over_in_the_same_process(backend: Backend) -> 
     assert new == [Lease(0, 2), Lease(1, 2)]
     assert await ledger.commit(bind(old[0], [1], 0)) is CommitOutcome.FENCED
     assert await ledger.commit(bind(new[0], [1], 0)) is CommitOutcome.COMMITTED
+
+
+async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_owners(backend: Backend) -> None:
+    """A replica that takes over without the last acquisition counts the same epoch for another owner."""
+    first, second = backend.ledger(), backend.ledger()
+    old = await start(first, SHARDS, "a")
+    await backend.lose_owners()
+    assert await start(second, SHARDS, "b") == old
+    before = await backend.dump()
+    batch = bind(old[0], [1], 0)
+    assert await first.commit(batch) is CommitOutcome.FENCED
+    assert await first.resolve(batch) is Resolution.FENCED
+    assert not await first.renew(old, LEASE_SECONDS)
+    await first.release(old)
+    with pytest.raises(Fenced):
+        await first.ensure_offsets(old[0], {TopicPartition(PODS_TOPIC, 5): 0})
+    fault = LogFault(
+        shard=0,
+        epoch=old[0].epoch,
+        at=TopicPartition(PODS_TOPIC, 0),
+        code="tail-lost",
+        next_offset=0,
+        first=0,
+        end=0,
+        goes_on_at=0,
+        topic_id=None,
+        resync_below=None,
+    )
+    with pytest.raises(Fenced):
+        await first.note_log_faults([fault])
+    assert await backend.dump() == before
+    assert await second.commit(batch) is CommitOutcome.COMMITTED
 
 
 async def test_released_shards_are_free(backend: Backend) -> None:

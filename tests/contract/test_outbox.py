@@ -112,8 +112,23 @@ async def test_a_relay_with_an_old_epoch_marks_nothing(backend: Backend, outbox:
     await backend.pass_time(LEASE_SECONDS + 1)
     other = backend.outbox()
     assert await other.acquire(0, "other", LEASE_SECONDS) == epoch + 1
+    await _is_refused(backend, outbox, epoch)
+
+
+async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_relays(
+    backend: Backend, outbox: Outbox
+) -> None:
+    epoch, other = await outbox.acquire(0, "relay", LEASE_SECONDS), backend.outbox()
+    await backend.lose_owners()
+    assert await other.acquire(0, "other", LEASE_SECONDS) == epoch
+    await _is_refused(backend, outbox, epoch)
+    assert await other.mark_published(0, DECISIONS, epoch, 5)
+
+
+async def _is_refused(backend: Backend, outbox: Outbox, epoch: int) -> None:
     before = await backend.dump()
     assert not await outbox.mark_published(0, DECISIONS, epoch, 5)
+    assert not await outbox.raise_alarm(0, epoch, "the topic differs", 7)
     assert not await outbox.renew(0, epoch, LEASE_SECONDS)
     await outbox.release(0, epoch)
     assert await backend.dump() == before

@@ -163,8 +163,7 @@ class UnreliableLedger(Remote):
 
     def apply(self, batch: CommitBatch) -> CommitOutcome:
         """Carry a batch out, at one moment."""
-        self.database.writer = self._inner
-        return self.database.apply(batch)
+        return self.database.apply(batch, self._inner)
 
     async def resolve(self, batch: CommitBatch) -> Resolution:
         """See ``Ledger``."""

@@ -115,9 +115,10 @@ class SimulatedDatabase(MemoryDatabase):
     committed: Callable[[CommitBatch], None] = staticmethod(lambda batch: None)
     refused: Callable[[CommitBatch, CommitOutcome], None] = staticmethod(lambda batch, outcome: None)
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
+    def apply(self, batch: CommitBatch, holder: object = None) -> CommitOutcome:
         """See ``MemoryDatabase``."""
-        outcome = super().apply(batch)
+        self.writer = holder
+        outcome = super().apply(batch, holder)
         if outcome is CommitOutcome.COMMITTED:
             self.committed(batch)
         else:

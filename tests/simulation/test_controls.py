@@ -41,7 +41,7 @@ def _quiet() -> Iterator[None]:
 class _NoFence(SimulatedDatabase):
     """Lets every epoch and every offset in."""
 
-    def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
+    def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object) -> bool:
         return False
 
 
@@ -49,7 +49,7 @@ class _OffsetsApart(UnreliableLedger):
     """Advances the offsets in a transaction of their own, and dies between the two at times."""
 
     def apply(self, batch: CommitBatch) -> CommitOutcome:
-        if self._process.rng.random() < CHANCE and not self.database.is_fenced(batch, []):
+        if self._process.rng.random() < CHANCE and not self.database.is_fenced(batch, [], None):
             for a in batch.offsets:
                 self.database.offsets[a[:3]].next_offset = a.hi
             self._process.kill()

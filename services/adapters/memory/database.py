@@ -62,9 +62,10 @@ class WorkerRow:
 
 @dataclasses.dataclass
 class ShardRow:
-    """The epoch of a shard and its counters."""
+    """The epoch of a shard, whose it is, and the shard's counters."""
 
     epoch: int = 0
+    holder: object = None
     seq_next: int = 1
     dead_seq_next: int = 1
     log_time_ms: int = 0
@@ -75,6 +76,7 @@ class CursorRow:
     """What the relay has published of a shard."""
 
     epoch: int = 0
+    holder: object = None
     published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
     alarm: str | None = None
     compared: int = 0
@@ -152,8 +154,8 @@ class MemoryDatabase:
         """An event that the next committed batch sets."""
         return self._changed
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
-        """Write the batch or nothing of it; see ``Ledger.commit``.
+    def apply(self, batch: CommitBatch, holder: object = None) -> CommitOutcome:
+        """Write the batch of ``holder`` or nothing of it; see ``Ledger.commit``.
 
         Raises
         ------
@@ -163,7 +165,7 @@ class MemoryDatabase:
             The batch is malformed.
         """
         advances = shard_advances(batch)
-        if self.is_fenced(batch, advances):
+        if self.is_fenced(batch, advances, holder):
             return CommitOutcome.FENCED
         if not all(self._is_expected(write) for write in batch.nodes):
             return CommitOutcome.MOVED
@@ -204,15 +206,15 @@ class MemoryDatabase:
             self.recorded_ms[shard].clear()
             self.dead_letters[shard].clear()
 
-    def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
-        """Return whether an offset, an epoch or a counter is not where the batch expects it."""
+    def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object) -> bool:
+        """Return whether an offset, an epoch, its holder or a counter is not as the batch expects it."""
         for a in batch.offsets:
             row = self.offsets.get(a[:3])
             if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
                 return True
         for s in advances:
             shard = self.shards.get(s.shard)
-            if shard is None or shard.epoch != s.epoch:
+            if shard is None or (shard.epoch, shard.holder) != (s.epoch, holder):
                 return True
             if s.seq_lo not in (None, shard.seq_next) or s.dead_lo not in (None, shard.dead_seq_next):
                 return True

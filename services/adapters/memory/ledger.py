@@ -55,7 +55,7 @@ class Client:
 
     def _take(self, row: LeaseRow, fenced: ShardRow | CursorRow, owner: str, seconds: float) -> int:
         """Give the row to the owner with the next epoch, and return this epoch."""
-        fenced.epoch += 1
+        fenced.epoch, fenced.holder = fenced.epoch + 1, self
         row.owner, row.holder, row.epoch, row.taken_ms = owner, self, fenced.epoch, self._clock.now_ms()
         self._prolong(row, seconds)
         return row.epoch
@@ -101,7 +101,7 @@ class MemoryLedger(Client):
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         """See ``Ledger.renew``."""
         rows = self._answering().worker_leases
-        if any((rows[shard].epoch, rows[shard].owner is None) != (epoch, False) for shard, epoch in leases):
+        if any((rows[shard].epoch, rows[shard].holder) != (epoch, self) for shard, epoch in leases):
             return False
         for lease in leases:
             self._prolong(rows[lease.shard], lease_seconds)
@@ -109,13 +109,13 @@ class MemoryLedger(Client):
 
     def _holds(self, lease: Lease) -> bool:
         row = self.database.shards.get(lease.shard)
-        return row is not None and row.epoch == lease.epoch
+        return row is not None and (row.epoch, row.holder) == (lease.epoch, self)
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """See ``Ledger.release``."""
         rows = self._answering().worker_leases
         for lease in leases:
-            if rows[lease.shard].epoch == lease.epoch:
+            if (rows[lease.shard].epoch, rows[lease.shard].holder) == (lease.epoch, self):
                 drop_lease(rows[lease.shard])
 
     async def aclose(self) -> None:
@@ -169,7 +169,7 @@ class MemoryLedger(Client):
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
-        return self._answering().apply(batch)
+        return self._answering().apply(batch, self)
 
     async def journalled(self, shard: int) -> Journalled | None:
         """See ``Ledger.journalled``."""
@@ -213,7 +213,7 @@ class MemoryLedger(Client):
         for s in advances:
             row = self.database.shards.get(s.shard)
             seq, dead = (s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo)
-            if row is None or row.epoch != s.epoch:
+            if row is None or (row.epoch, row.holder) != (s.epoch, self):
                 return False
             if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
                 return False

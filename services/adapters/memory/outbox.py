@@ -42,7 +42,7 @@ class MemoryOutbox(Client):
     async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
         """See ``Outbox.renew``."""
         row = self._answering().relay_leases[shard]
-        if row.epoch != epoch or row.owner is None:
+        if (row.epoch, row.holder) != (epoch, self):
             return False
         self._prolong(row, lease_seconds)
         return True
@@ -51,7 +51,7 @@ class MemoryOutbox(Client):
         """See ``Outbox.release``."""
         self._held.discard(shard)
         row = self._answering().relay_leases[shard]
-        if row.epoch == epoch:
+        if (row.epoch, row.holder) == (epoch, self):
             drop_lease(row)
 
     async def published(self, shard: int, stream: Stream) -> int:
@@ -86,7 +86,7 @@ class MemoryOutbox(Client):
     async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
         """See ``Outbox.raise_alarm``."""
         row = self._answering().cursors[shard]
-        if row.epoch != epoch:
+        if (row.epoch, row.holder) != (epoch, self):
             return False
         row.alarm, row.compared = row.alarm or alarm, compared
         return True
@@ -101,7 +101,7 @@ class MemoryOutbox(Client):
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """See ``Outbox.mark_published``."""
         row = self._answering().cursors[shard]
-        if row.epoch != epoch:
+        if (row.epoch, row.holder) != (epoch, self):
             return False
         row.published[stream] = max(row.published[stream], seq)
         return True

@@ -51,7 +51,9 @@ class Leases:
                 if self._fences_offsets:
                     # The order of a commit, offsets before shards, and it waits for one still in flight.
                     await connection.execute(sql.LOCK_ALL_OFFSETS, locked)
-                taken = sorted(Lease(*row) for row in await connection.fetch(self._raise, locked))
+                taken = sorted(
+                    Lease(*row) for row in await connection.fetch(self._raise, locked, self._holder)
+                )
                 if self._fences_offsets:
                     await connection.execute(sql.RAISE_OFFSETS, locked)
                 await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
@@ -62,7 +64,7 @@ class Leases:
         async with self._session.use() as connection:
             transaction = connection.transaction()
             await transaction.start()
-            status = await connection.execute(self._renew, *_columns(leases), seconds)
+            status = await connection.execute(self._renew, *_columns(leases), seconds, self._holder)
             if status != f"UPDATE {len(leases)}":
                 await transaction.rollback()
                 return False
@@ -72,7 +74,7 @@ class Leases:
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give back what is still held."""
         async with self._session.use() as connection:
-            await connection.execute(self._release, *_columns(leases))
+            await connection.execute(self._release, *_columns(leases), self._holder)
 
 
 def _columns(leases: Sequence[Lease]) -> tuple[list[int], list[int]]:

@@ -80,10 +80,15 @@ class PostgresLedger:
         """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
         wanted = [(*at, offset, topic_ids.get(at.topic) or None) for at, offset in first.items()]
         async with self._hot.use() as connection, connection.transaction():
-            if await connection.fetchval(sql.HOLD_EPOCH, lease.shard, lease.epoch) is None:
-                raise Fenced(f"shard {lease.shard} has left epoch {lease.epoch}")
+            await self._hold(connection, [lease])
             if wanted:
                 await connection.execute(sql.INSERT_OFFSETS, lease.shard, lease.epoch, *_columns(wanted))
+
+    async def _hold(self, connection: Connection, leases: Sequence[Lease]) -> None:
+        """Keep the epochs as they are until the transaction ends; ``Fenced`` where one is not ours."""
+        held = await connection.fetch(sql.HOLD_EPOCHS, *_columns(leases), self.incarnation)
+        if len(held) != len(leases):
+            raise Fenced(f"a shard of {leases} has left the epoch of its lease")
 
     async def positions(self, leases: Sequence[Lease]) -> Mapping[tuple[int, TopicPartition], Position]:
         """See ``Ledger.positions``."""
@@ -103,6 +108,7 @@ class PostgresLedger:
             moved = await connection.execute(sql.MOVE_OFFSETS, *_columns(moves))
             if _count(moved) != len(moves):
                 raise Fenced("a shard has left the epoch of its lease")
+            await self._hold(connection, sorted({Lease(fault.shard, fault.epoch) for fault in faults}))
             await _copy(connection, "log_faults", sql.LOG_FAULT_COLUMNS, found)
             await _copy(connection, "unmentioned", sql.UNMENTIONED_COLUMNS, left)
 
@@ -130,7 +136,7 @@ class PostgresLedger:
         advances = shard_advances(batch)
         async with self._hot.use() as connection:
             await connection.execute("BEGIN")
-            if not await _advance(connection, batch, advances):
+            if not await _advance(connection, batch, advances, self.incarnation):
                 await connection.execute("ROLLBACK")
                 return CommitOutcome.FENCED
             resources = await self._with_resources(connection, batch)
@@ -183,7 +189,7 @@ class PostgresLedger:
                 tuple(row)[:3]: tuple(row)[3:] for row in await connection.fetch(sql.READ_OFFSETS, *keys)
             }
             found = await connection.fetch(sql.READ_SHARDS, [a.shard for a in advances])
-            shards = {row["shard"]: row for row in found}
+            shards = {row["shard"]: row for row in found if row["holder"] == self.incarnation}
         if _stands(batch, advances, offsets, shards, after=True):
             return Resolution.COMMITTED
         if _stands(batch, advances, offsets, shards, after=False):
@@ -211,12 +217,14 @@ def _columns(values: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*values, strict=True)]
 
 
-async def _advance(connection: Connection, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> bool:
+async def _advance(
+    connection: Connection, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: uuid.UUID
+) -> bool:
     """Move offsets and counters. False: they are not where the batch expects them, so nothing is written."""
     moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
     if _count(moved) != len(batch.offsets):
         return False
-    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), batch.log_time_ms)
+    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), batch.log_time_ms, holder)
     return _count(counted) == len(advances)
 
 

@@ -36,7 +36,8 @@ class PostgresOutbox:
     def __init__(self, dsn: str) -> None:
         self._reading = Session(dsn, "berth-outbox")
         self._lease_session = Session(dsn, "berth-relay-lease", QUICK)
-        self._leases = Leases(self._lease_session, "relay_leases", uuid.uuid4())
+        self._holder = uuid.uuid4()
+        self._leases = Leases(self._lease_session, "relay_leases", self._holder)
         self._held: set[int] = set()
 
     async def shards(self) -> int:
@@ -95,7 +96,7 @@ class PostgresOutbox:
     async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
         """See ``Outbox.raise_alarm``."""
         async with self._reading.use() as connection:
-            status = await connection.execute(sql.RAISE_ALARM, shard, epoch, alarm, compared)
+            status = await connection.execute(sql.RAISE_ALARM, shard, epoch, alarm, compared, self._holder)
             return bool(status == "UPDATE 1")
 
     async def acknowledge(self) -> Mapping[int, str]:
@@ -107,7 +108,7 @@ class PostgresOutbox:
         """See ``Outbox.mark_published``."""
         query = sql.MARK_PUBLISHED.format(column=_COLUMNS[stream])
         async with self._reading.use() as connection:
-            return bool(await connection.execute(query, shard, epoch, seq) == "UPDATE 1")
+            return bool(await connection.execute(query, shard, epoch, seq, self._holder) == "UPDATE 1")
 
     async def wait(self, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished.

@@ -38,6 +38,7 @@ UPDATE shards s SET
 FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
     AS w (shard, epoch, seq_lo, seq_hi, dead_lo, dead_hi)
 WHERE s.shard = w.shard AND s.epoch = w.epoch
+    AND s.holder = $8
     AND s.seq_next = coalesce(w.seq_lo, s.seq_next) AND s.dead_seq_next = coalesce(w.dead_lo, s.dead_seq_next)
 """
 
@@ -280,7 +281,7 @@ ORDER BY o.shard, o.topic, o.partition
 FOR UPDATE OF o
 """
 READ_SHARDS = """
-SELECT s.shard, s.epoch, s.seq_next, s.dead_seq_next, s.log_time_ms, s.refold
+SELECT s.shard, s.epoch, s.holder, s.seq_next, s.dead_seq_next, s.log_time_ms, s.refold
 FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 """
 
@@ -328,7 +329,10 @@ SELECT * FROM (
 ) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """
 
-HOLD_EPOCH = "SELECT 1 FROM shards WHERE shard = $1 AND epoch = $2 FOR SHARE"
+HOLD_EPOCHS = """
+SELECT FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
+JOIN shards s USING (shard, epoch) WHERE s.holder = $3 ORDER BY s.shard FOR SHARE OF s
+"""
 INSERT_OFFSETS = """
 INSERT INTO shard_offsets AS o (shard, topic, partition, epoch, next_offset, topic_id)
 SELECT $1, w.topic, w.partition, $2, w.next_offset, w.topic_id

@@ -24,7 +24,10 @@ SELECT shard FROM {{leases}} WHERE shard = ANY($1::int[]) AND {_FREE} ORDER BY s
 LOCK_ALL_OFFSETS = """
 SELECT 1 FROM shard_offsets WHERE shard = ANY($1::int[]) ORDER BY shard, topic, partition FOR UPDATE
 """
-RAISE_EPOCHS = "UPDATE {fenced} SET epoch = epoch + 1 WHERE shard = ANY($1::int[]) RETURNING shard, epoch"
+# A ledger that lost its last transactions gives an epoch twice: the holder tells the two owners apart.
+RAISE_EPOCHS = """
+UPDATE {fenced} SET epoch = epoch + 1, holder = $2 WHERE shard = ANY($1::int[]) RETURNING shard, epoch
+"""
 RAISE_OFFSETS = """
 UPDATE shard_offsets o SET epoch = s.epoch FROM shards s WHERE s.shard = o.shard AND s.shard = ANY($1::int[])
 """
@@ -36,7 +39,7 @@ FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch) WHERE l.shard = w.shard
 RENEW_LEASES = """
 WITH held AS (
     SELECT l.shard FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
-    JOIN {leases} l USING (shard, epoch) WHERE l.owner IS NOT NULL ORDER BY l.shard FOR UPDATE OF l
+    JOIN {leases} l USING (shard, epoch) WHERE l.holder = $4 ORDER BY l.shard FOR UPDATE OF l
 )
 UPDATE {leases} l SET expires_at = clock_timestamp() + $3::float8 * interval '1 second'
 FROM held h WHERE l.shard = h.shard
@@ -44,7 +47,7 @@ FROM held h WHERE l.shard = h.shard
 RELEASE_LEASES = """
 UPDATE {leases} l SET owner = NULL, holder = NULL, taken_at = NULL, expires_at = NULL
 FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
-WHERE l.shard = w.shard AND l.epoch = w.epoch
+WHERE l.shard = w.shard AND l.epoch = w.epoch AND l.holder = $3
 """
 ANNOUNCE = """
 INSERT INTO workers (incarnation, name, build, seed, settings) VALUES ($1, $2, $3, $4, $5)

@@ -29,7 +29,8 @@ FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
 COMPARED = "SELECT compared_offset FROM relay_cursor WHERE shard = $1"
 RAISE_ALARM = """
-UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4 WHERE shard = $1 AND epoch = $2
+UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4
+WHERE shard = $1 AND epoch = $2 AND holder = $5
 """
 ACKNOWLEDGE = """
 WITH raised AS (SELECT shard, alarm FROM relay_cursor WHERE alarm IS NOT NULL ORDER BY shard FOR UPDATE)
@@ -37,5 +38,6 @@ UPDATE relay_cursor r SET alarm = NULL FROM raised WHERE r.shard = raised.shard
 RETURNING raised.shard, raised.alarm
 """
 MARK_PUBLISHED = """
-UPDATE relay_cursor SET {column} = greatest({column}, $3) WHERE shard = $1 AND epoch = $2
+UPDATE relay_cursor SET {column} = greatest({column}, $3)
+WHERE shard = $1 AND epoch = $2 AND holder = $4
 """
