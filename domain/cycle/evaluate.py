@@ -24,8 +24,9 @@ from domain.model.signature import tie_salt
 from domain.plugins.base import Reason
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.cluster import ClusterState, Settle
+from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
+from domain.state.steps import Settle
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

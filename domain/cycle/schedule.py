@@ -28,6 +28,7 @@ from domain.cycle.profiles import Profiles
 from domain.cycle.program import Program
 from domain.cycle.queue import GroupKey, Queue, WaitingGroup
 from domain.cycle.slots import GroupSlots
+from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
@@ -44,37 +45,12 @@ from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
-from domain.state.cluster import Assumed, ClusterState, Settle
+from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
+from domain.state.steps import Assumed, Settle
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
-
-
-class Placement(msgspec.Struct, frozen=True, gc=False):
-    """A pod and the best node for it. ``node_version`` is the node's version with the pod on it."""
-
-    pod: PodSpec
-    arrival: int
-    attempt: int
-    node: str
-    node_version: int
-    score: float
-
-
-class Failure(msgspec.Struct, frozen=True, gc=False):
-    """A pod that found no node at its first attempt, and waits from now on."""
-
-    pod: PodSpec
-    arrival: int
-    attempt: int
-
-
-class CycleResult(msgspec.Struct, frozen=True):
-    """What a cycle decided, in the order (priority, arrival) of the pods."""
-
-    attempts: list[Attempt]
-    verdicts: list[Placement | Failure]
 
 
 class Scheduler:
@@ -109,8 +85,8 @@ class Scheduler:
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
-    def fold(self, event: Event | ProfileEvent) -> tuple[Change, ...]:
-        """Apply one event and keep the queue in step.
+    def fold(self, event: Event | ProfileEvent, shard: int = 0) -> tuple[Change, ...]:
+        """Apply one event, of a record of ``shard``, and keep the queue in step.
 
         A profile event holds for the cycles that follow. Try the pods folded before it first.
         """
@@ -118,7 +94,7 @@ class Scheduler:
             return (self._fold_profile(event),)
         if isinstance(event, PodUpserted) and self._lets_more_in(event.pod.template):
             self._grown.add(event.pod.template.cluster)
-        changes = self.state.apply(event)
+        changes = self.state.apply(event, shard)
         self._follow(changes)
         return changes
 
@@ -167,10 +143,17 @@ class Scheduler:
         return change
 
     def restore_pod(
-        self, pod: PodSpec, *, node: str = "", adopted: bool = False, arrival: int = 0, fresh: bool = False
+        self,
+        pod: PodSpec,
+        *,
+        node: str = "",
+        adopted: bool = False,
+        arrival: int = 0,
+        shard: int = 0,
+        fresh: bool = False,
     ) -> None:
         """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet."""
-        self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival)
+        self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival, shard=shard)
         if not node:
             self.queue.add(pod, arrival, fresh=fresh)
 

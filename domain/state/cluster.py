@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 
 from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import (
@@ -41,35 +40,15 @@ from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
+from domain.state.steps import Assumed, Owned, Passed, Reached, Settle, Step, Written
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
 from domain.state.usage import UsageWindows
 from domain.state.versions import is_stale, newer_of, same_node, skip_reason, taken, why_not_deleted
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
+_ARRIVALS_PER_MS = 1 << 15  # an arrival of the last moment that RFC 3339 can write still is an int64
 _TOO_MANY_NAMES = f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
-
-
-class Assumed(msgspec.Struct, frozen=True):
-    """Pods that a cycle placed: ``rows[i]`` is the node row of ``keys[i]``."""
-
-    keys: Sequence[str]
-    rows: np.ndarray
-
-
-class Settle(msgspec.Struct, frozen=True):
-    """What selectors ask for since the last time begins to tell pods apart."""
-
-
-class Written(msgspec.Struct, frozen=True):
-    """All that ``changed_nodes`` says is in a batch for the ledger."""
-
-
-class Passed(msgspec.Struct, frozen=True):
-    """Log time has come to ``now_ms``; pods that were gone before ``forget_before_ms`` are forgotten."""
-
-    now_ms: int
-    forget_before_ms: int
 
 
 class ClusterState:
@@ -81,6 +60,13 @@ class ClusterState:
         Decides between nodes of equal score, and nothing else.
     usage_window_seconds : int
         Length of the usage window of a node that does not say another length itself.
+
+    Attributes
+    ----------
+    own : frozenset of int
+        The shards that this worker holds. Until it is told (``Owned``) there is one shard, and it is its own.
+    shards_count : int
+        How many shards there are.
     """
 
     def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
@@ -94,23 +80,25 @@ class ClusterState:
         self.usage = UsageWindows(usage_window_seconds)
         self.config = Config(self.index)
         self._keys_by_uid: dict[str, str] = {}
-        self._next_ordinal = 1
+        self.own = frozenset((0,))
+        self.shards_count = 1
+        self._last_ordinal = 0
         self._next_arrival = 1
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | Assumed | Settle | Written | Passed) -> tuple[Change, ...]:
-        """Fold one event, and return what changed, in order.
+    def apply(self, event: Event | Step, shard: int = 0) -> tuple[Change, ...]:
+        """Fold one event, and return what changed, in order. ``shard`` is the one whose record it is.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
         """
         match event:
             case PodUpserted():
-                return self._upsert_pod(self.config.settled(event, self.pods))
+                return self._upsert_pod(self.config.settled(event, self.pods), shard)
             case PodDeleted():
                 return self._delete_pod(event)
             case NodeUpserted():
-                return self._upsert_node(event.node)
+                return self._upsert_node(event.node, shard)
             case NodeDeleted():
                 return self._delete_node(event)
             case NodeUsed():
@@ -126,10 +114,27 @@ class ClusterState:
             case Passed():
                 self.tombstones.pass_to(event.now_ms, event.forget_before_ms)
                 return ()
+            case Reached():
+                self._next_arrival = max(self._next_arrival, event.now_ms * _ARRIVALS_PER_MS)
+                return ()
+            case Owned():
+                self.own, self.shards_count = event.shards, event.shards_count
+                return ()
             case _:
                 return self.config.fold(event, self.pods)
 
-    def _upsert_node(self, spec: NodeSpec) -> tuple[Change, ...]:
+    def _next_ordinal(self, shard: int) -> int:
+        """Return an ordinal above all that are known.
+
+        Where others add nodes at the same time, it leaves the number of its shard, divided by their count, so
+        that no two shards give the same one.
+        """
+        following = self._last_ordinal + 1
+        if len(self.own) == self.shards_count:
+            return following
+        return following + (shard - following) % self.shards_count
+
+    def _upsert_node(self, spec: NodeSpec, shard: int) -> tuple[Change, ...]:
         entry = self.nodes.get(spec.name) or NodeEntry()
         renewed = entry.spec is not None and entry.spec.uid != spec.uid
         if not (renewed and entry.deleted) and is_stale(spec.resource_version, entry.resource_version):
@@ -143,8 +148,7 @@ class ClusterState:
             entry = self._first_seen(spec.name)
         is_back = entry.deleted and entry.spec is not None
         if entry.ordinal == 0:
-            entry.ordinal = self._next_ordinal
-            self._next_ordinal += 1
+            entry.ordinal = self._last_ordinal = self._next_ordinal(shard)
             entry.version = 0  # what happened before the node was known is not in the ledger
         # A new object under the name counts its versions anew, so that no version blocks a name for ever.
         known = None if renewed else entry.resource_version
@@ -231,7 +235,7 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- pods
 
-    def _upsert_pod(self, pod: PodSpec) -> tuple[Change, ...]:
+    def _upsert_pod(self, pod: PodSpec, shard: int) -> tuple[Change, ...]:
         key = pod.key
         changes: list[Change] = []
         entry = self.pods.get(key)
@@ -258,8 +262,8 @@ class ClusterState:
             if refused is not None:
                 return (*changes, refused)
         if entry is None:
-            return (*changes, self._enter(pod))
-        before, change = entry.pod_class, self._update(entry, pod)
+            return (*changes, self._enter(pod, shard))
+        before, change = entry.pod_class, self._update(entry, pod, shard)
         regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
         return (change, _regrouped(entry)) if regrouped else (change,)
 
@@ -271,21 +275,21 @@ class ClusterState:
             return Refused("object.spec.nodeName", message)
         return None
 
-    def _enter(self, pod: PodSpec) -> Change:
-        entry = self._know(pod, self._next_arrival)
+    def _enter(self, pod: PodSpec, shard: int) -> Change:
+        entry = self._know(pod, self._next_arrival, shard)
         self._next_arrival += 1
         if not pod.node_name:
             return PodWaits(pod, entry.arrival)
         self._place(entry, pod.node_name, adopted=True)
         return self._adopted(pod, pod.node_name)
 
-    def _know(self, pod: PodSpec, arrival: int) -> PodEntry:
+    def _know(self, pod: PodSpec, arrival: int, shard: int) -> PodEntry:
         self._keys_by_uid[pod.uid] = pod.key
-        entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival)
+        entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival, shard=shard)
         self.index.enter(entry)
         return entry
 
-    def _update(self, entry: PodEntry, pod: PodSpec) -> Change:
+    def _update(self, entry: PodEntry, pod: PodSpec, shard: int) -> Change:
         before, before_node = entry.spec, entry.node
         pod.share_texts(before)
         if pod.resource_version is None and before.resource_version is not None:
@@ -298,6 +302,7 @@ class ClusterState:
                 return _SKIPPED[0]
             self.index.renew(entry, pod)
             return PodRefreshed(pod, bool(node), entry.arrival)
+        entry.shard = shard
         if node == "":
             self.index.renew(entry, pod)
             entry.arrival = self._next_arrival
@@ -349,16 +354,18 @@ class ClusterState:
         """Restore a node from the ledger, before any pod."""
         entry = self._first_seen(name)
         entry.ordinal = ordinal
-        self._next_ordinal = max(self._next_ordinal, ordinal + 1)
+        self._last_ordinal = max(self._last_ordinal, ordinal)
         entry.version_drained = version
         entry.spec = spec
         entry.resource_version = spec.resource_version
         if not deleted:
             self._show(entry)
 
-    def restore_pod(self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0) -> None:
+    def restore_pod(
+        self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0, shard: int = 0
+    ) -> None:
         """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it."""
-        entry = self._know(pod, arrival)
+        entry = self._know(pod, arrival, shard)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
             self._place(entry, node, adopted=adopted)

@@ -24,15 +24,16 @@ from domain.state.pod_classes import PodClass
 class PodEntry(msgspec.Struct, eq=False, gc=False):
     """A pod that exists: the node on which it counts ("" while it waits), and its order of arrival.
 
-    ``arrival`` is 0 for a placed pod, as after a restart. ``pod_class`` is None where nobody can ask for the
-    pod. Entries refer to no other entries, so the garbage collector has nothing to look for in a million of
-    them.
+    ``arrival`` is 0 for a placed pod, as after a restart. ``shard`` is the one whose decisions it belongs to.
+    ``pod_class`` is None where nobody can ask for the pod. Entries refer to no other entries, so the garbage
+    collector has nothing to look for in a million of them.
     """
 
     spec: PodSpec
     node: str = ""
     adopted: bool = False
     arrival: int = 0
+    shard: int = 0
     pod_class: PodClass | None = None
 
     def known(self) -> tuple[object, ...]:

@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 
 from domain.cycle.evaluate import Verdict, evaluate
-from domain.cycle.schedule import Failure, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Failure, Placement
 from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import (
@@ -34,7 +35,8 @@ from domain.model.validation import shown
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.cluster import ClusterState
+from domain.state.steps import Assumed
 from services.plan.notices import Notices
 from services.plan.objects import Given, event_of
 

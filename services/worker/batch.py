@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.timestamps import MOMENT_MS_MAX
@@ -71,6 +72,7 @@ class BatchBuilder:
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
         self._scheduler = scheduler
         self._book = book
+        self._pods = scheduler.state.pods
         self.decisions: list[tuple[Decision, bytes]] = []
         self._opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
@@ -120,7 +122,7 @@ class BatchBuilder:
             case PodWaits():
                 if change.previous is not None:
                     self._end_wait(change.previous)
-                self._book.wait(change.pod.key, shard, self.now_ms, self.sent_by)
+                self._book.wait(change.pod.key, self.now_ms, self.sent_by)
                 self._waiting[change.pod.key] = (change.pod, change.arrival)
                 self._came[change.pod.key] = self.event_at_ms
             case PodRefreshed():
@@ -131,10 +133,9 @@ class BatchBuilder:
                 self._end_placement(change.pod)
                 decision = self._decide_placed(change, Outcome.RESIZED, shard, self.event_at_ms)
                 self._opened[change.pod.uid] = placement_opened(change.pod, decision, adopted=change.adopted)
-            case PodOrphaned():
-                self._decide_placed(change, Outcome.ORPHANED, self._book.shards[change.pod.key], None)
-            case PodReturned():
-                self._decide_placed(change, Outcome.RETURNED, self._book.shards[change.pod.key], None)
+            case PodOrphaned() | PodReturned():
+                outcome = Outcome.ORPHANED if isinstance(change, PodOrphaned) else Outcome.RETURNED
+                self._decide_placed(change, outcome, self._pods[change.pod.key].shard, None)
             case PodReleased():
                 self._release(change, shard)
             case NodeChanged():
@@ -164,7 +165,7 @@ class BatchBuilder:
         pod = change.pod
         self._end_wait(change.previous)
         self._waiting[pod.key] = (pod, change.arrival)
-        self._book.reasons_known.setdefault(pod.signature, {})[self._book.shards[pod.key]] = {}
+        self._book.reasons_known.setdefault(pod.signature, {})[self._pods[pod.key].shard] = {}
 
     def _end_wait(self, pod: PodSpec) -> None:
         self._book.untried.discard(pod.key)
@@ -193,7 +194,7 @@ class BatchBuilder:
 
     def _adopt(self, change: PodAdopted, shard: int) -> None:
         pod = change.pod
-        self._book.place(pod.key, shard)
+        self._book.end_wait(pod.key)
         if change.waited is not None:
             self._end_wait(change.waited)
         if change.previous_node:
@@ -224,7 +225,7 @@ class BatchBuilder:
 
     def _release(self, change: PodReleased, shard: int) -> None:
         pod = change.pod
-        self._book.forget(pod.key)
+        self._book.end_wait(pod.key)
         if change.node:
             self._end_placement(pod)
         else:
@@ -250,7 +251,7 @@ class BatchBuilder:
         """Add what a cycle decided, and how long the whole cycle took."""
         cycle_seqs: dict[tuple[int, int], int] = {}
         for verdict in result.verdicts:
-            shard = self._book.shards[verdict.pod.key]
+            shard = self._pods[verdict.pod.key].shard
             cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._book.seq[shard])
             if isinstance(verdict, Placement):
                 self._bind(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
@@ -261,7 +262,7 @@ class BatchBuilder:
             self._attempts.append(
                 msgspec.structs.replace(attempt, shard=shard, seq=seq, duration_us=duration_us)
             )
-        for group in pending_groups(result, cycle_seqs, self._book, self._scheduler.waiting, self.now_ms):
+        for group in pending_groups(result, cycle_seqs, self._book, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
@@ -382,7 +383,7 @@ class BatchBuilder:
             decisions=self.decisions,
             attempts=self._attempts,
             pending_removed=self._pending_removed,
-            pending_added=pending_pods(self._waiting.values(), self._scheduler.queue, self._book),
+            pending_added=pending_pods(self._waiting.values(), self._scheduler, self._book),
             pending_groups=list(self._pending_groups.values()),
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,

@@ -14,8 +14,6 @@ class Book:
 
     Attributes
     ----------
-    shards : dict
-        Key of a pod that exists -> the shard whose decisions it belongs to.
     since_ms : dict
         Key of a pod that waits -> log time at which it began to.
     senders : dict
@@ -34,7 +32,6 @@ class Book:
         self.epochs = dict(epochs)
         self.seq = dict(seq)
         self.dead_seq = dict(dead_seq)
-        self.shards: dict[str, int] = {}
         self.since_ms: dict[str, int] = {}
         self.senders: dict[str, str | None] = {}
         self.marks: dict[str, dict[int, int]] = {}
@@ -44,19 +41,12 @@ class Book:
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}
 
-    def wait(self, key: str, shard: int, since_ms: int, sent_by: str | None) -> None:
+    def wait(self, key: str, since_ms: int, sent_by: str | None) -> None:
         """Record that a pod waits."""
-        self.shards[key], self.since_ms[key], self.senders[key] = shard, since_ms, sent_by
+        self.since_ms[key], self.senders[key] = since_ms, sent_by
 
-    def place(self, key: str, shard: int) -> None:
-        """Record that a pod is placed."""
-        self.shards[key] = shard
-        self.since_ms.pop(key, None)
-        self.senders.pop(key, None)
-
-    def forget(self, key: str) -> None:
-        """Forget a pod that is gone."""
-        self.shards.pop(key, None)
+    def end_wait(self, key: str) -> None:
+        """Forget of a pod that it waited, if it did."""
         self.since_ms.pop(key, None)
         self.senders.pop(key, None)
 

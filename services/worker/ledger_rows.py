@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from domain.cycle.queue import Queue
-from domain.cycle.schedule import CycleResult, Failure
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import CycleResult, Failure
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import CONTENTS, ConfigObject
 from domain.model.decisions import Attempt, Decision
@@ -158,11 +158,13 @@ def config_object(row: ConfigRow) -> ConfigObject:
     )
 
 
-def pending_pods(waiting: Iterable[tuple[PodSpec, int]], queue: Queue, book: Book) -> list[PendingPod]:
+def pending_pods(
+    waiting: Iterable[tuple[PodSpec, int]], scheduler: Scheduler, book: Book
+) -> list[PendingPod]:
     """Return the rows of pods that wait, each given with its arrival, and note which had no attempt yet."""
     rows = []
     for pod, arrival in waiting:
-        is_fresh = queue.is_fresh(pod.key)
+        is_fresh = scheduler.queue.is_fresh(pod.key)
         if is_fresh:
             book.untried.add(pod.key)
         rows.append(
@@ -174,7 +176,7 @@ def pending_pods(waiting: Iterable[tuple[PodSpec, int]], queue: Queue, book: Boo
                 signature=pod.signature,
                 labels=pod.labels,
                 life=pod.life,
-                shard=book.shards[pod.key],
+                shard=scheduler.state.pods[pod.key].shard,
                 arrival=arrival,
                 since_ms=book.since_ms[pod.key],
                 sent_by=book.senders[pod.key],
@@ -188,14 +190,15 @@ def pending_groups(
     result: CycleResult,
     cycle_seqs: Mapping[tuple[int, int], int],
     book: Book,
-    waiting: Set[bytes],
+    scheduler: Scheduler,
     now_ms: int,
 ) -> Iterator[PendingGroup]:
     """Yield why groups wait, for each shard where a pod began to wait or the reasons are new."""
+    pods, waiting = scheduler.state.pods, scheduler.waiting
     failed_on: dict[int, set[int]] = {}
     for verdict in result.verdicts:
         if isinstance(verdict, Failure):
-            failed_on.setdefault(verdict.attempt, set()).add(book.shards[verdict.pod.key])
+            failed_on.setdefault(verdict.attempt, set()).add(pods[verdict.pod.key].shard)
     for index, attempt in enumerate(result.attempts):
         if attempt.signature not in waiting or not attempt.reasons_at_failure:
             continue

@@ -15,8 +15,8 @@ from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserte
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.pods import PodLife, PodSpec
 from domain.model.profiles import Profile, ProfileRevision
-from domain.state.cluster import Passed, Written
 from domain.state.digest import sums_digest
+from domain.state.steps import Owned, Passed, Reached, Written
 from services.codec.decode import Decoded, Decoder
 from services.codec.seal import Senders
 from services.ports.journal import BATCHES, DIGEST_EVERY, JournalRow, Start, positions_of
@@ -100,6 +100,7 @@ class Planner:
         self._is_first = True
         self._is_renewed = False
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
+        self.scheduler.state.apply(Owned(frozenset(self._epochs), len(self._epochs)))
         self._restore(ledger)
 
     def _restore(self, ledger: LedgerState) -> None:
@@ -120,8 +121,10 @@ class Planner:
         self._restore_placed(ledger)
         for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
             pod = _pod_of(waiting, ledger, "")
-            self.scheduler.restore_pod(pod, arrival=waiting.arrival, fresh=not waiting.tried)
-            self.book.wait(pod.key, waiting.shard, waiting.since_ms, waiting.sent_by)
+            self.scheduler.restore_pod(
+                pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried
+            )
+            self.book.wait(pod.key, waiting.since_ms, waiting.sent_by)
             if not waiting.tried:
                 self.book.untried.add(pod.key)
             self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
@@ -157,8 +160,7 @@ class Planner:
 
     def _restore_placement(self, placed: PlacementOpened, ledger: LedgerState) -> None:
         pod = _pod_of(placed, ledger, placed.node if placed.adopted else "")
-        self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted)
-        self.book.place(pod.key, placed.shard)
+        self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted, shard=placed.shard)
 
     def _restore_profile(self, row: ProfileRow) -> None:
         """Restore a profile. One that this version of berth no longer accepts counts as deleted."""
@@ -216,8 +218,10 @@ class Planner:
         """
         if self._is_renewed:
             self.book.reasons_known.clear()
+            pods = self.scheduler.state.pods
             for pod in self.scheduler.renew():
-                self.book.reasons_known.setdefault(pod.signature, {})[self.book.shards[pod.key]] = {}
+                self.book.reasons_known.setdefault(pod.signature, {})[pods[pod.key].shard] = {}
+        self.scheduler.state.apply(Reached(self._now_ms))
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
         ends: dict[Source, int] = {}
         sources: list[Source] = []
@@ -247,7 +251,7 @@ class Planner:
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
             elif decoded.event is not None:
-                for change in self.scheduler.fold(decoded.event):
+                for change in self.scheduler.fold(decoded.event, shard):
                     builder.take(change, record, shard)
             if configures:
                 break

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.model.decisions import Attempt
 from domain.model.events import Event
 from tests.oracle.crowds import Crowd, Size

@@ -9,11 +9,13 @@ from random import Random
 import numpy as np
 
 from domain.cycle.evaluate import evaluate
-from domain.cycle.schedule import Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Placement
 from domain.model.decisions import Attempt
 from domain.model.events import Event
 from domain.plugins.registry import ProfilePlan
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.cluster import ClusterState
+from domain.state.steps import Assumed
 from tests.oracle.placing import Look, Oracle, as_told
 from tests.oracle.scenarios import Scenario, World
 from tests.oracle.scoring import ONE

@@ -15,9 +15,9 @@ from domain.plugins.counting import CounterSpec, Rule
 from domain.plugins.filters import inter_pod_affinity as affinity_filter
 from domain.plugins.filters import pod_topology_spread as spread_filter
 from domain.plugins.weighers import Match, Weigher
-from domain.state.cluster import Settle
 from domain.state.pod_classes import PodClass
 from domain.state.pod_index import PodIndex
+from domain.state.steps import Settle
 from tests.oracle.crowd_pair import CrowdPair, restart_at_random
 from tests.oracle.crowds import size_of
 from tests.oracle.placing import Look

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from domain.cycle.evaluate import evaluate
-from domain.cycle.schedule import Failure, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Failure, Placement
 from domain.kernels.arrays import TOTAL_ONE
 from domain.model.decisions import Attempt, Outcome
 from domain.plugins.registry import ProfilePlan
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.cluster import ClusterState
+from domain.state.steps import Assumed
 from tests.oracle.scenarios import Scenario, World, scenarios
 
 NEAR = 8 / TOTAL_ONE

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from domain.cycle import slots as slots_module
-from domain.cycle.schedule import CycleResult, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import CycleResult, Placement
 from domain.kernels import row_bounds
 from domain.kernels.arrays import BALANCED_CHANGE, BLOCK, LEAST_ALLOCATED, PARTS_MAX, WHOLE
 from domain.kernels.blocks import summarise

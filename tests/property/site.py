@@ -212,7 +212,8 @@ def kept(planner: Planner) -> dict[str, Any]:
         "sums": sums_digest(state),
         "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
         "queue": waiting,
-        "book": (planner.book.shards, planner.book.since_ms, planner.book.senders, planner.book.marks),
+        "shards": {key: pod.shard for key, pod in state.pods.items()},
+        "book": (planner.book.since_ms, planner.book.senders, planner.book.marks),
         "profiles": {name: plan.profile for name, plan in planner.scheduler.profiles.plans.items()},
     }
 

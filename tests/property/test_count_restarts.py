@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from domain.cycle.schedule import CycleResult, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import CycleResult, Placement
 from domain.model.config import NAMESPACE, Namespace
 from domain.model.events import ConfigUpserted, Event
 from domain.model.profiles import PluginUse, Profile

@@ -18,9 +18,10 @@ from domain.model.selectors import (
 )
 from domain.plugins.counting import CounterSpec, Eligible
 from domain.plugins.weighers import Match, Weigher
-from domain.state.cluster import Assumed, ClusterState, Settle
+from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
+from domain.state.steps import Assumed, Settle
 from tests.property.class_audit import audit_classes
 from tests.property.drawn import NAMESPACES, Draw, next_event
 

@@ -21,11 +21,12 @@ from domain.model.events import (
     PodUpserted,
 )
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec, Taint
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
 from domain.state.keyed_values import ABSENT
 from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND, ResourceIndex
 from domain.state.snapshot import Snapshot
+from domain.state.steps import Assumed
 from domain.state.table import NodeTable
 from tests.oracle.scenarios import Scenario, World
 from tests.property.class_audit import audit_classes

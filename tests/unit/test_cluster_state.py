@@ -18,6 +18,7 @@ from domain.model.events import (
 from domain.model.marks import PortMark, ports_held
 from domain.model.nodes import NodeSpec
 from domain.model.pods import HostPort, PodSpec
+from domain.model.timestamps import MOMENT_MS_MAX
 from domain.model.usage import NodeUsage
 from domain.state.changes import (
     Change,
@@ -30,9 +31,10 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
-from domain.state.cluster import Assumed, ClusterState, Written
+from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of, sums_digest
 from domain.state.resources import ResourceIndex
+from domain.state.steps import Assumed, Owned, Reached, Written
 from domain.state.table import NodeTable
 from tests.values import GIB, node, pod, template
 
@@ -379,3 +381,50 @@ def test_a_pod_larger_than_its_spec_can_hold_is_a_value_like_any_other(state: Cl
     replaced = msgspec.structs.replace(state.pods["default/p0"].spec, resource_version=2, finished=True)
     put(state, replaced)
     assert state.requested_of("a")["x.io/big"] == 63 * 2**50
+
+
+# ------------------------------------------------------------------------------------------------- shards
+
+
+def test_nodes_are_numbered_as_they_come(state: ClusterState) -> None:
+    state.apply(Owned(frozenset(range(4)), 4))
+    for name, shard in (("a", 3), ("b", 0), ("c", 3)):
+        state.apply(NodeUpserted(node(name)), shard)
+    assert [state.nodes[name].ordinal for name in "abc"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("known", [1, 6, 8])
+def test_owners_of_different_shards_number_nodes_differently(known: int) -> None:
+    given: list[int] = []
+    for own in ((0, 2), (1,), (3,)):
+        state = ClusterState(seed=1)
+        state.apply(Owned(frozenset(own), 4))
+        state.restore_node(name="old", ordinal=known, version=1, spec=node("old"), deleted=True)
+        for i, shard in enumerate(own * 3):
+            state.apply(NodeUpserted(node(f"n{i}")), shard)
+            given.append(state.nodes[f"n{i}"].ordinal)
+            assert given[-1] % 4 == shard
+    assert len(set(given)) == len(given)
+    assert min(given) > known
+
+
+def test_pods_come_later_than_all_that_came_before_a_moment(state: ClusterState) -> None:
+    put(state, pod("a"), pod("b"))
+    first = [state.pods[f"default/{name}"].arrival for name in "ab"]
+    state.apply(Reached(1_700_000_000_000))
+    put(state, pod("c"), pod("d"))
+    state.apply(Reached(1_600_000_000_000))
+    put(state, pod("e"))
+    later = [state.pods[f"default/{name}"].arrival for name in "cde"]
+    assert first == [1, 2]
+    assert later == [(1_700_000_000_000 << 15) + i for i in range(3)]
+    state.apply(Reached(MOMENT_MS_MAX))
+    put(state, pod("z"))
+    assert state.pods["default/z"].arrival < 1 << 63, "the ledger can hold it"
+
+
+def test_a_pod_is_of_the_shard_of_its_latest_placing(state: ClusterState) -> None:
+    state.apply(PodUpserted(pod("p", version=1)), 1)
+    assert state.pods["default/p"].shard == 1
+    state.apply(PodUpserted(pod("p", version=2, on="n")), 2)
+    assert state.pods["default/p"].shard == 2

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from domain.cycle.evaluate import Verdict
-from domain.cycle.schedule import Failure, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Failure, Placement
 from domain.model.errors import FieldError
 from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from domain.cycle import queue as queue_module
-from domain.cycle.schedule import CycleResult, Failure, Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import Taint
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PodTemplate, Requirement

@@ -11,8 +11,9 @@ from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.state import tombstones as module
 from domain.state.changes import Change, PodReleased, PodWaits, Skipped
-from domain.state.cluster import ClusterState, Passed
+from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
+from domain.state.steps import Passed
 from domain.state.tombstones import Tombstones
 from tests.values import pod
 

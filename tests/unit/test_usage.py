@@ -16,8 +16,9 @@ from domain.model.limits import usage_resources_max
 from domain.model.usage import Measured, NodeUsage
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, NodeMeasured, Refused, Skipped
-from domain.state.cluster import Assumed, ClusterState
+from domain.state.cluster import ClusterState
 from domain.state.resources import RECENT
+from domain.state.steps import Assumed
 from tests.builders import Json, node_manifest, pod_manifest
 
 MINUTE_MS = 60_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from domain.cycle.schedule import Placement, Scheduler
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Placement
 from domain.model.config import NAMESPACE, Namespace
 from domain.model.events import ConfigUpserted, Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec

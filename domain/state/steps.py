@@ -1,0 +1,46 @@
+"""Steps: what a worker itself does to its picture of the cluster, beside the events that it folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+
+class Assumed(msgspec.Struct, frozen=True):
+    """Pods that a cycle placed: ``rows[i]`` is the node row of ``keys[i]``."""
+
+    keys: Sequence[str]
+    rows: np.ndarray
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """What selectors ask for since the last time begins to tell pods apart."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """All that ``changed_nodes`` says is in a batch for the ledger."""
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """Log time has come to ``now_ms``; pods that were gone before ``forget_before_ms`` are forgotten."""
+
+    now_ms: int
+    forget_before_ms: int
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """Log time has come to ``now_ms``: pods come later from now on than those that came anywhere before."""
+
+    now_ms: int
+
+
+class Owned(msgspec.Struct, frozen=True):
+    """The worker holds these shards, of ``shards_count``; what others hold is *foreign*."""
+
+    shards: frozenset[int]
+    shards_count: int
+
+
+Step = Assumed | Settle | Written | Passed | Reached | Owned
