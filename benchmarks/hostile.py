@@ -20,7 +20,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Lease, LedgerState
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
-from services.worker.planner import Planner
+from services.worker.planner import Planner, planner_at
 
 ORDINARY = "ordinary/pod"
 _HOSTILE = "hostile"
@@ -179,7 +179,7 @@ def new_planner() -> Planner:
         log_time_ms=0,
         seal_secret=b"",
     )
-    return Planner([Lease(0, 1)], ledger, BUILT_IN_PROFILES, seed=0)
+    return planner_at([Lease(0, 1)], ledger, BUILT_IN_PROFILES, seed=0)
 
 
 def cut(waiting: Sequence[Record]) -> Iterator[list[Record]]:

@@ -30,7 +30,7 @@ from services.ports.journal import BATCHES
 from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
 from services.worker.collector import collect_rarely
-from services.worker.planner import Planner
+from services.worker.planner import Planner, planner_at
 
 WAYS = ("folded", "restored")
 PLAIN, DEPLOYMENTS = "plain", "deployments"
@@ -106,7 +106,7 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     else:
         ledger = ledger_of(nodes, pods, groups, shape)
         began = time.perf_counter()
-        planner = Planner([_LEASE], ledger, BUILT_IN_PROFILES, seed=0)
+        planner = planner_at([_LEASE], ledger, BUILT_IN_PROFILES, seed=0)
         del ledger
     seconds = time.perf_counter() - began
     _check_placed(planner, pods)
@@ -133,7 +133,7 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
 
 def _folded(nodes: int, pods: int, groups: int, shape: str) -> Planner:
     """Place the pods group by group, like a worker whose batches are thrown away."""
-    planner = Planner([_LEASE], ledger_of(0, 0, 1, shape), BUILT_IN_PROFILES, seed=0)
+    planner = planner_at([_LEASE], ledger_of(0, 0, 1, shape), BUILT_IN_PROFILES, seed=0)
     for numbers in _batches(nodes):
         planner.plan(_records(NODES_TOPIC, [_node(i, shape) for i in numbers], numbers.start))
     for numbers in _batches(pods):

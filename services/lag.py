@@ -32,8 +32,7 @@ async def lags(
     Unavailable
         The log does not answer, or a topic does not exist.
     """
-    numbers = sorted(shards)
-    homes = {shard: partitions_of(shard, lead=shard == numbers[0]) for shard in numbers}
+    homes = {shard: partitions_of(shard) for shard in sorted(shards)}
     ahead = await log.ahead({at: folded.get(at, 0) for home in homes.values() for at in home})
     found = {}
     for shard, home in homes.items():

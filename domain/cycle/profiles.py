@@ -37,6 +37,11 @@ class Profiles:
         for name, profile in built_in.items():
             self._put(ProfileRevision(name=name, revision=profile.revision, profile=profile))
 
+    def sent(self) -> list[str]:
+        """Return the names of the profiles in force that the log brought."""
+        known = self._known.values()
+        return [x.name for x in known if x.profile and x.profile is not self._built_in.get(x.name)]
+
     def apply(self, event: ProfileEvent) -> Change:
         """Apply an event whose profile was checked, and return what it changed.
 

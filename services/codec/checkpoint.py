@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from domain.model.pods import PodTemplate
+from services.ports.journal import batches_of
 from services.ports.ledger import (
     ConfigRow,
     LedgerState,
@@ -79,8 +80,11 @@ def unpack_state(head: str, parts: Iterable[tuple[str, bytes]], seal_secret: byt
     found: dict[str, list[Any]] = {kind: [] for kind in ROWS}
     for kind, packed in parts:
         found[kind] += _DECODERS[kind].decode(zlib.decompress(packed))
+    offsets = {(shard, topic, at): offset for shard, topic, at, offset in told.offsets}
     return LedgerState(
-        offsets={(shard, topic, at): offset for shard, topic, at, offset in told.offsets},
+        offsets=offsets,
+        batches=batches_of(offsets),
+        shards_count=len(told.seq_next),
         refold_below={(shard, topic, at): offset for shard, topic, at, offset in told.refold_below},
         seq_next=told.seq_next,
         dead_seq_next=told.dead_seq_next,

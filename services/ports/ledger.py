@@ -12,7 +12,7 @@ from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import UsageRecord
-from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
+from services.ports.journal import Checkpoint, Journalled, JournalRow
 from services.ports.log import TopicPartition
 from services.ports.positions import LogFault, Position
 
@@ -361,27 +361,63 @@ class NotCommitted(enum.Enum):
     ABSENT = "absent"  # said by ``resolve`` alone: all is as before the batch, which may be sent again
 
 
-class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker starts from, read in one snapshot. It holds the last revision of each profile.
+class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
+    """What every worker knows of the whole cluster, read in one snapshot: all that counts on nodes.
 
-    ``seal_secret`` is that of ``services/codec/seal.py``. Records below ``refold_below`` were folded before,
-    and come once more for what they say of pods that are known.
+    It holds the last revision of each profile, and the templates of placed pods. ``batches`` says per shard
+    how far its journal had come. ``seal_secret`` is that of ``services/codec/seal.py``.
+    """
+
+    nodes: Sequence[NodeRow]
+    templates: Mapping[bytes, PodTemplate]
+    placements: list[PlacementOpened]
+    profiles: Sequence[ProfileRow]
+    config: Sequence[ConfigRow]
+    usage: Sequence[UsageRow]
+    batches: Mapping[int, int] = {}
+    shards_count: int = 1
+    log_time_ms: int
+    seal_secret: bytes
+
+
+class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What only the owner of some shards needs of them, read in one snapshot, with the pods' templates.
+
+    Records below ``refold_below`` were folded before, and come once more for what they say of pods that are
+    known.
     """
 
     offsets: Mapping[tuple[int, str, int], int]
     refold_below: Mapping[tuple[int, str, int], int] = {}
-    nodes: Sequence[NodeRow]
     templates: Mapping[bytes, PodTemplate]
-    placements: list[PlacementOpened]
     pending: Sequence[PendingPod]
     tombstones: Sequence[PodTombstone]
-    profiles: Sequence[ProfileRow]
-    config: Sequence[ConfigRow]
-    usage: Sequence[UsageRow]
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
     log_time_ms: int
-    seal_secret: bytes
+
+
+class LedgerState(LedgerBase, frozen=True, kw_only=True):
+    """The base, and the part of all shards that somebody holds, in one: what a checkpoint keeps."""
+
+    offsets: Mapping[tuple[int, str, int], int]
+    refold_below: Mapping[tuple[int, str, int], int] = {}
+    pending: Sequence[PendingPod]
+    tombstones: Sequence[PodTombstone]
+    seq_next: Mapping[int, int]
+    dead_seq_next: Mapping[int, int]
+
+    @property
+    def part(self) -> LedgerPart:
+        """The part."""
+        return LedgerPart(**{name: getattr(self, name) for name in LedgerPart.__struct_fields__})
+
+
+def both(base: LedgerBase, part: LedgerPart) -> LedgerState:
+    """Return a base and a part of one moment in one."""
+    fields = msgspec.structs.asdict(base) | msgspec.structs.asdict(part)
+    fields["templates"] = {**base.templates, **part.templates}
+    return LedgerState(**fields)
 
 
 class Ledger(Protocol):
@@ -393,8 +429,10 @@ class Ledger(Protocol):
         To be repeated within ``heartbeat_seconds_max``; ``aclose`` ends it.
         """
 
-    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
-        """Take over shards whose owner is gone, each with the next epoch: all shards, or with ``some`` any.
+    async def acquire(self, owner: str, lease_seconds: float, at_most: int | None = None) -> Sequence[Lease]:
+        """Take over shards whose owner is gone, each with the next epoch.
+
+        Takes ``at_most`` so many; None: all or none.
 
         An owner is gone when its lease ran out by the ledger's clock, or when it released. Raising the epoch
         also sets it on the shard's offset rows, in the same transaction. Who took shards through this object
@@ -407,11 +445,14 @@ class Ledger(Protocol):
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give the shards back, if they are still held with these epochs."""
 
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """Read the state; raise ``Fenced`` when an epoch is no longer the shard's.
+    async def load_base(self) -> LedgerBase:
+        """Read what every worker knows. ``RefoldNeeded``: the ledger keeps too little of its pods."""
 
-        ``RefoldNeeded``: the ledger keeps too little of its pods.
-        """
+    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+        """Read what an owner needs; raise ``Fenced`` when an epoch is no longer the shard's."""
+
+    async def load(self, leases: Sequence[Lease]) -> LedgerState:
+        """Read both in one snapshot; raise as both."""
 
     async def ensure_offsets(
         self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
@@ -438,15 +479,6 @@ class Ledger(Protocol):
 
     async def journalled(self, shard: int) -> Journalled | None:
         """Return where the journal of a shard ends; None: it is empty."""
-
-    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
-        """Return the next batches of the journals of some shards, in the order of their positions.
-
-        ``seen`` names the last batch of each that the caller knows; the journals of the caller's own shards
-        are left out of it. At most ``followed_rows_max`` batches come at a time, and no further one from
-        ``followed_bytes_max`` on. Whatever a batch could have seen comes before it, so that each answer can
-        be folded as it is.
-        """
 
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """Write the state as it is now, while batches are committed; of all checkpoints ``kept`` stay.

@@ -50,10 +50,10 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-def partitions_of(shard: int, *, lead: bool) -> list[TopicPartition]:
-    """Return the partitions that a shard reads. The lead also reads those that concern all shards."""
+def partitions_of(shard: int) -> list[TopicPartition]:
+    """Return the partitions that a shard reads. Shard 0 also reads those that concern all shards."""
     own = [TopicPartition(NODES_TOPIC, shard), TopicPartition(PODS_TOPIC, shard)]
-    return [*own, TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)] if lead else own
+    return own if shard else [*own, TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)]
 
 
 class Fault(NamedTuple):

@@ -14,7 +14,7 @@ from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
 from services.ports.log import Log, LogReader
 from services.replay.compare import Difference, difference
 from services.replay.tape import Tape
-from services.worker.planner import Planner
+from services.worker.planner import Planner, planner_at
 
 
 class CannotReplay(BerthError):
@@ -157,7 +157,7 @@ async def _begin(start: Start, offsets: Mapping[tuple[int, str, int], int], scra
     """Return a planner that knows only what the ledger holds, as the worker's was."""
     await scratch.restart(start.leases, offsets)
     leases = [Lease(shard, epoch) for shard, epoch in sorted(start.leases.items())]
-    return Planner(
+    return planner_at(
         leases,
         await scratch.load(leases),
         start.profiles,

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from domain.model.config import ConfigObject
 from domain.model.limits import poll_records_max
 from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
-from services.ports.ledger import ConfigRow, Lease, Ledger, LedgerState
+from services.ports.ledger import Lease, Ledger, LedgerPart
 from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -28,45 +29,50 @@ from services.ports.log import (
     Log,
     LogReader,
     TopicPartition,
-    TopicState,
     partitions_of,
 )
 from services.ports.positions import LogFault, Position, Unmentioned
 from services.topics import check_topics
 from services.worker.intake import Latest
+from services.worker.planner import Planner
 
 _LOGGER = logging.getLogger(__name__)
-_TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
 _NAMES_SHOWN_MAX = 10
 _ROWS_PER_TURN = 10_000
 
 
 class Beginning(NamedTuple):
-    """What a worker starts from: the ledger, which records it passes over, what it found, the topics."""
+    """From where shards go on: the ledger's part of them, which records are passed over, what was found."""
 
-    state: LedgerState
+    part: LedgerPart
     latest: Mapping[TopicPartition, Latest]
     faults: Sequence[LogFault]
-    topics: Mapping[str, TopicState]
 
 
 async def begin(
-    log: Log, ledger: Ledger, reader: LogReader, leases: Sequence[Lease], on_read: Callable[[], None]
+    log: Log,
+    ledger: Ledger,
+    reader: LogReader,
+    leases: Sequence[Lease],
+    planner: Planner,
+    on_read: Callable[[], None],
 ) -> Beginning:
-    """Return what to start from. Create the offset rows of a new shard; move those that the log lost.
+    """Return from where shards go on. Create the offset rows of a new one; move those that the log lost.
+
+    The planner does not decide for these shards yet, and knows what counts on nodes.
 
     ``on_read`` is called whenever some of a topic that is read again was read: it may hold a week of records.
 
     Raises
     ------
-    TopicMismatch, Unavailable, Fenced, RefoldNeeded
+    TopicMismatch, Unavailable, Fenced
     """
-    topics = await check_topics(log, _TOPICS, len(leases))
+    topics = await check_topics(log, TOPICS, planner.shards_count)
     ids = {name: topic.id for name, topic in topics.items()}
-    lead = min(lease.shard for lease in leases)
     first: dict[TopicPartition, int] = {}
     for lease in leases:
-        own = await reader.first_offsets(partitions_of(lease.shard, lead=lease.shard == lead))
+        own = await reader.first_offsets(partitions_of(lease.shard))
         extra = {TopicPartition(BATCHES, 0): 0}
         await ledger.ensure_offsets(lease, {**own, **extra}, ids)
         first |= own
@@ -84,20 +90,19 @@ async def begin(
             latest[at], keys[at] = await _read(reader, at, first[at], below, on_read)
         if fault is not None:
             faults.append(fault)
-    state = await ledger.load(leases)
+    part = await ledger.load_part(leases)
     if faults:
-        shards = topics[NODES_TOPIC].partitions
         faults = [
-            msgspec.structs.replace(fault, unmentioned=await _missing(state, fault.at, keys, shards))
+            msgspec.structs.replace(fault, unmentioned=await _missing(planner, part, fault.at, keys))
             for fault in faults
         ]
         await ledger.note_log_faults(faults)
-        offsets = {**state.offsets, **{(f.shard, *f.at): f.goes_on_at for f in faults}}
-        refold_below = {k: v for k, v in state.refold_below.items() if k[1:] not in {f.at for f in faults}}
-        state = msgspec.structs.replace(state, offsets=offsets, refold_below=refold_below)
+        offsets = {**part.offsets, **{(f.shard, *f.at): f.goes_on_at for f in faults}}
+        refold_below = {k: v for k, v in part.refold_below.items() if k[1:] not in {f.at for f in faults}}
+        part = msgspec.structs.replace(part, offsets=offsets, refold_below=refold_below)
         for fault in faults:
             _report(fault)
-    return Beginning(state, latest, faults, topics)
+    return Beginning(part, latest, faults)
 
 
 def _fault(
@@ -147,13 +152,13 @@ async def _read(
 
 
 async def _missing(
-    state: LedgerState, at: TopicPartition, keys: Mapping[TopicPartition, frozenset[bytes]], shards: int
+    planner: Planner, part: LedgerPart, at: TopicPartition, keys: Mapping[TopicPartition, frozenset[bytes]]
 ) -> list[Unmentioned]:
     """Return what the ledger has of a partition and no record mentions; nothing of measurements."""
     if at not in keys:
         return []
     found, mentioned = [], keys[at]
-    for count, each in enumerate(_known(state, at, shards)):
+    for count, each in enumerate(_known(planner, part, at)):
         if each.key.encode() not in mentioned:
             found.append(each)
         if count % _ROWS_PER_TURN == 0:
@@ -161,30 +166,29 @@ async def _missing(
     return found
 
 
-def _known(state: LedgerState, at: TopicPartition, shards: int) -> Iterator[Unmentioned]:
+def _known(planner: Planner, part: LedgerPart, at: TopicPartition) -> Iterator[Unmentioned]:
     """Yield what the ledger has of a partition, by the keys that its records have there."""
+    state = planner.scheduler.state
     if at.topic == PODS_TOPIC:
-        for placed in state.placements:
+        for key, placed in state.pods.items():
             if placed.shard == at.partition:
-                yield Unmentioned(f"{placed.namespace}/{placed.name}", placed.pod_uid, placed.node)
-        for waiting in state.pending:
+                yield Unmentioned(key, placed.spec.uid, placed.node)
+        for waiting in part.pending:
             if waiting.shard == at.partition:
                 yield Unmentioned(f"{waiting.namespace}/{waiting.name}", waiting.pod_uid)
     elif at.topic == NODES_TOPIC:
-        for node in state.nodes:
-            name = node.name.encode()
-            if not node.deleted and partition_for(name, None, shards) == at.partition:
-                yield Unmentioned(node.name)
+        for name in state.table.names:
+            if partition_for(name.encode(), None, planner.shards_count) == at.partition:
+                yield Unmentioned(name)
     else:
-        for profile in state.profiles:
-            if profile.spec is not None:
-                yield Unmentioned(f"SchedulingProfile/{profile.name}")
-        for thing in state.config:
-            if thing.object is not None:
+        for name in planner.scheduler.profiles.sent():
+            yield Unmentioned(f"SchedulingProfile/{name}")
+        for thing in state.config.known.values():
+            if thing.content is not None:
                 yield Unmentioned(_key_of(thing))
 
 
-def _key_of(thing: ConfigRow) -> str:
+def _key_of(thing: ConfigObject) -> str:
     return "/".join(part for part in (thing.kind, thing.namespace, thing.name) if part)
 
 

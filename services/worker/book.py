@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from domain.model.limits import signatures_cached_max
 from domain.model.pods import PodSpec
 from services.codec.encode import template_fragment
+from services.ports.ledger import Lease
 
 
 class Book:
@@ -26,12 +27,10 @@ class Book:
         Signature -> shard -> why the group waits, as the ledger has it.
     """
 
-    def __init__(
-        self, epochs: Mapping[int, int], seq: Mapping[int, int], dead_seq: Mapping[int, int]
-    ) -> None:
-        self.epochs = dict(epochs)
-        self.seq = dict(seq)
-        self.dead_seq = dict(dead_seq)
+    def __init__(self) -> None:
+        self.epochs: dict[int, int] = {}
+        self.seq: dict[int, int] = {}
+        self.dead_seq: dict[int, int] = {}
         self.since_ms: dict[str, int] = {}
         self.senders: dict[str, str | None] = {}
         self.marks: dict[str, dict[int, int]] = {}
@@ -40,6 +39,23 @@ class Book:
         self._marks_now: dict[int, int] = {}
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}
+
+    def take(self, leases: Iterable[Lease], seq: Mapping[int, int], dead_seq: Mapping[int, int]) -> None:
+        """Go on with the numbers of these shards."""
+        self.epochs |= dict(leases)
+        self.seq |= seq
+        self.dead_seq |= dead_seq
+
+    def give(self, shards: Iterable[int], waiting: Iterable[str]) -> None:
+        """Forget the numbers of these shards, and their pods that wait."""
+        for shard in shards:
+            for numbers in (self.epochs, self.seq, self.dead_seq):
+                del numbers[shard]
+            for reasons in self.reasons_known.values():
+                reasons.pop(shard, None)
+        for key in waiting:
+            self.end_wait(key)
+            self.untried.discard(key)
 
     def wait(self, key: str, since_ms: int, sent_by: str | None) -> None:
         """Record that a pod waits."""

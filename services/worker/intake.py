@@ -7,10 +7,11 @@ every kind of log. A log that is complete at the start also gives the same batch
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -115,12 +116,8 @@ class Intake:
     Parameters
     ----------
     reader : LogReader
-    positions : mapping of TopicPartition to int
-        Where each partition goes on.
     on_fault : callable
         Is called whenever the log did not answer.
-    latest : mapping of TopicPartition to Latest
-        Partitions that are read again, and which of their records count.
     on_read : callable
         Is called whenever a partition whose next record is missing was read further: there may be many
         offsets without one.
@@ -129,20 +126,34 @@ class Intake:
     def __init__(
         self,
         reader: LogReader,
-        positions: Mapping[TopicPartition, int],
         on_fault: Callable[[], None] = lambda: None,
-        latest: Mapping[TopicPartition, Latest] = {},
         on_read: Callable[[], None] = lambda: None,
     ) -> None:
         self._reader = reader
         self._on_fault = on_fault
         self._on_read = on_read
         self._trouble = ""  # the last fault; said once, not at every try
-        self._lanes = {at: _Lane(at, position, latest.get(at)) for at, position in sorted(positions.items())}
+        self._lanes: dict[TopicPartition, _Lane] = {}
         self._bytes_left = 0
 
-    async def start(self) -> None:
-        """Begin reading at the positions."""
+    async def add(
+        self, positions: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, Latest] = {}
+    ) -> None:
+        """Read these partitions, too, from these positions on.
+
+        ``latest`` names partitions that are read again, and which of their records count.
+        """
+        added = {at: _Lane(at, position, latest.get(at)) for at, position in positions.items()}
+        await self._assign(self._lanes | added)
+
+    async def drop(self, shards: Collection[int]) -> None:
+        """Read the partitions of these shards no longer; forget what was read ahead."""
+        await self._assign({at: lane for at, lane in self._lanes.items() if at.partition not in shards})
+
+    async def _assign(self, lanes: Mapping[TopicPartition, _Lane]) -> None:
+        self._lanes = dict(sorted(lanes.items()))
+        for lane in self._lanes.values():
+            lane.paused = False
         positions = {at: lane.next_read for at, lane in self._lanes.items()}
         await self._answer(lambda: self._reader.assign(positions))
 
@@ -175,6 +186,9 @@ class Intake:
         Fewer than ``records_max`` are returned when they are large (``batch_bytes_max``), else only when the
         log had no more at some moment of the call.
         """
+        if not self._lanes:
+            await asyncio.sleep(timeout_seconds)
+            return []
         if timeout_seconds and not any(lane.buffer for lane in self._lanes.values()):
             await self._fetch(records_max, timeout_seconds)
             if not any(lane.buffer for lane in self._lanes.values()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from domain.model.config import PRIORITY_CLASS
 from domain.model.errors import FieldError
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
-from domain.model.pods import PodLife, PodSpec
+from domain.model.pods import PodLife, PodSpec, PodTemplate
 from domain.model.profiles import Profile, ProfileRevision
 from domain.state.digest import sums_digest
 from domain.state.steps import Owned, Passed, Reached, Written
@@ -23,13 +24,15 @@ from services.ports.journal import BATCHES, DIGEST_EVERY, JournalRow, Start, pos
 from services.ports.ledger import (
     CommitBatch,
     Lease,
+    LedgerBase,
+    LedgerPart,
     LedgerState,
     OffsetAdvance,
     PlacementOpened,
     PodRow,
     ProfileRow,
 )
-from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
+from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.journal import Source, journal_row
@@ -45,10 +48,8 @@ class Planner:
 
     Parameters
     ----------
-    leases : sequence of Lease
-        All shards; the first one counts the batches.
-    ledger : LedgerState
-        What the ledger held when the leases were taken.
+    base : LedgerBase
+        What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
     tombstone_hours : int
         For how long, in log time, a pod that is gone is remembered.
     stopwatch : callable
@@ -61,8 +62,7 @@ class Planner:
 
     def __init__(
         self,
-        leases: Sequence[Lease],
-        ledger: LedgerState,
+        base: LedgerBase,
         profiles: Mapping[str, Profile],
         *,
         seed: int,
@@ -75,17 +75,15 @@ class Planner:
     ) -> None:
         self._stopwatch = stopwatch
         self._decoder = Decoder()
-        self._senders = Senders(ledger.seal_secret, writers)
-        self._epochs = {lease.shard: lease.epoch for lease in leases}
-        self.book = Book(self._epochs, ledger.seq_next, ledger.dead_seq_next)
-        self._offsets = dict(ledger.offsets)
-        self._refold_below = dict(ledger.refold_below)
-        self._lead = min(self._epochs)
-        self._now_ms = ledger.log_time_ms
+        self._senders = Senders(base.seal_secret, writers)
+        self.shards_count = base.shards_count
+        self.book = Book()
+        self._offsets: dict[Source, int] = {}
+        self._refold_below: dict[Source, int] = {}
+        self._now_ms = base.log_time_ms
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
         self._rest: list[Record] = []  # records that wait behind a change of a profile
-        offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = Start(
             worker=worker,
             build=build,
@@ -94,21 +92,21 @@ class Planner:
             tombstone_hours=tombstone_hours,
             profiles=profiles,
             writers=writers,
-            leases=self._epochs,
-            offsets=offsets,
+            leases={},
+            offsets=[],
         )
         self._is_first = True
         self._is_renewed = False
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
-        self.scheduler.state.apply(Owned(frozenset(self._epochs), len(self._epochs)))
-        self._restore(ledger)
+        self.scheduler.state.apply(Owned(frozenset(), self.shards_count))
+        self._restore(base)
 
-    def _restore(self, ledger: LedgerState) -> None:
-        for row in ledger.profiles:
+    def _restore(self, base: LedgerBase) -> None:
+        for row in base.profiles:
             self._restore_profile(row)
-        for thing in sorted(ledger.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
+        for thing in sorted(base.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
             self.scheduler.state.config.restore(config_object(thing))
-        for node in sorted(ledger.nodes, key=lambda row: row.id):
+        for node in sorted(base.nodes, key=lambda row: row.id):
             if node.spec is not None:
                 self.scheduler.state.restore_node(
                     name=node.name,
@@ -117,10 +115,19 @@ class Planner:
                     spec=node.spec,
                     deleted=node.deleted,
                 )
-        self.book.know(ledger.templates)
-        self._restore_placed(ledger)
-        for waiting in sorted(ledger.pending, key=lambda row: row.arrival):
-            pod = _pod_of(waiting, ledger, "")
+        self.book.know(base.templates)
+        self._restore_placed(base)
+        self.scheduler.state.restored()
+
+    def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
+        """Decide for these shards, too, from where the ledger says that they are."""
+        self.book.take(leases, part.seq_next, part.dead_seq_next)
+        self._offsets |= part.offsets
+        self._refold_below |= part.refold_below
+        self._now_ms = max(self._now_ms, part.log_time_ms)
+        self.book.know(part.templates)
+        for waiting in sorted(part.pending, key=lambda row: row.arrival):
+            pod = _pod_of(waiting, part.templates, "")
             self.scheduler.restore_pod(
                 pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried
             )
@@ -129,11 +136,17 @@ class Planner:
                 self.book.untried.add(pod.key)
             self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
         add_tombstone = self.scheduler.state.tombstones.add
-        for gone in sorted(ledger.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
+        for gone in sorted(part.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
             at_ms = gone.at_ms - gone.at_ms % self._step_ms
             add_tombstone(f"{gone.namespace}/{gone.name}", gone.uid, gone.resource_version, at_ms)
         self._pass_to(self._now_ms)
-        self.scheduler.state.restored()
+        self._hold()
+
+    def _hold(self) -> None:
+        """Note from where this worker goes on with its shards."""
+        offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
+        self.start = msgspec.structs.replace(self.start, leases=dict(self.book.epochs), offsets=offsets)
+        self.scheduler.state.apply(Owned(frozenset(self.book.epochs), self.shards_count))
 
     def _pass_to(self, now_ms: int) -> None:
         """Let log time come to a step, and forget who was gone for longer than the horizon."""
@@ -141,25 +154,25 @@ class Planner:
         self._next_step_ms = step_ms + self._step_ms
         self.scheduler.state.apply(Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
 
-    def _restore_placed(self, ledger: LedgerState) -> None:
+    def _restore_placed(self, base: LedgerBase) -> None:
         """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
-        marks = self.book.marks = {record.node: marks for record, marks, _ in ledger.usage}
+        marks = self.book.marks = {record.node: marks for record, marks, _ in base.usage}
         later = []
-        rows = ledger.placements
+        rows = base.placements
         rows.reverse()
         while rows:  # each row makes room for what is made of it: a million of both need not fit memory
             placed = rows.pop()
             if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
                 later.append(placed)
             else:
-                self._restore_placement(placed, ledger)
-        for record, *_ in ledger.usage:
+                self._restore_placement(placed, base.templates)
+        for record, *_ in base.usage:
             self.scheduler.state.restore_usage(record)
         for placed in later:
-            self._restore_placement(placed, ledger)
+            self._restore_placement(placed, base.templates)
 
-    def _restore_placement(self, placed: PlacementOpened, ledger: LedgerState) -> None:
-        pod = _pod_of(placed, ledger, placed.node if placed.adopted else "")
+    def _restore_placement(self, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate]) -> None:
+        pod = _pod_of(placed, templates, placed.node if placed.adopted else "")
         self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted, shard=placed.shard)
 
     def _restore_profile(self, row: ProfileRow) -> None:
@@ -229,7 +242,7 @@ class Planner:
         end = 0
         for record in records:
             decoded = self._decoder.decode(record)
-            shard = self._shard_of(record)
+            shard = record.partition  # those of usage and configuration, which are of shard 0, have one
             at = shard, record.topic, record.partition
             if record.offset < self._refold_below.get(at, 0) and (
                 decoded.event is None or not self._is_of_use(decoded.event)
@@ -268,7 +281,7 @@ class Planner:
     @property
     def lead(self) -> int:
         """The shard that counts the batches."""
-        return self._lead
+        return min(self.book.epochs)
 
     def offsets(self) -> dict[Source, int]:
         """Return the next offset of each row, that of ``BATCHES`` included."""
@@ -277,7 +290,7 @@ class Planner:
     @property
     def batch(self) -> int:
         """The number of the last batch."""
-        return self._offsets[self._lead, BATCHES, 0]
+        return self._offsets[self.lead, BATCHES, 0]
 
     def digest(self) -> str:
         """Return the digest of the state."""
@@ -289,7 +302,7 @@ class Planner:
 
     def _journal(self, batch: CommitBatch, sources: Sequence[Source]) -> JournalRow:
         first = JournalRow(
-            shard=self._lead,
+            shard=self.lead,
             batch=self.batch,
             start=self.start if self._is_first else None,
             renewed=self._is_renewed,
@@ -297,31 +310,27 @@ class Planner:
         self._is_first = self._is_renewed = False
         return journal_row(batch, sources, first, None if self.batch % DIGEST_EVERY else self.digest())
 
-    def _shard_of(self, record: Record) -> int:
-        """Return the shard of a record: by its partition for nodes and pods, else the first shard."""
-        return record.partition if record.topic in (NODES_TOPIC, PODS_TOPIC) else self._lead
-
     def _advance(self, ends: Mapping[Source, int]) -> list[OffsetAdvance]:
-        count = (self._lead, BATCHES, 0)
+        count = (self.lead, BATCHES, 0)
         moves = {**ends, count: self._offsets[count] + 1}
         advances = []
         for key in sorted(moves):
             shard, topic, partition = key
             lo, hi = self._offsets[key], moves[key]
-            advances.append(OffsetAdvance(shard, topic, partition, self._epochs[shard], lo, hi))
+            advances.append(OffsetAdvance(shard, topic, partition, self.book.epochs[shard], lo, hi))
             self._offsets[key] = hi
             if hi >= self._refold_below.get(key, hi + 1):
                 del self._refold_below[key]
         return advances
 
 
-def _pod_of(row: PodRow, ledger: LedgerState, node_name: str) -> PodSpec:
+def _pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) -> PodSpec:
     life = row.life or _NO_LIFE
     return PodSpec(
         uid=row.pod_uid,
         key=f"{row.namespace}/{row.name}",
         resource_version=row.resource_version,
-        template=ledger.templates[row.signature],
+        template=templates[row.signature],
         signature=row.signature,
         labels=row.labels,
         node_name=node_name,
@@ -329,3 +338,12 @@ def _pod_of(row: PodRow, ledger: LedgerState, node_name: str) -> PodSpec:
         terminating=life.terminating,
         controller=life.controller,
     )
+
+
+def planner_at(
+    leases: Sequence[Lease], state: LedgerState, profiles: Mapping[str, Profile], **settings: Any
+) -> Planner:
+    """Return a planner that goes on from one moment of the ledger, with the settings of ``Planner``."""
+    planner = Planner(state, profiles, **settings)
+    planner.take(leases, state.part)
+    return planner

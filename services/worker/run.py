@@ -22,28 +22,29 @@ from domain.model.errors import BerthError, Fenced, LedgerMismatch, LogTruncated
 from domain.model.profiles import Profile
 from services.backoff import Backoff
 from services.lag import lags
+from services.ports.journal import positions_of
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     Incarnation,
     Lease,
     Ledger,
-    LedgerState,
+    LedgerBase,
     Resolution,
 )
-from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition, TopicState
-from services.topics import CHECK_SECONDS, until_first, watch_topics
-from services.worker.beginning import begin
+from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition
+from services.topics import CHECK_SECONDS, check_topics, until_first, watch_topics
+from services.worker.beginning import TOPICS, begin
 from services.worker.checkpoints import Checkpoints
 from services.worker.collector import Memory
-from services.worker.intake import Intake, Latest
+from services.worker.faults import BatchStalled, CommitOverdue, Hanging, Moved, Stalled
+from services.worker.intake import Intake
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
 from services.worker.progress import Progress
 from services.worker.thread import in_thread
 
 _LOGGER = logging.getLogger(__name__)
-_Restored = tuple[Planner, Mapping[TopicPartition, Latest], Mapping[str, TopicState]]
 T = TypeVar("T")
 
 STOP_SECONDS = 1.0
@@ -94,37 +95,6 @@ class Compute(Protocol):
 
     async def __call__(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Return ``work(…)``."""
-
-
-class Moved(BerthError):
-    """A node of the ledger is not at the version that this worker knows."""
-
-    code = "node-moved"
-    retriable = True
-
-
-class Stalled(BerthError):
-    """The worker got no step further."""
-
-    code = "no-progress"
-    retriable = True
-
-
-class BatchStalled(Stalled):
-    """The worker got no step further with a batch that it had read."""
-
-
-class Hanging(BerthError):
-    """A plan does not end, and its thread cannot be ended: only a new process helps."""
-
-    code = "plan-hangs"
-
-
-class CommitOverdue(BerthError):
-    """The ledger ended a commit that took it too long, again and again."""
-
-    code = "commit-overdue"
-    retriable = True
 
 
 class Worker:
@@ -266,19 +236,19 @@ class Worker:
     # ---------------------------------------------------------------------------------------- schedule
 
     async def _schedule(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> None:
-        planner, latest, topics = await self._restore(leases, reader, progress)
+        planner = await self._restore(progress)
+        topics = await check_topics(self._log, TOPICS, planner.shards_count)
+        intake = Intake(reader, self._metrics.log_faults.inc, progress.step)
+        await self._take(leases, planner, intake, reader, progress)
         await self._checkpoints.follow(planner, self._metrics.digest_mismatches.inc)
         self._metrics.remembers(planner.scheduler.state.tombstones)
-        self._folded = planner.positions()
-        intake = Intake(reader, self._folded, self._metrics.log_faults.inc, latest, progress.step)
-        await intake.start()
         progress.step()
         self.ready.set()
         try:
             await until_first(
                 self._loop(planner, intake, progress),
                 self._measure([lease.shard for lease in leases]),
-                watch_topics(self._log, topics, len(leases), self._settings.topics_seconds),
+                watch_topics(self._log, topics, planner.shards_count, self._settings.topics_seconds),
             )
         finally:
             await asyncio.gather(self._checkpoints.aclose(), return_exceptions=True)
@@ -291,23 +261,33 @@ class Worker:
                 self._metrics.behind(await lags(self._log, shards, self._folded, now_ms))
             await asyncio.sleep(self._settings.measure_seconds)
 
-    async def _restore(self, leases: Sequence[Lease], reader: LogReader, progress: Progress) -> _Restored:
-        """Read the ledger into a planner; find out whether the log still holds what comes next."""
+    async def _restore(self, progress: Progress) -> Planner:
+        """Read the base of the ledger into a planner."""
+        progress.step(RESTORE_SECONDS_MAX)
+        with self._memory.growing():
+            loaded = [await self._ledger.load_base()]
+            self._state = await self._think(self._planner, loaded)
+        return self._state
+
+    async def _take(
+        self, leases: Sequence[Lease], planner: Planner, intake: Intake, reader: LogReader, progress: Progress
+    ) -> None:
+        """Begin to decide for shards; find out before whether the log still holds what comes next."""
         on_read = partial(progress.step, RESTORE_SECONDS_MAX)
         on_read()
+        part, latest, faults = await begin(self._log, self._ledger, reader, leases, planner, on_read)
+        self._metrics.began(faults)
         with self._memory.growing():
-            state, latest, faults, topics = await begin(self._log, self._ledger, reader, leases, on_read)
-            self._metrics.began(faults)
-            loaded = [state]
-            del state
-            self._state = await self._think(self._planner, leases, loaded)
-        return self._state, latest, topics
+            await self._think(planner.take, leases, part)
+        positions = positions_of(part.offsets)
+        self._folded |= positions
+        await intake.add(positions, latest)
 
-    def _planner(self, leases: Sequence[Lease], loaded: list[LedgerState]) -> Planner:
+    def _planner(self, loaded: list[LedgerBase]) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""
         told = self._settings
         return Planner(
-            *(leases, loaded.pop(), told.profiles),
+            *(loaded.pop(), told.profiles),
             seed=told.seed,
             usage_window_seconds=told.usage_window_seconds,
             tombstone_hours=told.tombstone_hours,

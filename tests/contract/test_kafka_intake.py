@@ -23,8 +23,8 @@ async def _intake(fresh_kafka: str) -> AsyncIterator[tuple[Intake, LogWriter]]:
     log = KafkaLog(fresh_kafka)
     await log.ensure_topics(topic_specs(1))
     reader, writer = await log.reader(), await log.writer()
-    intake = Intake(reader, {NODES: 0, PODS: 0})
-    await intake.start()
+    intake = Intake(reader)
+    await intake.add({NODES: 0, PODS: 0})
     yield intake, writer
     for closing in (reader, writer, log):
         await closing.aclose()

@@ -179,13 +179,20 @@ async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
     first, second = backend.ledger(), backend.ledger()
     leases = await start(first, SHARDS, "a")
     await first.release(leases[1:])
-    assert await second.acquire("b", LEASE_SECONDS, some=True) == [Lease(1, 2)]
-    assert await second.acquire("b", LEASE_SECONDS, some=True) == [Lease(1, 3)]
+    assert await second.acquire("b", LEASE_SECONDS, 2) == [Lease(1, 2)]
+    assert await second.acquire("b", LEASE_SECONDS, 2) == [Lease(1, 3)]
     assert await first.renew(leases[:1], LEASE_SECONDS)
     assert not await first.renew(leases, LEASE_SECONDS)
     assert await first.commit(bind(leases[0], [1], 0)) is CommitOutcome.COMMITTED
     assert await first.commit(bind(leases[1], [1], 0)) is CommitOutcome.FENCED
     assert await second.commit(bind(Lease(1, 3), [1], 0)) is CommitOutcome.COMMITTED
+
+
+async def test_no_more_shards_are_taken_than_wanted(backend: Backend) -> None:
+    first, second = backend.ledger(), backend.ledger()
+    assert await first.acquire("a", LEASE_SECONDS, 1) == [Lease(0, 1)]
+    assert await second.acquire("b", LEASE_SECONDS, 1) == [Lease(1, 1)]
+    assert await second.acquire("b", LEASE_SECONDS, 0) == []
 
 
 async def test_a_worker_is_up_while_its_heart_beats(backend: Backend) -> None:

@@ -43,6 +43,7 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
         dead_seq_next=batch.dead_seq_next,
         log_time_ms=batch.log_time_ms,
         seal_secret=secret,
+        shards_count=SHARDS,
     )
 
 

@@ -25,7 +25,7 @@ from services.adapters.memory.log import MemoryLog
 from services.codec.encode import event_topic_and_key
 from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import LedgerState
-from services.ports.log import Entry, TopicPartition, partitions_of, topic_specs
+from services.ports.log import Entry, partitions_of, topic_specs
 from services.replay.replay import Outcome, Progress, Replay
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import Worker, WorkerSettings
@@ -170,21 +170,17 @@ async def _live() -> Day:
 
 
 async def _until_folded(log: MemoryLog, database: MemoryDatabase, running: asyncio.Task[None]) -> None:
-    ats = [at for shard in range(SHARDS) for at in partitions_of(shard, lead=shard == 0)]
+    ats = [at for shard in range(SHARDS) for at in partitions_of(shard)]
     ends = {at: len(log.partition(at).records) for at in ats}
     offsets = database.offsets
     while any(
-        offsets[key].next_offset < end if (key := (_shard(at), *at)) in offsets else end
+        offsets[key].next_offset < end if (key := (at.partition, *at)) in offsets else end
         for at, end in ends.items()
     ):
         assert not running.done()
         await asyncio.sleep(0.002)
     for _ in range(100):
         await asyncio.sleep(0)
-
-
-def _shard(at: TopicPartition) -> int:
-    return at.partition if at in partitions_of(at.partition, lead=False) else 0
 
 
 async def _replay(day: Day) -> Outcome:
@@ -210,6 +206,7 @@ async def _replay(day: Day) -> Outcome:
         dead_seq_next=dict.fromkeys(began.leases, 1),
         log_time_ms=0,
         seal_secret=b"",
+        shards_count=SHARDS,
     )
     database.checkpoints = [(Checkpoint(shard=0, batch=0, start=began, offsets=offsets), empty)]
 

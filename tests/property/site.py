@@ -21,7 +21,7 @@ from services.codec.seal import seal
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpened
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
-from services.worker.planner import Planner
+from services.worker.planner import Planner, planner_at
 from tests.builders import Json, event, node_manifest, pod_manifest
 from tests.contract.ledgers import ManualClock
 
@@ -119,7 +119,7 @@ class Site:
     async def loaded(self) -> Planner:
         """Return the same, where a loop runs."""
         state = await MemoryLedger(self.database, ManualClock()).load(self.leases)
-        return Planner(self.leases, state, BUILT_IN_PROFILES, seed=3)
+        return planner_at(self.leases, state, BUILT_IN_PROFILES, seed=3)
 
     def take(self, records: list[Record]) -> None:
         """Plan and commit, and work off what was woken."""

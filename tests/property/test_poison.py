@@ -134,8 +134,8 @@ def test_a_batch_of_large_records_is_cut_by_size() -> None:
         await log.ensure_topics([TopicSpec(PODS_TOPIC, 1, True)])
         writer = await log.writer()
         await writer.append(PODS_TOPIC, [Entry(b"k", bytes(1 << 20))] * 100)
-        intake = Intake(await log.reader(), {TopicPartition(PODS_TOPIC, 0): 0})
-        await intake.start()
+        intake = Intake(await log.reader())
+        await intake.add({TopicPartition(PODS_TOPIC, 0): 0})
         sizes: list[int] = []
         while sum(sizes) < 100:
             sizes.append(len(await intake.next_batch(2_000, 0.1)))

@@ -34,7 +34,7 @@ from services.ports.log import (
     topic_specs,
 )
 from services.worker.intake import Intake
-from services.worker.planner import Planner
+from services.worker.planner import Planner, planner_at
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest, record
 from tests.contract.ledgers import ManualClock
 from tests.property.site import Site, audit
@@ -140,13 +140,13 @@ async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -
         clock.time_ms += 1
         await writer.append(topic, [entry])
     (lease,) = await ledger.acquire("w", 10)
-    firsts = dict.fromkeys((*partitions_of(0, lead=True), TopicPartition(BATCHES, 0)), 0)
+    firsts = dict.fromkeys((*partitions_of(0), TopicPartition(BATCHES, 0)), 0)
     await ledger.ensure_offsets(lease, firsts)
 
     async def started() -> tuple[Planner, Intake]:
-        planner = Planner([lease], await ledger.load([lease]), BUILT_IN_PROFILES, seed=3)
-        intake = Intake(await log.reader(), planner.positions())
-        await intake.start()
+        planner = planner_at([lease], await ledger.load([lease]), BUILT_IN_PROFILES, seed=3)
+        intake = Intake(await log.reader())
+        await intake.add(planner.positions())
         return planner, intake
 
     planner, intake = await started()

@@ -18,7 +18,7 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
 from services.config import SettingError, Settings
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
-from services.worker.planner import Planner
+from services.worker.planner import planner_at
 from tests.builders import (
     event,
     node_manifest,
@@ -140,7 +140,7 @@ def test_a_topic_with_one_writer_says_who_that_is() -> None:
     ).kafka_writers
     site = Site()
     state = asyncio.run(MemoryLedger(site.database, ManualClock()).load(site.leases))
-    site.planner = Planner(site.leases, state, BUILT_IN_PROFILES, seed=3, writers=known)
+    site.planner = planner_at(site.leases, state, BUILT_IN_PROFILES, seed=3, writers=known)
     assert told_by(site, None) == "direct:User:CN=bridge,OU=a"
     with pytest.raises(SettingError, match="BERTH_KAFKA_WRITERS"):
         Settings.from_env({"BERTH_KAFKA_WRITERS": "berth.decisions=User:a"})

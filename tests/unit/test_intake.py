@@ -43,8 +43,8 @@ async def test_a_transaction_marker_at_the_end_is_not_waited_for() -> None:
     log.add(PODS, [Entry(b"k", b"v")])
     log.mark(PODS)
     reader = _Reader(log)
-    intake = Intake(reader, {NODES: 0, PODS: 0})
-    await intake.start()
+    intake = Intake(reader)
+    await intake.add({NODES: 0, PODS: 0})
     assert [record.value for record in await intake.next_batch(10, 0.1)] == [b"v"]
     assert reader.polls_count <= 2
 
@@ -56,8 +56,8 @@ async def test_a_partition_that_ends_with_a_marker_does_not_hold_up_one_that_tri
     log.mark(NODES)
     log.add(PODS, [Entry(b"pod", b"first")])
     reader = _Reader(log, trickle=1)
-    intake = Intake(reader, {NODES: 0, PODS: 0})
-    await intake.start()
+    intake = Intake(reader)
+    await intake.add({NODES: 0, PODS: 0})
     taken = await intake.next_batch(1000, 0.1)
     assert [record.value for record in taken][:2] == [b"v", b"first"]
 
@@ -101,8 +101,8 @@ async def test_a_log_that_fails_at_times_gives_the_same_records(
         log.add((NODES, PODS)[turn % 2], [Entry(b"k", b"%d" % turn)])
         log.mark(NODES)
     faults: list[None] = []
-    intake = Intake(_FailingReader(log, seed), {NODES: 0, PODS: 0}, lambda: faults.append(None))
-    await intake.start()
+    intake = Intake(_FailingReader(log, seed), lambda: faults.append(None))
+    await intake.add({NODES: 0, PODS: 0})
     taken: list[Record] = []
     while len(taken) < 20:
         taken += await intake.next_batch(3, 0.1)
@@ -116,8 +116,8 @@ async def test_a_position_that_the_log_does_not_hold_is_no_fault_to_sit_out() ->
     log = await _log()
     log.add(PODS, [Entry(b"k", b"v")] * 5)
     log.truncate(PODS, 3)
-    intake = Intake(MemoryReader(log), {NODES: 0, PODS: 0})
-    await intake.start()
+    intake = Intake(MemoryReader(log))
+    await intake.add({NODES: 0, PODS: 0})
     with pytest.raises(LogTruncated):
         await intake.next_batch(10, 0.1)
 
@@ -141,8 +141,8 @@ async def test_a_producer_whose_clock_runs_ahead_does_not_wait_for_all_others() 
     for _ in range(400):
         log.add(NODES, [Entry(b"node", b"v")] * 5)
         log.add(PODS, [Entry(b"pod", b"v")] * 5)
-    intake = Intake(_ClaimingReader(log), {NODES: 0, PODS: 0})
-    await intake.start()
+    intake = Intake(_ClaimingReader(log))
+    await intake.add({NODES: 0, PODS: 0})
     taken = [record.topic for _ in range(20) for record in await intake.next_batch(50, 0.1)]
     assert len(taken) == 1_000
     assert min(taken.count(NODES_TOPIC), taken.count(PODS_TOPIC)) > 200
@@ -156,7 +156,7 @@ async def test_two_producers_whose_clocks_run_ahead_do_not_wait_for_each_other()
     log = await _log()
     log.add(NODES, [Entry(b"node", b"v")] * 2_000)
     log.add(PODS, [Entry(b"pod", b"v")] * 2_000)
-    intake = Intake(_All(log), {NODES: 0, PODS: 0})
-    await intake.start()
+    intake = Intake(_All(log))
+    await intake.add({NODES: 0, PODS: 0})
     taken = [record.topic for _ in range(20) for record in await intake.next_batch(50, 0.1)]
     assert min(taken.count(NODES_TOPIC), taken.count(PODS_TOPIC)) > 200

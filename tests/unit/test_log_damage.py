@@ -242,10 +242,10 @@ async def test_a_ledger_that_contradicts_is_read_anew(
     caplog.set_level(logging.WARNING)
     apply, contradictions = MemoryDatabase.apply, [LedgerMismatch("injected")]
 
-    def contradict(self: MemoryDatabase, batch: CommitBatch) -> CommitOutcome:
+    def contradict(self: MemoryDatabase, batch: CommitBatch, holder: object) -> CommitOutcome:
         if contradictions:
             raise contradictions.pop()
-        return apply(self, batch)
+        return apply(self, batch, holder)
 
     monkeypatch.setattr(MemoryDatabase, "apply", contradict)
     site.pod("r")

@@ -19,8 +19,9 @@ from services.adapters.memory.log import MemoryLog, MemoryReader
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from services.worker.collector import Memory
+from services.worker.faults import Hanging
 from services.worker.metrics import WorkerMetrics
-from services.worker.run import HANGING_SECONDS, STOP_SECONDS, Hanging, Worker, WorkerSettings
+from services.worker.run import HANGING_SECONDS, STOP_SECONDS, Worker, WorkerSettings
 from tests.builders import event_bytes, node_manifest, pod_manifest
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 
@@ -230,7 +231,7 @@ def test_a_worker_whose_planner_hangs_gives_its_shards_to_another() -> None:
 def test_a_worker_is_not_given_up_while_it_restores_its_state_or_the_ledger_is_away() -> None:
     async def live(site: Site) -> None:
         async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-            if work.__name__ != "plan":  # the planner is built: 1,000,000 pods take their time
+            if work.__name__ == "_planner":  # the planner is built: 1,000,000 pods take their time
                 await asyncio.sleep(progress_seconds * 3)
             return work(*args, **kwargs)
 
@@ -249,7 +250,7 @@ def test_a_renewal_that_is_not_answered_while_a_state_is_restored_leaves_time_fo
         ledger = SlowLedger(site.database, site.clock)
 
         async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-            if work.__name__ != "plan":
+            if work.__name__ == "_planner":
                 ledger.renews = False
                 await asyncio.sleep(1)
                 ledger.renews = True

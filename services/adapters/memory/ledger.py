@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
 
 from domain.model.errors import Fenced, Unavailable
-from domain.model.limits import followed_bytes_max, followed_rows_max, lease_seconds_max, tombstones_max
+from domain.model.limits import lease_seconds_max, tombstones_max
+from domain.model.pods import PodTemplate
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.memory.database import (
     SEAL_SECRET,
@@ -18,10 +18,20 @@ from services.adapters.memory.database import (
     ShardRow,
     WorkerRow,
 )
-from services.codec.feed import followed, unpack_feed
 from services.ports.clock import Clock
-from services.ports.journal import Checkpoint, Followed, Journalled
-from services.ports.ledger import CommitBatch, CommitOutcome, Incarnation, Lease, LedgerState, Resolution
+from services.ports.journal import Checkpoint, Journalled, batches_of
+from services.ports.ledger import (
+    CommitBatch,
+    CommitOutcome,
+    Incarnation,
+    Lease,
+    LedgerBase,
+    LedgerPart,
+    LedgerState,
+    PodRow,
+    Resolution,
+    both,
+)
 from services.ports.log import TopicPartition
 from services.ports.positions import LogFault, Position
 
@@ -86,15 +96,16 @@ class MemoryLedger(Client):
         """See ``Ledger.announce``."""
         self._answering().workers[self] = WorkerRow(worker, self._clock.now_ms())
 
-    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
+    async def acquire(self, owner: str, lease_seconds: float, at_most: int | None = None) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
         database = self._answering()
         rows = database.worker_leases
         free = [shard for shard, row in rows.items() if self._is_free(row)]
-        if len(free) < len(rows) and not some:
+        if len(free) < len(rows) and at_most is None:
             return []
         taken = {
-            shard: self._take(rows[shard], database.shards[shard], owner, lease_seconds) for shard in free
+            shard: self._take(rows[shard], database.shards[shard], owner, lease_seconds)
+            for shard in free[:at_most]
         }
         for (shard, _, _), row in database.offsets.items():
             row.epoch = taken.get(shard, row.epoch)
@@ -169,6 +180,17 @@ class MemoryLedger(Client):
             raise Fenced("a shard to load has left the epoch of its lease")
         return state_of(database, leases)
 
+    async def load_base(self) -> LedgerBase:
+        """See ``Ledger.load_base``."""
+        return base_of(self._answering())
+
+    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+        """See ``Ledger.load_part``."""
+        database = self._answering()
+        if not all(self._holds(lease) for lease in leases):
+            raise Fenced("a shard to load has left the epoch of its lease")
+        return part_of(database, leases)
+
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         return self._answering().apply(batch, self)
@@ -183,19 +205,6 @@ class MemoryLedger(Client):
         batch = max(numbers, default=0)
         digest = database.journal[shard, batch].digest if batch else None
         return Journalled(batch, digest, max(checkpoints, default=None))
-
-    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
-        """See ``Ledger.follow``."""
-        journal = self._answering().journal
-        keys = [(at, n) for at, last in seen.items() for n in range(last + 1, last + 1 + followed_rows_max)]
-        found = [journal[key] for key in keys if key in journal]
-        found.sort(key=lambda row: row.position)
-        bytes_before = accumulate((len(row.feed) for row in found), initial=0)
-        return [
-            followed(row, unpack_feed(row.feed), self.database.templates)
-            for row, before in zip(found[:followed_rows_max], bytes_before, strict=False)
-            if before < followed_bytes_max
-        ]
 
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """See ``Ledger.write_checkpoint``."""
@@ -235,29 +244,45 @@ class MemoryLedger(Client):
         return True
 
 
-def state_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerState:
-    """Return what a worker with these leases starts from."""
-    owned = {lease.shard: database.shards[lease.shard] for lease in leases}
+def base_of(database: MemoryDatabase) -> LedgerBase:
+    """Return what every worker knows."""
     opened = [row.opened for row in database.open_placements.values()]
-    pending = [pod for pod in database.pending.values() if pod.shard in owned]
-    tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
-    tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
-    return LedgerState(
-        offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
+    return LedgerBase(
         nodes=[database.nodes[at] for at in sorted(database.nodes)],
-        templates={
-            row.signature: database.templates[row.signature]
-            for row in (*opened, *database.pending.values())
-            if row.signature in database.templates
-        },
+        templates=_templates(database, opened),
         placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
-        pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
-        tombstones=tombstones[-tombstones_max:],
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[database.usage[node] for node in sorted(database.usage)],
+        batches=batches_of({key: row.next_offset for key, row in database.offsets.items()}),
+        shards_count=len(database.shards),
+        log_time_ms=max((row.log_time_ms for row in database.shards.values()), default=0),
+        seal_secret=SEAL_SECRET,
+    )
+
+
+def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
+    """Return what the owner of these shards needs."""
+    owned = {lease.shard: database.shards[lease.shard] for lease in leases}
+    pending = [pod for pod in database.pending.values() if pod.shard in owned]
+    tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
+    tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
+    return LedgerPart(
+        offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
+        templates=_templates(database, pending),
+        pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
+        tombstones=tombstones[-tombstones_max:],
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
         log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
-        seal_secret=SEAL_SECRET,
     )
+
+
+def _templates(database: MemoryDatabase, rows: Sequence[PodRow]) -> dict[bytes, PodTemplate]:
+    known = database.templates
+    return {row.signature: known[row.signature] for row in rows if row.signature in known}
+
+
+def state_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerState:
+    """Return both in one."""
+    return both(base_of(database), part_of(database, leases))

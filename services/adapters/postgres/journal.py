@@ -16,9 +16,8 @@ from services.ports.journal import Checkpoint, Journalled, JournalRow
 
 _INSERT = """
 INSERT INTO journal (shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms,
-    decisions_hash, effects, digest, worker, owned, followed, forgotten, lost, moved, feed)
-VALUES ($1, $2, $3::text::json, $4, $5::text::json, $6, $7::text::json, $8, $9, $10::text::json, $11,
-    $12, $13::text::json, $14::text::json, $15::text::json, $16::text::json, $17::text::json, $18)
+    decisions_hash, effects, digest)
+VALUES ($1, $2, $3::text::json, $4, $5::text::json, $6, $7::text::json, $8, $9, $10::text::json, $11)
 """
 
 
@@ -28,7 +27,7 @@ async def write(connection: Connection, row: JournalRow) -> None:
         _INSERT,
         row.shard,
         row.batch,
-        json_text(row.start) if row.start else None,
+        None if row.start is None else json_text(row.start),
         row.renewed,
         json_text(row.lanes),
         row.order,
@@ -37,13 +36,6 @@ async def write(connection: Connection, row: JournalRow) -> None:
         row.decisions_hash,
         json_text(row.effects),
         row.digest,
-        row.worker,
-        json_text(row.owned) if row.owned else None,
-        json_text(row.followed) if row.followed else None,
-        json_text(row.forgotten) if row.forgotten else None,
-        json_text(row.lost) if row.lost else None,
-        json_text(row.moved) if row.moved else None,
-        row.feed,
     )
 
 
@@ -105,7 +97,7 @@ async def write_checkpoint(
         key = at.shard, at.batch
         await to.execute(_DROP, *key)
         parts_count = bytes_count = 0
-        for kind, rows in read_parts(source, owned).items():
+        for kind, rows in read_parts(source, owned):
             async for chunk in _chunks(rows):
                 body = await asyncio.to_thread(pack_rows, chunk)
                 await to.execute(_ADD_PART, *key, parts_count, kind, body)

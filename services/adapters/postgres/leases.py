@@ -36,17 +36,18 @@ class Leases:
         self._release = sql.RELEASE_LEASES.format(leases=table)
 
     async def acquire(
-        self, owner: str, seconds: float, shards: Sequence[int] | None = None, *, some: bool = False
+        self, owner: str, seconds: float, shards: Sequence[int] | None = None, at_most: int | None = None
     ) -> list[Lease]:
-        """Take these shards (None: all), each with the next epoch; unless ``some``, all of them or none."""
+        """Take of these shards (None: all) those that are free: see ``Ledger.acquire``."""
         async with self._session.use() as connection:
             seen = await connection.fetch(self._seen, shards, self._holder)
             free = [row["shard"] for row in seen if row["free"]]
-            if not free or (len(free) < len(seen) and not some):
+            wanted = free[:at_most] if at_most is not None or len(free) == len(seen) else []
+            if not wanted:
                 return []  # the usual answer to one that waits: asked without a lock
             async with connection.transaction():
-                locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
-                if not locked or (len(locked) < len(free) and not some):
+                locked = [row["shard"] for row in await connection.fetch(self._lock, wanted, self._holder)]
+                if not locked or (len(locked) < len(wanted) and at_most is None):
                     return []
                 if self._fences_offsets:
                     # The order of a commit, offsets before shards, and it waits for one still in flight.

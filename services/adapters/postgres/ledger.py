@@ -13,16 +13,17 @@ from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
-from services.adapters.postgres.following import Following
 from services.adapters.postgres.leases import Leases
-from services.adapters.postgres.loading import load
-from services.ports.journal import Checkpoint, Followed, Journalled
+from services.adapters.postgres.loading import load, load_base, load_part
+from services.ports.journal import Checkpoint, Journalled
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
     ConfigRow,
     Incarnation,
     Lease,
+    LedgerBase,
+    LedgerPart,
     LedgerState,
     NodeWrite,
     PendingGroup,
@@ -36,8 +37,8 @@ from services.ports.positions import LogFault, Position
 class PostgresLedger:
     """The ``Ledger`` port on Postgres.
 
-    Four kinds of connections: one that commits, one for leases and heartbeats, which must not wait for it,
-    one that follows other workers, and fresh ones to load and to resolve.
+    Three kinds of connections: one that commits, one for leases and heartbeats, which must not wait for it,
+    and fresh ones to load and to resolve.
 
     Parameters
     ----------
@@ -52,8 +53,6 @@ class PostgresLedger:
         self._announced = False
         self._lease_session = Session(dsn, "berth-lease", QUICK)
         self._leases = Leases(self._lease_session, "worker_leases", self.incarnation)
-        self._follow_session = Session(dsn, "berth-follow", HOT)
-        self._following = Following()
         self._resources = rows.ResourceIds({})
 
     # ------------------------------------------------------------------------------------------ leases
@@ -65,9 +64,9 @@ class PostgresLedger:
             await connection.execute(sql_leases.ANNOUNCE, self.incarnation, *told)
         self._announced = True
 
-    async def acquire(self, owner: str, lease_seconds: float, *, some: bool = False) -> Sequence[Lease]:
+    async def acquire(self, owner: str, lease_seconds: float, at_most: int | None = None) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
-        return await self._leases.acquire(owner, lease_seconds, some=some)
+        return await self._leases.acquire(owner, lease_seconds, at_most=at_most)
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         """See ``Ledger.renew``."""
@@ -122,6 +121,16 @@ class PostgresLedger:
         async with fresh(self._dsn, "berth-load", BULK) as connection:
             return await load(connection, leases)
 
+    async def load_base(self) -> LedgerBase:
+        """See ``Ledger.load_base``."""
+        async with fresh(self._dsn, "berth-load", BULK) as connection:
+            return await load_base(connection)
+
+    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+        """See ``Ledger.load_part``."""
+        async with fresh(self._dsn, "berth-load", BULK) as connection:
+            return await load_part(connection, leases)
+
     # ------------------------------------------------------------------------------------------ commit
 
     async def commit(self, batch: CommitBatch) -> CommitOutcome:
@@ -175,11 +184,6 @@ class PostgresLedger:
         async with fresh(self._dsn, "berth-journal") as connection:
             return await journal.end(connection, shard)
 
-    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
-        """See ``Ledger.follow``."""
-        async with self._follow_session.use() as connection:
-            return await self._following.follow(connection, seen)
-
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """See ``Ledger.write_checkpoint``: one connection reads a snapshot, another one writes."""
         async with (
@@ -207,7 +211,6 @@ class PostgresLedger:
     async def aclose(self) -> None:
         """See ``Ledger.aclose``."""
         await self._hot.aclose()
-        await self._follow_session.aclose()
         if self._announced:
             with contextlib.suppress(Unavailable):
                 async with self._lease_session.use() as connection:

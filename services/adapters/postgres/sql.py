@@ -287,6 +287,8 @@ FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 
 # ------------------------------------------------------------------------------------------------------ load
 
+LOAD_SHARDS = "SELECT count(*), max(log_time_ms), bool_or(refold), (SELECT secret FROM log_seal) FROM shards"
+LOAD_BATCHES = "SELECT shard, next_offset FROM shard_offsets WHERE topic = $1"
 SEAL_SECRET = "SELECT secret FROM log_seal"
 
 _OFFSETS = "shard, topic, partition, next_offset, refold_below"
@@ -297,11 +299,12 @@ FROM nodes n JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_versio
 ORDER BY n.id
 """
 # Those that live pods have: the ledger keeps every template that ever was, for explanations.
-LOAD_TEMPLATES = """
-SELECT signature, t.spec FROM templates t JOIN (
-    SELECT signature FROM placements WHERE released_at_ms IS NULL UNION SELECT signature FROM pending
-) AS used USING (signature) ORDER BY signature
+_LOAD_TEMPLATES = """
+SELECT signature, t.spec FROM templates t JOIN (SELECT DISTINCT signature FROM {pods}) AS used
+USING (signature) ORDER BY signature
 """
+LOAD_TEMPLATES_PLACED = _LOAD_TEMPLATES.format(pods="placements WHERE released_at_ms IS NULL")
+LOAD_TEMPLATES_PENDING = _LOAD_TEMPLATES.format(pods="pending WHERE shard = ANY($1::int[])")
 LOAD_PLACEMENTS = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
     life
