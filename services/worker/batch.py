@@ -74,7 +74,7 @@ class BatchBuilder:
         self._book = book
         self._pods = scheduler.state.pods
         self.decisions: list[tuple[Decision, bytes]] = []
-        self._opened: dict[str, PlacementOpened] = {}
+        self.opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self._pending_removed: list[str] = []
@@ -132,7 +132,7 @@ class BatchBuilder:
             case PodResized():
                 self._end_placement(change.pod)
                 decision = self._decide_placed(change, Outcome.RESIZED, shard, self.event_at_ms)
-                self._opened[change.pod.uid] = placement_opened(change.pod, decision, adopted=change.adopted)
+                self.opened[change.pod.uid] = placement_opened(change.pod, decision, adopted=change.adopted)
             case PodOrphaned() | PodReturned():
                 outcome = Outcome.ORPHANED if isinstance(change, PodOrphaned) else Outcome.RETURNED
                 self._decide_placed(change, outcome, self._pods[change.pod.key].shard, None)
@@ -175,7 +175,7 @@ class BatchBuilder:
             self._pending_removed.append(pod.uid)
 
     def _end_placement(self, pod: PodSpec) -> None:
-        if self._opened.pop(pod.uid, None) is None:
+        if self.opened.pop(pod.uid, None) is None:
             self._closed.append(PlacementClosed(pod.uid, self.now_ms))
         self._refreshed.pop(pod.uid, None)
 
@@ -184,9 +184,9 @@ class BatchBuilder:
         if not change.placed:
             self._end_wait(pod)
             self._waiting[pod.key] = (pod, change.arrival)
-        elif pod.uid in self._opened:
-            opened = self._opened[pod.uid]
-            self._opened[pod.uid] = msgspec.structs.replace(
+        elif pod.uid in self.opened:
+            opened = self.opened[pod.uid]
+            self.opened[pod.uid] = msgspec.structs.replace(
                 opened, resource_version=pod.resource_version, labels=pod.labels, life=pod.life
             )
         else:
@@ -200,7 +200,7 @@ class BatchBuilder:
         if change.previous_node:
             self._end_placement(pod)
         decision = self._decide_placed(change, Outcome.ADOPTED, shard, self.event_at_ms)
-        self._opened[pod.uid] = placement_opened(pod, decision, adopted=True)
+        self.opened[pod.uid] = placement_opened(pod, decision, adopted=True)
 
     def _decide_placed(
         self,
@@ -285,7 +285,7 @@ class BatchBuilder:
             score=placement.score,
             cycle_seq=cycle_seq,
         )
-        self._opened[pod.uid] = placement_opened(pod, decision, adopted=False)
+        self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
 
     def _decided_at_ms(self, pod: PodSpec) -> int:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
@@ -378,7 +378,7 @@ class BatchBuilder:
             nodes=nodes,
             templates=self._templates,
             placements_closed=self._closed,
-            placements_opened=list(self._opened.values()),
+            placements_opened=list(self.opened.values()),
             placements_refreshed=list(self._refreshed.values()),
             decisions=self.decisions,
             attempts=self._attempts,

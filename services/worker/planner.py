@@ -19,6 +19,7 @@ from domain.model.profiles import Profile, ProfileRevision
 from domain.state.digest import sums_digest
 from domain.state.steps import Owned, Passed, Reached, Written
 from services.codec.decode import Decoded, Decoder
+from services.codec.feed import FeedEvent
 from services.codec.seal import Senders
 from services.ports.journal import BATCHES, DIGEST_EVERY, JournalRow, Start, positions_of
 from services.ports.ledger import (
@@ -35,6 +36,7 @@ from services.ports.ledger import (
 from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
+from services.worker.following import is_news
 from services.worker.journal import Source, journal_row
 from services.worker.ledger_rows import config_object
 
@@ -238,6 +240,7 @@ class Planner:
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
         ends: dict[Source, int] = {}
         sources: list[Source] = []
+        shared: list[tuple[int, FeedEvent]] = []
         records = [*self._rest, *records]
         end = 0
         for record in records:
@@ -264,8 +267,11 @@ class Planner:
             if decoded.rejected is not None:
                 builder.refuse(record, shard, decoded.rejected)
             elif decoded.event is not None:
-                for change in self.scheduler.fold(decoded.event, shard):
+                changes = self.scheduler.fold(decoded.event, shard)
+                for change in changes:
                     builder.take(change, record, shard)
+                if isinstance(decoded.event, FeedEvent) and is_news(changes):
+                    shared.append((len(builder.opened), decoded.event))
             if configures:
                 break
         self._rest = records[end:]
@@ -276,7 +282,7 @@ class Planner:
             builder.decide(result, duration_us=self._stopwatch() - began_us)
         batch = builder.build(self._advance(ends))
         self.scheduler.state.apply(Written())
-        return msgspec.structs.replace(batch, journal=self._journal(batch, sources))
+        return msgspec.structs.replace(batch, journal=self._journal(batch, sources, shared))
 
     @property
     def lead(self) -> int:
@@ -300,7 +306,9 @@ class Planner:
         """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""
         self._is_renewed = True
 
-    def _journal(self, batch: CommitBatch, sources: Sequence[Source]) -> JournalRow:
+    def _journal(
+        self, batch: CommitBatch, sources: Sequence[Source], shared: Sequence[tuple[int, FeedEvent]]
+    ) -> JournalRow:
         first = JournalRow(
             shard=self.lead,
             batch=self.batch,
@@ -308,7 +316,8 @@ class Planner:
             renewed=self._is_renewed,
         )
         self._is_first = self._is_renewed = False
-        return journal_row(batch, sources, first, None if self.batch % DIGEST_EVERY else self.digest())
+        digest = None if self.batch % DIGEST_EVERY else self.digest()
+        return journal_row(batch, sources, first, digest, shared)
 
     def _advance(self, ends: Mapping[Source, int]) -> list[OffsetAdvance]:
         count = (self.lead, BATCHES, 0)
