@@ -117,6 +117,10 @@ resource_names_max = 512  # of all nodes together: a column over all nodes each;
 checkpoint_batches = 10_000
 checkpoints_kept = 24
 
+# What a worker takes of others' batches at a time: about as much as a batch of its own takes to fold.
+followed_rows_max = 64
+followed_bytes_max = 512 << 10
+
 # Time.
 lease_seconds = 2.0
 lease_renewal_seconds = 0.5

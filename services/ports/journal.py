@@ -1,4 +1,4 @@
-"""The journal: what each batch was made from, and hashes of what it did, so that it can be replayed."""
+"""The journal: what each batch was made from and what it did, so that others follow it and it is replayed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from domain.model.limits import tombstone_hours
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodLife, PodTemplate
 from domain.model.profiles import Profile
 from services.ports.log import TopicPartition
 
@@ -54,16 +56,117 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     offsets: Sequence[tuple[int, str, int, int]]
 
 
+class Owned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker owned from a batch on: shard -> epoch; and the offsets of shards that it just took."""
+
+    leases: Mapping[int, int]
+    offsets: Sequence[tuple[int, str, int, int]] = ()
+
+
+class NodeFed(msgspec.Struct, frozen=True, array_like=True):
+    """The spec that a batch gave a node: the one at ``index`` of ``Feed.nodes``."""
+
+    index: int
+    id: int
+    spec: NodeSpec
+    deleted: bool
+    spec_count: int
+    sent_by: str | None
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Pods that count on nodes from a batch on, as columns; some of them number rows of the feed's tables."""
+
+    keys: list[str] = []
+    uids: list[str] = []
+    versions: list[int | None] = []
+    shards: list[int] = []
+    nodes: list[int] = []
+    templates: list[int] = []
+    labels: list[int] = []
+    lives: list[int] = []
+    adopted: list[bool] = []
+
+
+class Refreshed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Placed pods of which something became known that does not matter for placing; see ``Opened``."""
+
+    uids: list[str] = []
+    versions: list[int | None] = []
+    labels: list[int] = []
+    lives: list[int] = []
+
+
+class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a batch did to the cluster: what other workers fold instead of its records.
+
+    Attributes
+    ----------
+    signatures, labels, lives : list
+        Tables that pods share: signatures of templates, labels, and what is known of pods' lives.
+    nodes, changes : list
+        Names of nodes, and by how much the batch raised the versions of the first ones; of others not at all.
+    specs : list of NodeFed
+        The specs that it gave nodes.
+    closed : list of str
+        Uids of placed pods that are gone.
+    opened, refreshed
+        Placed pods that are new or moved, and what became known of others.
+    uncounted, counted : list of str
+        Uids of opened pods that the row of their node does not count yet, and of pods that it counts now.
+    events : list of (int, str, bytes)
+        Measurements and configuration as the worker folded them: how many of ``opened`` came before, what
+        kind of event, and the event (``services/codec/feed.py``).
+    """
+
+    signatures: list[bytes] = []
+    labels: list[dict[str, str]] = []
+    lives: list[PodLife | None] = []
+    nodes: list[str] = []
+    changes: list[int] = []
+    specs: list[NodeFed] = []
+    closed: list[str] = []
+    opened: Opened = Opened()
+    refreshed: Refreshed = Refreshed()
+    uncounted: list[str] = []
+    counted: list[str] = []
+    events: list[tuple[int, str, bytes]] = []
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch of another worker, with all templates that its feed names. See ``JournalRow``."""
+
+    position: int
+    shard: int
+    batch: int
+    log_time_ms: int
+    seqs: Mapping[int, tuple[int, int]]
+    feed: Feed
+    templates: Mapping[bytes, PodTemplate]
+
+
 class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     """The row of one batch. ``batch`` counts the batches of ``shard``, the least one of the worker, from 1.
 
     Attributes
     ----------
+    position : int
+        Given by the ledger: a batch has a greater one than all batches that it could have seen. A prefix of
+        the journal by it is therefore complete in itself.
+    worker : str
+        Who planned it: a worker since its process began.
     start : Start or None
         Given where the worker's state was read from the ledger just before this batch.
     renewed : bool
         Whether the worker forgot what a restart forgets just before this batch, because a checkpoint was
         taken there: whoever starts from the checkpoint goes on in the same way.
+    owned : Owned or None
+        Given where the shards of the worker changed just before this batch.
+    followed : mapping of int to int
+        Shard -> the last batch of another worker that this worker had followed by then, where it followed
+        any since its batch before.
+    forgotten : sequence of str
+        Keys of pods that were taken back just before this batch, because another worker changed their node.
     lanes : sequence of Lane
         Where the records came from, in the order of their first record.
     order : bytes
@@ -82,12 +185,21 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
         Ids of the nodes whose claims the ledger did not grant: their pods wait again.
     moved : mapping of int to int
         Node id -> by how much its version was ahead of what the worker knew.
+    feed : bytes
+        What others fold of the batch: ``Feed``, packed. Empty in rows of builds that had no feed.
     """
 
+    position: int = 0
+    worker: str = ""
     shard: int
     batch: int
     start: Start | None = None
     renewed: bool = False
+    owned: Owned | None = None
+    followed: Mapping[int, int] = {}
+    forgotten: Sequence[str] = ()
+    lost: Sequence[int] = ()
+    moved: Mapping[int, int] = {}
     lanes: Sequence[Lane] = ()
     order: bytes = b""
     seqs: Mapping[int, tuple[int, int]] = {}
@@ -95,8 +207,7 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     decisions_hash: bytes = b""
     effects: Mapping[str, str] = {}
     digest: str | None = None
-    lost: Sequence[int] = ()
-    moved: Mapping[int, int] = {}
+    feed: bytes = b""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from domain.model.decisions import Attempt, Decision
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import UsageRecord
-from services.ports.journal import Checkpoint, Journalled, JournalRow
+from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
 from services.ports.log import TopicPartition
 from services.ports.positions import LogFault, Position
 
@@ -479,6 +479,15 @@ class Ledger(Protocol):
 
     async def journalled(self, shard: int) -> Journalled | None:
         """Return where the journal of a shard ends; None: it is empty."""
+
+    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
+        """Return the next batches of the journals of some shards, in the order of their positions.
+
+        ``seen`` names the last batch of each that the caller knows; the journals of the caller's own shards
+        are left out of it. At most ``followed_rows_max`` batches come at a time, and no further one from
+        ``followed_bytes_max`` on. Whatever a batch could have seen comes before it, so that each answer can
+        be folded as it is.
+        """
 
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """Write the state as it is now, while batches are committed; of all checkpoints ``kept`` stay.

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from services.codec.feed import FeedEvent, pack_feed
 from services.ports.journal import JournalRow, Lane, pack_order
 from services.ports.ledger import CommitBatch, PendingPod, PlacementOpened
 
@@ -79,9 +80,16 @@ def _waiting(pod: PendingPod) -> tuple[Any, ...]:
 
 
 def journal_row(
-    batch: CommitBatch, sources: Sequence[Source], first: JournalRow, digest: str | None
+    batch: CommitBatch,
+    sources: Sequence[Source],
+    first: JournalRow,
+    digest: str | None,
+    events: Sequence[tuple[int, FeedEvent]] = (),
 ) -> JournalRow:
-    """Complete ``first``, the row of a batch whose records came from ``sources``, in this order."""
+    """Complete ``first``, the row of a batch whose records came from ``sources``, in this order.
+
+    ``events`` are those that every worker folds, as in ``pack_feed``.
+    """
     numbers = {source: number for number, source in enumerate(dict.fromkeys(sources))}
     moves = {advance[:3]: advance for advance in batch.offsets}
     return msgspec.structs.replace(
@@ -93,4 +101,5 @@ def journal_row(
         decisions_hash=decisions_hash(batch),
         effects=effects_of(batch),
         digest=digest,
+        feed=pack_feed(batch, events),
     )

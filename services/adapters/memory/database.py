@@ -143,6 +143,7 @@ class MemoryDatabase:
         self.usage: dict[str, UsageRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
+        self.position = 0  # of the journal's last row
         self.batches_count = 0
         self.workers: dict[object, WorkerRow] = {}  # by holder
         self._node_ids: dict[str, int] = {}
@@ -181,7 +182,9 @@ class MemoryDatabase:
             self._write_node(write, batch.log_time_ms)
         self._write_pods(batch)
         if batch.journal is not None:
-            self.journal[batch.journal.shard, batch.journal.batch] = batch.journal
+            self.position += 1
+            row = msgspec.structs.replace(batch.journal, position=self.position)
+            self.journal[row.shard, row.batch] = row
         self.batches_count += 1
         self._changed.set()
         self._changed = asyncio.Event()

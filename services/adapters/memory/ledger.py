@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 from domain.model.errors import Fenced, Unavailable
-from domain.model.limits import lease_seconds_max, tombstones_max
+from domain.model.limits import followed_bytes_max, followed_rows_max, lease_seconds_max, tombstones_max
 from domain.model.pods import PodTemplate
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.memory.database import (
@@ -18,8 +19,9 @@ from services.adapters.memory.database import (
     ShardRow,
     WorkerRow,
 )
+from services.codec.feed import followed, unpack_feed
 from services.ports.clock import Clock
-from services.ports.journal import Checkpoint, Journalled, batches_of
+from services.ports.journal import Checkpoint, Followed, Journalled, batches_of
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -205,6 +207,19 @@ class MemoryLedger(Client):
         batch = max(numbers, default=0)
         digest = database.journal[shard, batch].digest if batch else None
         return Journalled(batch, digest, max(checkpoints, default=None))
+
+    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
+        """See ``Ledger.follow``."""
+        journal = self._answering().journal
+        keys = [(at, n) for at, last in seen.items() for n in range(last + 1, last + 1 + followed_rows_max)]
+        found = [journal[key] for key in keys if key in journal]
+        found.sort(key=lambda row: row.position)
+        bytes_before = accumulate((len(row.feed) for row in found), initial=0)
+        return [
+            followed(row, unpack_feed(row.feed), self.database.templates)
+            for row, before in zip(found[:followed_rows_max], bytes_before, strict=False)
+            if before < followed_bytes_max
+        ]
 
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """See ``Ledger.write_checkpoint``."""

@@ -13,7 +13,7 @@ from services.adapters.postgres import sql
 from services.adapters.postgres.connections import BULK, Session
 from services.codec.checkpoint import Head, unpack_state
 from services.ports.history import Unreadable
-from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Start
+from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Owned, Start
 from services.ports.ledger import LedgerState
 
 _SPAN = """
@@ -25,7 +25,8 @@ _CHECKPOINTS = "SELECT shard, batch, start, head FROM checkpoints WHERE shard = 
 _HEAD = "SELECT head, parts_count FROM checkpoints WHERE shard = $1 AND batch = $2"
 _PARTS = "SELECT kind, body FROM checkpoint_parts WHERE shard = $1 AND batch = $2 ORDER BY part"
 _ROWS = """
-SELECT shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects, digest
+SELECT shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects, digest,
+    position, worker, owned, followed, forgotten, lost, moved, feed
 FROM journal WHERE shard = $1 AND batch BETWEEN $2 AND $3 ORDER BY batch
 """
 _DECISIONS = "SELECT payload FROM decisions WHERE shard = $1 AND seq >= $2 AND seq < $3 ORDER BY seq"
@@ -34,6 +35,10 @@ _ROWS_PER_FETCH = 500
 _start = msgspec.json.Decoder(Start).decode
 _lanes = msgspec.json.Decoder(list[Lane]).decode
 _seqs = msgspec.json.Decoder(dict[int, tuple[int, int]]).decode
+_owned = msgspec.json.Decoder(Owned).decode
+_numbers = msgspec.json.Decoder(dict[int, int]).decode
+_keys = msgspec.json.Decoder(list[str]).decode
+_ids = msgspec.json.Decoder(list[int]).decode
 _effects = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -121,4 +126,12 @@ def _journal_row(row: Any) -> JournalRow:
         decisions_hash=row["decisions_hash"],
         effects=_effects(row["effects"]),
         digest=row["digest"],
+        position=row["position"],
+        worker=row["worker"],
+        owned=row["owned"] and _owned(row["owned"]),
+        followed=_numbers(row["followed"] or "{}"),
+        forgotten=_keys(row["forgotten"] or "[]"),
+        lost=_ids(row["lost"] or "[]"),
+        moved=_numbers(row["moved"] or "{}"),
+        feed=row["feed"],
     )

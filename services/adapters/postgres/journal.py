@@ -16,8 +16,9 @@ from services.ports.journal import Checkpoint, Journalled, JournalRow
 
 _INSERT = """
 INSERT INTO journal (shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms,
-    decisions_hash, effects, digest)
-VALUES ($1, $2, $3::text::json, $4, $5::text::json, $6, $7::text::json, $8, $9, $10::text::json, $11)
+    decisions_hash, effects, digest, worker, owned, followed, forgotten, lost, moved, feed)
+VALUES ($1, $2, $3::text::json, $4, $5::text::json, $6, $7::text::json, $8, $9, $10::text::json, $11,
+    $12, $13::text::json, $14::text::json, $15::text::json, $16::text::json, $17::text::json, $18)
 """
 
 
@@ -27,7 +28,7 @@ async def write(connection: Connection, row: JournalRow) -> None:
         _INSERT,
         row.shard,
         row.batch,
-        None if row.start is None else json_text(row.start),
+        json_text(row.start) if row.start else None,
         row.renewed,
         json_text(row.lanes),
         row.order,
@@ -36,6 +37,13 @@ async def write(connection: Connection, row: JournalRow) -> None:
         row.decisions_hash,
         json_text(row.effects),
         row.digest,
+        row.worker,
+        json_text(row.owned) if row.owned else None,
+        json_text(row.followed) if row.followed else None,
+        json_text(row.forgotten) if row.forgotten else None,
+        json_text(row.lost) if row.lost else None,
+        json_text(row.moved) if row.moved else None,
+        row.feed,
     )
 
 

@@ -13,9 +13,10 @@ from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
+from services.adapters.postgres.following import Following
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load, load_base, load_part
-from services.ports.journal import Checkpoint, Journalled
+from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
     CommitBatch,
     CommitOutcome,
@@ -37,8 +38,8 @@ from services.ports.positions import LogFault, Position
 class PostgresLedger:
     """The ``Ledger`` port on Postgres.
 
-    Three kinds of connections: one that commits, one for leases and heartbeats, which must not wait for it,
-    and fresh ones to load and to resolve.
+    Four kinds of connections: one that commits, one for leases and heartbeats, which must not wait for it,
+    one that follows other workers, and fresh ones to load and to resolve.
 
     Parameters
     ----------
@@ -53,6 +54,8 @@ class PostgresLedger:
         self._announced = False
         self._lease_session = Session(dsn, "berth-lease", QUICK)
         self._leases = Leases(self._lease_session, "worker_leases", self.incarnation)
+        self._follow_session = Session(dsn, "berth-follow", HOT)
+        self._following = Following()
         self._resources = rows.ResourceIds({})
 
     # ------------------------------------------------------------------------------------------ leases
@@ -184,6 +187,11 @@ class PostgresLedger:
         async with fresh(self._dsn, "berth-journal") as connection:
             return await journal.end(connection, shard)
 
+    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
+        """See ``Ledger.follow``."""
+        async with self._follow_session.use() as connection:
+            return await self._following.follow(connection, seen)
+
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """See ``Ledger.write_checkpoint``: one connection reads a snapshot, another one writes."""
         async with (
@@ -211,6 +219,7 @@ class PostgresLedger:
     async def aclose(self) -> None:
         """See ``Ledger.aclose``."""
         await self._hot.aclose()
+        await self._follow_session.aclose()
         if self._announced:
             with contextlib.suppress(Unavailable):
                 async with self._lease_session.use() as connection:

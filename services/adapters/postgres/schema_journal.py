@@ -30,7 +30,48 @@ journal = sa.Table(
         nullable=False,
         server_default=sa.text("clock_timestamp()"),
     ),
+    sa.Column(
+        "position",
+        sa.BigInteger,
+        sa.Identity(),
+        nullable=False,
+        comment="whoever could see another batch is behind it",
+    ),
+    sa.Column("worker", sa.Text, nullable=False, server_default="", comment="who planned it"),
+    sa.Column(
+        "owned",
+        sa.JSON(none_as_null=True),
+        comment="the shards of the worker, where they changed just before; else null",
+    ),
+    sa.Column(
+        "followed",
+        sa.JSON(none_as_null=True),
+        comment="shard to the last batch of another worker seen since the batch before; null: none",
+    ),
+    sa.Column(
+        "forgotten",
+        sa.JSON(none_as_null=True),
+        comment="keys of pods that wait again since the batch before: others took their node; null: none",
+    ),
+    sa.Column(
+        "lost",
+        sa.JSON(none_as_null=True),
+        comment="ids of nodes whose claims were not granted; null: none",
+    ),
+    sa.Column(
+        "moved",
+        sa.JSON(none_as_null=True),
+        comment="node id to how far its version was ahead of what the worker knew; null: none",
+    ),
+    sa.Column(
+        "feed",
+        sa.LargeBinary,
+        nullable=False,
+        server_default="",
+        comment="what other workers fold of the batch (Feed, msgpack)",
+    ),
     sa.PrimaryKeyConstraint("shard", "batch"),
+    sa.UniqueConstraint("position", name="journal_position"),
     comment="one row per batch: what it was made from, and hashes of what it wrote",
 )
 

@@ -1,0 +1,133 @@
+"""What a batch did to the cluster as bytes, and back: columns that other workers fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from domain.model.config import CONTENTS
+from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
+    NodeUsed,
+    ProfileDeleted,
+    ProfileUpserted,
+)
+from domain.model.pods import PodLife, PodTemplate
+from services.ports.journal import Feed, Followed, JournalRow, NodeFed, Opened, Refreshed
+from services.ports.ledger import CommitBatch, NodeWrite
+
+FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
+"""Events that every worker folds, whoever read them."""
+
+_KINDS: dict[str, type[NodeUsed | ConfigDeleted | ProfileUpserted | ProfileDeleted]] = {
+    kind.__name__: kind for kind in (NodeUsed, ConfigDeleted, ProfileUpserted, ProfileDeleted)
+}
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Feed).decode
+_decode_config = msgspec.msgpack.Decoder(tuple[str, str, str, Any, int | None]).decode
+_decode_of_kind = {kind: msgspec.msgpack.Decoder(shape).decode for kind, shape in _KINDS.items()}
+
+T = TypeVar("T")
+
+
+def _number(table: dict[T, int], values: Iterable[T]) -> list[int]:
+    """Return the number of each value in a table, which takes the new ones."""
+    return [table.setdefault(value, len(table)) for value in values]
+
+
+def pack_feed(batch: CommitBatch, events: Sequence[tuple[int, FeedEvent]] = ()) -> bytes:
+    """Return the feed of a batch; each event comes with the number of opened placements before it."""
+    return _pack(batch, [(before, type(event).__name__, _event(event)) for before, event in events])
+
+
+def pack_again(batch: CommitBatch, feed: bytes) -> bytes:
+    """Return the feed of a batch that was changed since ``feed`` was made of it. Events stay."""
+    return _pack(batch, unpack_feed(feed).events)
+
+
+def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
+    signatures: dict[bytes, int] = {}
+    labels: dict[tuple[tuple[str, str], ...], int] = {}
+    lives: dict[PodLife | None, int] = {}
+    names: dict[str, int] = {}
+    specs, changes = _nodes(batch.nodes, names)
+    pods, renewed = batch.placements_opened, batch.placements_refreshed
+    opened = Opened(
+        keys=[f"{pod.namespace}/{pod.name}" for pod in pods],
+        uids=[pod.pod_uid for pod in pods],
+        versions=[pod.resource_version for pod in pods],
+        shards=[pod.shard for pod in pods],
+        nodes=_number(names, [pod.node for pod in pods]),
+        templates=_number(signatures, [pod.signature for pod in pods]),
+        labels=_number(labels, [tuple(pod.labels.items()) for pod in pods]),
+        lives=_number(lives, [pod.life for pod in pods]),
+        adopted=[pod.adopted for pod in pods],
+    )
+    refreshed = Refreshed(
+        uids=[pod.pod_uid for pod in renewed],
+        versions=[pod.resource_version for pod in renewed],
+        labels=_number(labels, [tuple(pod.labels.items()) for pod in renewed]),
+        lives=_number(lives, [pod.life for pod in renewed]),
+    )
+    again = set(opened.uids)
+    return _encode(
+        Feed(
+            signatures=list(signatures),
+            labels=list(map(dict, labels)),
+            lives=list(lives),
+            nodes=list(names),
+            changes=changes,
+            specs=specs,
+            closed=[uid for uid, _ in batch.placements_closed if uid not in again],
+            opened=opened,
+            refreshed=refreshed,
+            events=events,
+        )
+    )
+
+
+def _nodes(writes: Sequence[NodeWrite], names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:
+    """Number the nodes of a batch; return the specs that it gives, and by how much it raises versions."""
+    specs = [
+        NodeFed(index, write.id, write.spec, write.deleted, 0, write.sent_by)
+        for index, write in enumerate(writes)
+        if write.spec is not None
+    ]
+    _number(names, [write.name for write in writes])
+    return specs, [write.version - write.version_expected for write in writes]
+
+
+def _event(event: FeedEvent) -> bytes:
+    if isinstance(event, ConfigUpserted):  # its content has no type of its own on the wire
+        return _encode((event.kind, event.namespace, event.name, event.content, event.resource_version))
+    return _encode(event)
+
+
+def unpack_feed(packed: bytes) -> Feed:
+    """Return a feed; an empty one of a row of a build that had none."""
+    return _decode(packed) if packed else Feed()
+
+
+def followed(row: JournalRow, feed: Feed, templates: Mapping[bytes, PodTemplate]) -> Followed:
+    """Return a row of the journal and its feed as other workers see them; ``templates`` may hold others."""
+    return Followed(
+        position=row.position,
+        shard=row.shard,
+        batch=row.batch,
+        log_time_ms=row.log_time_ms,
+        seqs=row.seqs,
+        feed=feed,
+        templates={signature: templates[signature] for signature in feed.signatures},
+    )
+
+
+def unpack_event(kind: str, packed: bytes) -> FeedEvent:
+    """Return an event of a feed."""
+    if kind == ConfigUpserted.__name__:
+        of, namespace, name, content, version = _decode_config(packed)
+        return ConfigUpserted(of, namespace, name, msgspec.convert(content, CONTENTS[of]), version)
+    event: FeedEvent = _decode_of_kind[kind](packed)
+    return event
