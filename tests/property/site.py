@@ -14,7 +14,7 @@ import pytest
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.digest import digest_of, sums_digest
 from services.adapters.memory.database import SEAL_SECRET, MemoryDatabase, OffsetRow
-from services.adapters.memory.ledger import MemoryLedger
+from services.adapters.memory.ledger import state_of
 from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
 from services.codec.seal import seal
@@ -23,7 +23,6 @@ from services.ports.ledger import CommitOutcome, Lease, PendingPod, PlacementOpe
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
 from services.worker.planner import Planner, planner_at
 from tests.builders import Json, event, node_manifest, pod_manifest
-from tests.contract.ledgers import ManualClock
 
 SHARDS = 2
 
@@ -118,7 +117,7 @@ class Site:
 
     async def loaded(self) -> Planner:
         """Return the same, where a loop runs."""
-        state = await MemoryLedger(self.database, ManualClock()).load(self.leases)
+        state = state_of(self.database, self.leases)
         return planner_at(self.leases, state, BUILT_IN_PROFILES, seed=3)
 
     def take(self, records: list[Record]) -> None:

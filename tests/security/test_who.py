@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import uuid
 from typing import Any
@@ -14,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.memory.database import SEAL_SECRET
-from services.adapters.memory.ledger import MemoryLedger
+from services.adapters.memory.ledger import state_of
 from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
 from services.config import SettingError, Settings
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
@@ -27,7 +26,6 @@ from tests.builders import (
     profile_manifest,
     usage_manifest,
 )
-from tests.contract.ledgers import ManualClock
 from tests.property.site import Site
 from tests.security.keyed import keyed_house
 
@@ -139,7 +137,7 @@ def test_a_topic_with_one_writer_says_who_that_is() -> None:
         {"BERTH_KAFKA_WRITERS": "berth.pods=User:CN=bridge,OU=a;berth.usage=User:agent"}
     ).kafka_writers
     site = Site()
-    state = asyncio.run(MemoryLedger(site.database, ManualClock()).load(site.leases))
+    state = state_of(site.database, site.leases)
     site.planner = planner_at(site.leases, state, BUILT_IN_PROFILES, seed=3, writers=known)
     assert told_by(site, None) == "direct:User:CN=bridge,OU=a"
     with pytest.raises(SettingError, match="BERTH_KAFKA_WRITERS"):
