@@ -25,9 +25,13 @@ SKIP_REASONS: Mapping[str, str] = {
 
 
 class NodeChanged(msgspec.Struct, frozen=True, gc=False):
-    """A node's spec was added, changed or removed."""
+    """A node's spec was added, changed or removed.
+
+    ``replaced`` is the uid and the last version of the object that had the name before, if it was another.
+    """
 
     name: str
+    replaced: tuple[str, int | None] | None = None
 
 
 class PodWaits(msgspec.Struct, frozen=True, gc=False):

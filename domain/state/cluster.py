@@ -13,7 +13,6 @@ import msgspec
 
 from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import (
-    pods_per_node_max,
     resource_names_max,
     usage_window_seconds,
 )
@@ -137,8 +136,11 @@ class ClusterState:
     def _upsert_node(self, spec: NodeSpec, shard: int) -> tuple[Change, ...]:
         entry = self.nodes.get(spec.name) or NodeEntry()
         renewed = entry.spec is not None and entry.spec.uid != spec.uid
+        late = self.tombstones.why_late(spec.name, spec.uid, spec.resource_version) if renewed else ""
         if not (renewed and entry.deleted) and is_stale(spec.resource_version, entry.resource_version):
-            return (Skipped(skip_reason(spec.resource_version, entry.resource_version)),)
+            late = skip_reason(spec.resource_version, entry.resource_version)
+        if late:
+            return (Skipped(late),)
         if not entry.deleted and same_node(entry.spec, spec):
             return _SKIPPED
         present = () if entry.deleted or entry.spec is None else entry.spec.allocatable
@@ -150,7 +152,12 @@ class ClusterState:
         if entry.ordinal == 0:
             entry.ordinal = self._last_ordinal = self._next_ordinal(shard)
             entry.version = 0  # what happened before the node was known is not in the ledger
-        # A new object under the name counts its versions anew, so that no version blocks a name for ever.
+        # A new object under the name counts its versions anew, so that no version blocks a name for ever. The
+        # object before it is remembered by its uid, as a pod that is gone.
+        replaced = None
+        if renewed and entry.spec is not None:
+            replaced = (entry.spec.uid, entry.resource_version)
+            self.tombstones.add(spec.name, *replaced)
         known = None if renewed else entry.resource_version
         entry.resource_version = newer_of(spec.resource_version, known)
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
@@ -158,7 +165,7 @@ class ClusterState:
         self.usage.unknown.discard(spec.name)
         entry.version += 1
         self.dirty_nodes[spec.name] = True
-        changed = (NodeChanged(spec.name),)
+        changed = (NodeChanged(spec.name, replaced),)
         return (*changed, *self._of_its_pods(PodReturned, spec.name)) if is_back else changed
 
     def _of_its_pods(
@@ -220,18 +227,8 @@ class ClusterState:
             return _SKIPPED
         change = self.usage.fold(event.usage, spec)
         if isinstance(change, NodeMeasured):
-            self._note_measured(change)
+            self._occupancy.measure(change.name, newer=change.newer)
         return (change,)
-
-    def _note_measured(self, change: NodeMeasured) -> None:
-        """Stamp the node's row. The latest measurement covers the pods that run there by now."""
-        entry, row = self.nodes.get(change.name), self.table.rows.get(change.name)
-        if change.newer and entry is not None:
-            entry.recent = set()
-        if row is not None:
-            if change.newer:
-                self.sums.measured(row)
-            self.table.touch_usage(row)
 
     # -------------------------------------------------------------------------------------------- pods
 
@@ -257,23 +254,15 @@ class ClusterState:
             if entry is not None:
                 changes.append(self._release(entry, "finished", pod.resource_version))
             return tuple(changes) or _SKIPPED
-        if pod.node_name:
-            refused = self._no_room_for(pod, "" if entry is None else entry.node)
-            if refused is not None:
-                return (*changes, refused)
+        if pod.node_name and (entry is None or entry.node != pod.node_name):
+            full = self._occupancy.why_full(pod.node_name)
+            if full:
+                return (*changes, Refused("object.spec.nodeName", full))
         if entry is None:
             return (*changes, self._enter(pod, shard))
         before, change = entry.pod_class, self._update(entry, pod, shard)
         regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
         return (change, _regrouped(entry)) if regrouped else (change,)
-
-    def _no_room_for(self, pod: PodSpec, node: str) -> Refused | None:
-        """Refuse what the columns cannot hold: sums over a node beyond int64."""
-        known = self.nodes.get(pod.node_name) if pod.node_name != node else None
-        if known is not None and len(known.pods) >= pods_per_node_max:
-            message = f"{pod.node_name} holds {pods_per_node_max} pods already (pods_per_node_max)"
-            return Refused("object.spec.nodeName", message)
-        return None
 
     def _enter(self, pod: PodSpec, shard: int) -> Change:
         entry = self._know(pod, self._next_arrival, shard)
@@ -374,7 +363,7 @@ class ClusterState:
         """Restore the measured usage of a node, after the pods that it covers and before later ones."""
         entry = self.nodes.get(record.node)
         self.usage.restore(record, known=entry is not None and entry.spec is not None)
-        self._note_measured(NodeMeasured(record.node, newer=True))
+        self._occupancy.measure(record.node, newer=True)
 
     def restored(self) -> None:
         """Record that the whole ledger was restored: nothing is dirty any more."""

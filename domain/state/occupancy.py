@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from domain.model.limits import pods_per_node_max
 from domain.model.pods import PodSpec
 from domain.state.nodes import NodeEntry
 from domain.state.pod_index import PodIndex
@@ -87,6 +88,23 @@ class Occupancy:
                 self.index.assume(entry.pod_class, node)
             placed.append(entry.spec)
         self.sums.count_new(placed, rows, self.nodes)
+
+    def measure(self, node: str, *, newer: bool) -> None:
+        """Stamp the row of a node that was measured. Its latest measurement covers the pods there by now."""
+        entry, row = self.nodes.get(node), self._table.rows.get(node)
+        if newer and entry is not None:
+            entry.recent = set()
+        if row is not None:
+            if newer:
+                self.sums.measured(row)
+            self._table.touch_usage(row)
+
+    def why_full(self, node: str) -> str:
+        """Return why no further pod may be counted on a node, "" where one may: sums must not leave int64."""
+        known = self.nodes.get(node)
+        if known is None or len(known.pods) < pods_per_node_max:
+            return ""
+        return f"{node} holds {pods_per_node_max} pods already (pods_per_node_max)"
 
     def amiss(self, node: str) -> tuple[str, ...]:
         """Return reason codes for what is amiss with a node: not there, or holding more than it offers."""

@@ -1,4 +1,4 @@
-"""Pods that are gone, remembered for a while so that a late duplicate of one cannot bring it back."""
+"""Pods and nodes that are gone, remembered for a while: a late duplicate must not bring one back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _VERSIONS = 64  # bits of a resource version and of "none"
 
 class Tombstones:
     """Key and uid of each pod that is gone, with its last version, by the log time of its end.
+
+    The key of a node is its name: a node that another one of the name replaced is remembered likewise.
 
     Time passes in steps (``pass_to``): what is older than the horizon is forgotten, whatever the number.
     Beyond ``tombstones_max``, which bounds the memory, the oldest go before their time; ``lost_count``

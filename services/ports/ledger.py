@@ -217,7 +217,7 @@ class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
 class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back.
 
-    Each uid that a name had has its own.
+    Each uid that a name had has its own. Without a namespace it is a node that another one replaced.
     """
 
     namespace: str

@@ -55,7 +55,6 @@ from services.worker.ledger_rows import (
     pending_pods,
     placement_opened,
     profile_row,
-    tombstone,
     usage_rows,
 )
 
@@ -80,7 +79,7 @@ class BatchBuilder:
         self._pending_removed: list[str] = []
         self._waiting: dict[str, tuple[PodSpec, int]] = {}  # with their arrival; pending rows to be written
         self._came: dict[str, int | None] = {}  # pods that began to wait in this batch: when, as events claim
-        self._tombstones: dict[tuple[str, str], PodTombstone] = {}
+        self._tombstones: dict[tuple[str, str, str], PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._skipped: dict[str, int] = {}  # events that changed nothing, by reason
         self._profiles: list[ProfileRow] = []
@@ -140,8 +139,12 @@ class BatchBuilder:
                 self._release(change, shard)
             case NodeChanged():
                 self._specs[change.name] = self.sent_by
+                if change.replaced is not None:
+                    self._remember_gone("", change.name, *change.replaced, shard)
             case NodeMeasured():
-                self._measure(change)
+                if change.newer:
+                    self._book.mark(change.name)
+                self._measured[change.name] = self.sent_by
             case PodResolved():
                 self._resolve(change)
             case ProfileChanged():
@@ -154,11 +157,6 @@ class BatchBuilder:
                 self._skipped[change.reason] = self._skipped.get(change.reason, 0) + 1
             case _:
                 pass
-
-    def _measure(self, change: NodeMeasured) -> None:
-        if change.newer:
-            self._book.mark(change.name)
-        self._measured[change.name] = self.sent_by
 
     def _resolve(self, change: PodResolved) -> None:
         """Write a pod's row again: it goes on waiting in another group, which was not tried yet."""
@@ -242,8 +240,12 @@ class BatchBuilder:
             reason=change.reason,
         )
         if change.resource_version is not None or pod.uid != pod.key:
-            stone = tombstone(pod, change.resource_version, shard, self.now_ms)
-            self._tombstones[pod.key, pod.uid] = stone
+            self._remember_gone(pod.namespace, pod.name, pod.uid, change.resource_version, shard)
+
+    def _remember_gone(self, namespace: str, name: str, uid: str, version: int | None, shard: int) -> None:
+        self._tombstones[namespace, name, uid] = PodTombstone(
+            namespace=namespace, name=name, uid=uid, resource_version=version, shard=shard, at_ms=self.now_ms
+        )
 
     # -------------------------------------------------------------------------------------------- cycle
 

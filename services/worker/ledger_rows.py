@@ -24,7 +24,6 @@ from services.ports.ledger import (
     PendingGroup,
     PendingPod,
     PlacementOpened,
-    PodTombstone,
     ProfileRow,
     UsageRow,
 )
@@ -50,18 +49,6 @@ def dead_letter(
         message=rejected.message + note,
         at_ms=at_ms,
         sent_by=sent_by,
-    )
-
-
-def tombstone(pod: PodSpec, resource_version: int | None, shard: int, at_ms: int) -> PodTombstone:
-    """Return what is kept of a pod that is gone."""
-    return PodTombstone(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        resource_version=resource_version,
-        shard=shard,
-        at_ms=at_ms,
     )
 
 

@@ -140,7 +140,8 @@ class Planner:
         add_tombstone = self.scheduler.state.tombstones.add
         for gone in sorted(part.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
             at_ms = gone.at_ms - gone.at_ms % self._step_ms
-            add_tombstone(f"{gone.namespace}/{gone.name}", gone.uid, gone.resource_version, at_ms)
+            key = f"{gone.namespace}/{gone.name}" if gone.namespace else gone.name
+            add_tombstone(key, gone.uid, gone.resource_version, at_ms)
         self._pass_to(self._now_ms)
         self._hold()
 

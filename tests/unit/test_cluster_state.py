@@ -34,7 +34,7 @@ from domain.state.changes import (
 from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of, sums_digest
 from domain.state.resources import ResourceIndex
-from domain.state.steps import Assumed, Owned, Reached, Written
+from domain.state.steps import Assumed, Owned, Passed, Reached, Written
 from domain.state.table import NodeTable
 from tests.values import GIB, node, pod, template
 
@@ -95,6 +95,31 @@ def test_a_late_duplicate_does_not_bring_a_deleted_node_back(state: ClusterState
     assert put(state, node("a", version=3)) == OLDER
     assert state.apply(NodeDeleted("a", resource_version=4)) == SKIPPED
     assert put(state, node("a", version=5)) == (NodeChanged("a"),)
+
+
+def test_a_late_duplicate_of_an_older_object_does_not_bring_a_deleted_node_back(state: ClusterState) -> None:
+    put(state, node("a", version=3, uid="first"), node("a", version=5, uid="second"))
+    state.apply(NodeDeleted("a", resource_version=6))
+    assert put(state, node("a", version=3, uid="first")) == SKIPPED
+    assert put(state, node("a", version=2, uid="first")) == OLDER
+    assert put(state, node("a", version=None, uid="first")) == SKIPPED
+    assert put(state, node("a", version=5, uid="second")) == OLDER
+    assert "a" not in state.table.rows
+    (changed,) = put(state, node("a", version=1, uid="third"))
+    assert changed == NodeChanged("a", replaced=("second", 6)), "no version blocks a name"
+
+
+def test_a_late_duplicate_without_a_version_does_not_replace_a_newer_node(state: ClusterState) -> None:
+    put(state, node("a", version=None, uid="first"), node("a", cpu=1, version=None, uid="second"))
+    assert put(state, node("a", version=None, uid="first")) == SKIPPED
+    assert state.table.allocatable[0, 0] == 1
+
+
+def test_a_name_is_not_blocked_by_an_object_that_was_gone_before_the_horizon(state: ClusterState) -> None:
+    put(state, node("a", version=3, uid="first"), node("a", version=5, uid="second"))
+    state.apply(NodeDeleted("a", resource_version=6))
+    state.apply(Passed(10, 5))
+    assert put(state, node("a", version=3, uid="first")) == (NodeChanged("a", replaced=("second", 6)),)
 
 
 def test_a_late_deletion_does_not_remove_a_newer_node(state: ClusterState) -> None:

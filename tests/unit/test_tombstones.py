@@ -15,6 +15,8 @@ from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
 from domain.state.steps import Passed
 from domain.state.tombstones import Tombstones
+from tests.builders import node_manifest
+from tests.property.site import Site
 from tests.values import pod
 
 HOUR_MS = 3_600_000
@@ -114,3 +116,17 @@ def test_a_tombstone_takes_no_more_memory_than_the_docs_say() -> None:
     finally:
         tracemalloc.stop()
     assert used / 50_000 < 260
+
+
+def test_a_node_that_another_replaced_stays_gone_after_a_restart() -> None:
+    site = Site()
+    first = node_manifest("n", uid="first", resource_version=3)
+    site.tell("ADDED", first)
+    site.tell("ADDED", node_manifest("n", uid="second", resource_version=5))
+    site.tell("DELETED", node_manifest("n", uid="second", resource_version=6))
+    site.planner = site.restarted()
+    site.tell("ADDED", first)
+    state = site.planner.scheduler.state
+    assert state.nodes["n"].deleted
+    site.tell("ADDED", node_manifest("n", uid="third", resource_version=1))
+    assert not state.nodes["n"].deleted
