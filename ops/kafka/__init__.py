@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
@@ -81,9 +82,20 @@ class KafkaServer:
         Where it listens on 127.0.0.1; a free port when not given. It stays the same when started again.
     secured : Secured, optional
         Listen twice more, with TLS: who comes there shows a password, or a certificate, and needs rights.
+    proxied : mapping of int to int
+        Ports to listen on too, each with the port that clients are told there: that of a proxy before it.
     """
 
-    def __init__(self, directory: Path, port: int | None = None, secured: Secured | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        port: int | None = None,
+        secured: Secured | None = None,
+        *,
+        proxied: Mapping[int, int] = {},
+    ) -> None:
+        assert not (secured and proxied), "not tried together"
+        self._proxied = dict(proxied)
         self._secured = secured
         self._sasl_port, self._tls_port = (free_port(), free_port()) if secured else (0, 0)
         self._directory = directory.absolute()
@@ -126,6 +138,8 @@ class KafkaServer:
             ports |= {"sasl_port": self._sasl_port, "tls_port": self._tls_port}
             told += self._secured.properties(**ports)
             credentials = self._secured.credentials()
+        if self._proxied:
+            told += _with_proxies(self._proxied, **ports)
         properties.touch(mode=0o600)
         properties.write_text(told)
         log_path = self._directory / "broker.log"
@@ -187,6 +201,23 @@ class KafkaServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _with_proxies(proxied: Mapping[int, int], port: int, controller_port: int) -> str:
+    """Return what stands in the broker's settings after, and so instead of, the others."""
+    names = {f"PROXIED{i}": each for i, each in enumerate(proxied.items())}
+    listeners = {"PLAINTEXT": port} | {name: own for name, (own, _) in names.items()}
+    told = {"PLAINTEXT": port} | {name: before for name, (_, before) in names.items()}
+
+    def joined(ports: Mapping[str, int]) -> str:
+        return ",".join(f"{name}://127.0.0.1:{number}" for name, number in ports.items())
+
+    return (
+        f"listeners={joined(listeners | {'CONTROLLER': controller_port})}\n"
+        f"advertised.listeners={joined(told)}\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        f"listener.security.protocol.map={','.join(f'{n}:PLAINTEXT' for n in (*listeners, 'CONTROLLER'))}\n"
+    )
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ops.kafka import free_port
@@ -17,7 +18,9 @@ class PostgresServer(EmbeddedServer):
         Made when missing. A later start in it goes on from the same data.
     port : int, optional
         Where it listens; a free port when not given.
+    settings : mapping of str to str
+        As of ``EmbeddedServer``.
     """
 
-    def __init__(self, directory: Path, port: int | None = None) -> None:
-        super().__init__(directory, tcp_port=port or free_port())
+    def __init__(self, directory: Path, port: int | None = None, settings: Mapping[str, str] = {}) -> None:
+        super().__init__(directory, port or free_port(), settings)

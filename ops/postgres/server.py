@@ -13,7 +13,9 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import platformdirs
 import psutil
@@ -30,6 +32,8 @@ _SOCKET_PORT = 5432
 _SOCKET_PATH_BYTES_MAX = 107  # of sun_path on Linux, less its final zero
 _START_TIMEOUT_SECONDS = 60.0
 _LOCK_TIMEOUT_SECONDS = 45.0
+
+_SIGNALS = (signal.SIGINT, signal.SIGQUIT)  # the fast shutdown, and the one that recovers at the next start
 
 _SETTINGS = {
     "max_connections": "50",
@@ -65,15 +69,31 @@ class EmbeddedServer:
     tcp_port : int, optional
         Listen there on 127.0.0.1 too, with a password (in the file ``password``); without it only a Unix
         socket in a directory of the server's own account lets anyone in.
+    settings : mapping of str to str
+        Of Postgres, beside ours or instead of them.
     """
 
-    def __init__(self, directory: Path, tcp_port: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, tcp_port: int | None = None, settings: Mapping[str, str] = {}
+    ) -> None:
+        self._settings = _SETTINGS | dict(settings)
         self._directory = directory.absolute()
         self._data = self._directory / "data"
         self._tcp_port = tcp_port
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._reaper: Reaper | None = None
+
+    def copy(self, dsn: str) -> None:
+        """Make the data directory a copy of a server that runs, whose streaming replica this one will be."""
+        own_directory(self._directory)
+        account = server_account()
+        self._data.mkdir(mode=0o700)
+        account.own(self._data)
+        password = unquote(urlsplit(dsn).password or "")
+        write_own(self._directory / "password", password.encode())
+        program = server_binaries(account) / "pg_basebackup"
+        _run(account, [program, "-d", dsn, "-D", self._data, "-R", "-X", "stream", "-c", "fast"])
 
     @property
     def pid(self) -> int:
@@ -120,12 +140,11 @@ class EmbeddedServer:
             return None
         return f"postgresql://{_USER}@/{_DATABASE}?host={lines[4]}&port={lines[3]}"
 
-    def stop(self) -> None:
-        """Stop the server cleanly, its connections included; does nothing when it is not running."""
+    def stop(self, kill: bool = False) -> None:
+        """Stop the server, cleanly or as a crash would; does nothing when it is not running."""
         if self._process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
-                # SIGINT is Postgres' fast shutdown, SIGQUIT the one that recovers at the next start.
-                end(psutil.Process(self._process.pid), [signal.SIGINT, signal.SIGQUIT])
+                end(psutil.Process(self._process.pid), _SIGNALS[1:] if kill else _SIGNALS)
             self._process.wait()
             self._process = None
         if self._reaper is not None:
@@ -177,7 +196,7 @@ class EmbeddedServer:
         return path
 
     def _launch(self, account: Account, binaries: Path, socket_directory: Path) -> None:
-        settings = _SETTINGS | {
+        settings = self._settings | {
             "unix_socket_directories": str(socket_directory),
             "listen_addresses": "" if self._tcp_port is None else "127.0.0.1",
             "port": str(self._tcp_port or _SOCKET_PORT),
@@ -195,7 +214,7 @@ class EmbeddedServer:
             )
         assert self._lock is not None
         process = psutil.Process(self._process.pid)
-        self._reaper = Reaper(process, [signal.SIGINT, signal.SIGQUIT], keep_open=[self._lock])
+        self._reaper = Reaper(process, _SIGNALS, keep_open=[self._lock])
         deadline = time.monotonic() + _START_TIMEOUT_SECONDS
         while _pid_file(self._data)[7:8] != ["ready"]:
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -260,7 +279,7 @@ def _end_leftover(data: Path) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(int(lines[0]))
         if process.name() == "postgres" and str(data) in process.cmdline():
-            end(process, [signal.SIGINT, signal.SIGQUIT])
+            end(process, _SIGNALS)
             return
     (data / "postmaster.pid").unlink(missing_ok=True)
 

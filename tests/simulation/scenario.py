@@ -31,10 +31,11 @@ _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 
 
 class Scenario:
-    """Draws one record after another and remembers what it drew."""
+    """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew."""
 
-    def __init__(self, rng: random.Random, faults: Faults) -> None:
+    def __init__(self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8) -> None:
         self._rng = rng
+        self._pods_max, self._nodes_max = pods - 1, nodes - 1
         self._faults = faults
         self._version = 100
         self._uid = 0
@@ -64,7 +65,7 @@ class Scenario:
         if draw < 0.72 and self.pods:
             return self._keep(*self._touch_pod())
         if draw < 0.80:
-            return self._keep(*self._node(f"node-{self._rng.randint(0, 7)}"))
+            return self._keep(*self._node(f"node-{self._rng.randint(0, self._nodes_max)}"))
         if draw < 0.84 and self.nodes:
             return self._keep(*self._delete_node())
         if draw < 0.87:
@@ -128,7 +129,7 @@ class Scenario:
     def _usage(self) -> tuple[str, str, bytes]:
         """Measure a node that may be there or not, or one that never will."""
         self._version += 1
-        name = self._rng.choice((f"node-{self._rng.randint(0, 7)}", *WATCHED))
+        name = self._rng.choice((f"node-{self._rng.randint(0, self._nodes_max)}", *WATCHED))
         manifest = usage_manifest(name, percent={"cpu": self._rng.choice((1, 20.5, 99))})
         return USAGE_TOPIC, name, self._event("MODIFIED", manifest)
 
@@ -142,7 +143,7 @@ class Scenario:
     def _pod(self) -> tuple[str, str, bytes]:
         self._version += 1
         self._uid += 1
-        name = f"pod-{self._rng.randint(0, 40)}"
+        name = f"pod-{self._rng.randint(0, self._pods_max)}"
         spec: dict[str, Any] = {
             "containers": [
                 {
@@ -169,7 +170,7 @@ class Scenario:
             avoid = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
             spec["affinity"] = {"podAntiAffinity": avoid}
         if self._rng.random() < 0.1:
-            spec["nodeName"] = f"node-{self._rng.randint(0, 7)}"
+            spec["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
         meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
         pod = {
@@ -199,7 +200,7 @@ class Scenario:
         if draw < 0.4:
             pod["status"]["phase"] = self._rng.choice(("Succeeded", "Failed"))
         elif draw < 0.6:
-            pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, 7)}"
+            pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         elif draw < 0.8:
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
             requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"

@@ -1,0 +1,51 @@
+"""Runs a worker or a relay that is broken on purpose: ``python -m tests.chaos.broken BUILD worker``.
+
+Each build breaks one promise, and a day with it must be named by the invariant that stands beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from services.adapters.postgres.ledger import PostgresLedger
+from services.cli.main import main
+from services.ports.ledger import CommitBatch
+
+_BETWEEN_SECONDS = 0.3
+replace = msgspec.structs.replace
+
+
+def _offsets_apart() -> None:
+    """Advance the offsets in a transaction of their own, some time before the rest."""
+    commit = PostgresLedger.commit
+
+    async def apart(self: PostgresLedger, batch: CommitBatch):  # type: ignore[no-untyped-def]
+        first = await commit(self, CommitBatch(offsets=batch.offsets, log_time_ms=batch.log_time_ms))
+        await asyncio.sleep(_BETWEEN_SECONDS)
+        done = [advance._replace(lo=advance.hi) for advance in batch.offsets]
+        rest = await commit(self, replace(batch, offsets=done))
+        return first and rest
+
+    PostgresLedger.commit = apart  # type: ignore[method-assign]
+
+
+class Broken(NamedTuple):
+    """What a build does wrong, and the invariants of which one names it."""
+
+    breaks: Callable[[], None]
+    named: Sequence[str]
+
+
+BUILDS = {
+    "offsets-apart": Broken(_offsets_apart, ["LOST_POD"]),
+}
+
+if __name__ == "__main__":
+    build = sys.argv.pop(1)
+    BUILDS[build].breaks()
+    main()

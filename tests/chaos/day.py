@@ -1,0 +1,206 @@
+"""One day of a real deployment: workers and relays as processes, real servers, and everything that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from services.bootstrap import initialise, open_log
+from services.ports.journal import BATCHES
+from services.ports.log import Log
+from tests.chaos.judging import Found, judge, partitions_of_producers
+from tests.chaos.processes import Slot, command_of
+from tests.chaos.producing import Producing
+from tests.chaos.servers import Servers
+from tests.chaos.weather import Weather
+from tests.simulation.faults import Faults
+from tests.simulation.invariants import Invariant
+from tests.simulation.scenario import Scenario
+
+RELAYS_COUNT = 2
+STOP_SECONDS_MAX = 5.0
+"""A stop may take 2 s where a process has a core to itself; here a dozen processes share a few."""
+_SETTLE_SECONDS_MAX = 180.0
+_QUIET_SECONDS = 2.0
+
+
+class Shape(NamedTuple):
+    """How large a day is.
+
+    ``quiet_seconds`` is the mean time from the end of one strike at a process to the next.
+    """
+
+    seconds: float = 45.0
+    per_second: float = 60.0
+    quiet_seconds: float = 2.5
+    build: str = "sound"
+
+
+class Lived(NamedTuple):
+    """What happened on a day, and what is wrong."""
+
+    counts: Counter[str]
+    restarts: Counter[str]
+    found: Found
+    said: str
+
+
+class Day:
+    """Everything of one seed. The seed draws what strikes; the machine decides when exactly it hits."""
+
+    def __init__(self, seed: int, shape: Shape, folder: Path) -> None:
+        rng = random.Random(seed)
+        self._shape = shape
+        self._folder = folder
+        self.shards = rng.choice((3, 4, 8))
+        self._workers = rng.choice((2, 3, 3, 4))
+        large = rng.random() < 0.5
+        self._faults = Faults(rng)
+        sizes = {"pods": 400, "nodes": 60} if large else {}
+        self._scenario = Scenario(random.Random(rng.random()), self._faults, **sizes)
+        self._rng = rng
+        self._servers = Servers(folder, self._workers + RELAYS_COUNT)
+        self._slots: list[Slot] = []
+        self._found: Found = []
+
+    async def live(self) -> Lived:
+        """Live the day, let everything heal, and judge."""
+        try:
+            await self._servers.start()
+            await initialise(self._servers.place, self.shards)
+            await self._servers.replicate()
+            return await self._between()
+        finally:
+            await self._servers.aclose()
+
+    async def _between(self) -> Lived:
+        kinds = ["worker"] * self._workers + ["relay"] * RELAYS_COUNT
+        for number, (kind, way) in enumerate(zip(kinds, self._servers.ways(), strict=True)):
+            command = command_of(kind, self._shape.build)
+            self._slots.append(Slot(kind, number, way, self._folder, command))
+        producing = Producing(self._rng, self._scenario, self._servers.kafka.bootstrap, self.shards)
+        weather = Weather(self._rng, self._servers, self._slots, self._shape.quiet_seconds)
+        async with self._running():
+            seconds = self._shape.seconds
+            async with asyncio.TaskGroup() as together:
+                together.create_task(producing.produce(seconds, self._shape.per_second))
+                together.create_task(weather.rage(seconds))
+            await producing.send(self._scenario.closing())
+            healed = time.monotonic()
+            settled = await self._settle()
+            settle_seconds = time.monotonic() - healed
+            await asyncio.gather(*(slot.stop() for slot in self._slots))
+        self._judge_processes()
+        if settled:
+            self._found += await judge(
+                self._servers, self.shards, producing.acknowledged, weather.late_relays
+            )
+        counts = Counter({str(kind): count for kind, count in weather.counts.items()})
+        counts += producing.counts
+        counts += Counter({f"events: {fault}": count for fault, count in self._faults.counts.items()})
+        counts["seconds until all was worked off"] = round(settle_seconds)
+        counts["records acknowledged"] = len(producing.acknowledged)
+        counts += await self._numbers()
+        restarts: Counter[str] = sum((slot.restarts() for slot in self._slots), Counter())
+        return Lived(counts, restarts, self._found, "\n".join(slot.said() for slot in self._slots))
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        """Keep all processes running."""
+        keepers = [
+            asyncio.create_task(slot.keep_running(random.Random(self._rng.random()))) for slot in self._slots
+        ]
+        try:
+            yield
+        finally:
+            for slot in self._slots:
+                slot.close()
+            await asyncio.gather(*keepers)
+
+    async def _settle(self) -> bool:
+        """Wait until every record took effect, every decision is published, and nothing moves any more."""
+        deadline, quiet_since, before, why = time.monotonic() + _SETTLE_SECONDS_MAX, 0.0, -1, ""
+        log = open_log(self._servers.place)
+        try:
+            ends = await _ends(log, self.shards)
+            while time.monotonic() < deadline:
+                async with self._servers.connected() as connection:
+                    why, batches = await _behind(connection, ends)
+                if why or batches != before:
+                    quiet_since, before = time.monotonic(), batches
+                elif time.monotonic() > quiet_since + _QUIET_SECONDS:
+                    return True
+                await asyncio.sleep(0.2)
+        finally:
+            await log.aclose()
+        last = {slot.name: slot.said()[-600:] for slot in self._slots}
+        self._found.append((Invariant.NO_CONVERGENCE.name, f"{why or 'batches without end'}; {last}"))
+        return False
+
+    def _judge_processes(self) -> None:
+        for slot in self._slots:
+            self._found += [("ENDED", why) for why in slot.ended]
+            slow = [seconds for seconds in slot.stop_seconds if seconds > STOP_SECONDS_MAX]
+            self._found += [(Invariant.SLOW_STOP.name, f"{slot.name}: {s:.1f} s") for s in slow]
+
+    async def _numbers(self) -> Counter[str]:
+        """Return what the ledger can tell of the day, and what the processes did."""
+        async with self._servers.connected() as connection:
+            row = await connection.fetchrow(
+                "SELECT (SELECT count(*) FROM decisions) AS decisions,"
+                " (SELECT count(*) FROM decisions WHERE outcome = 'conflict') AS conflicts,"
+                " (SELECT count(*) FROM journal) AS batches,"
+                " (SELECT sum(epoch)::bigint FROM shards) AS epochs"
+            )
+        counts = Counter({name: int(value) for name, value in row.items()})
+        counts["processes started"] = sum(slot.starts_count for slot in self._slots)
+        return counts
+
+
+async def _ends(log: Log, shards: int) -> dict[tuple[str, int], int]:
+    ends = {}
+    for at in partitions_of_producers(shards):
+        last = await log.last_record(at)
+        ends[at.topic, at.partition] = 0 if last is None else last.offset + 1
+    return ends
+
+
+async def _behind(connection: Any, ends: dict[tuple[str, int], int]) -> tuple[str, int]:
+    """Return what is not worked off or not published yet, "" where all is; and the number of batches."""
+    rows = await connection.fetch("SELECT topic, partition, next_offset FROM shard_offsets")
+    done = {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
+    batches = sum(row["next_offset"] for row in rows if row["topic"] == BATCHES)
+    for at, end in ends.items():
+        if done.get(at, 0) < end:
+            return f"{at} ends at {end}, and the ledger is at {done.get(at)}", batches
+    row = await connection.fetchrow(
+        "SELECT shard, seq_next, decisions_seq, dead_seq_next, dead_letters_seq"
+        " FROM shards JOIN relay_cursor USING (shard)"
+        " WHERE decisions_seq < seq_next - 1 OR dead_letters_seq < dead_seq_next - 1 LIMIT 1"
+    )
+    return ("" if row is None else f"not all is published: {dict(row)}"), batches
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """Give a directory that Postgres' own account can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="berth-chaos-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def live(seed: int, shape: Shape) -> Lived:
+    """Live the day of one seed."""
+    with scratch() as folder:
+        return asyncio.run(Day(seed, shape, folder).live())

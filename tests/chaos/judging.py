@@ -1,0 +1,127 @@
+"""Judges a day on real servers: the auditor of the simulated days, and the ledger's own invariants."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, cast
+
+import msgspec
+
+from domain.model.decisions import Decision
+from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
+from services.adapters.postgres.invariants import check
+from services.adapters.postgres.loading import read_parts
+from services.ports.ledger import DeadLetter, PlacementOpened, ProfileRow
+from services.ports.log import (
+    CONFIG_TOPIC,
+    DECISIONS_TOPIC,
+    NODES_TOPIC,
+    PODS_TOPIC,
+    USAGE_TOPIC,
+    Record,
+    TopicPartition,
+)
+from services.ports.outbox import Stream
+from tests.chaos.reading import read_log
+from tests.chaos.servers import Servers
+from tests.simulation.auditor import Auditor
+from tests.simulation.servers import SimulatedDatabase, SimulatedLog
+
+Found = list[tuple[str, str]]
+_DECISIONS = """
+SELECT shard, epoch, seq, pod_uid, namespace, name, outcome, node, decided_at_ms, profile, profile_revision,
+    signature, payload
+FROM decisions ORDER BY shard, seq
+"""
+_PLACEMENTS = """
+SELECT shard, seq, pod_uid, namespace, name, signature, node, adopted, bound_at_ms, released_at_ms
+FROM placements ORDER BY recorded_at, shard, seq
+"""
+_LETTERS = "SELECT * FROM dead_letters ORDER BY shard, seq"
+_PROFILES = "SELECT name, revision, spec, resource_version, at_ms FROM profiles"
+_CURSORS = "SELECT shard, decisions_seq, dead_letters_seq, alarm FROM relay_cursor"
+
+
+class ReadLog:
+    """What the broker holds, read with a plain client."""
+
+    def __init__(self, records: dict[TopicPartition, list[Record]]) -> None:
+        self._records = records
+        self.appended: Any = None  # set by the auditor, which takes what producers sent
+
+    def records(self, at: TopicPartition) -> list[Record]:
+        """Return what a partition holds."""
+        return self._records[at]
+
+
+def partitions_of_producers(shards: int) -> list[TopicPartition]:
+    """Return the partitions that producers write to."""
+    homes = [TopicPartition(topic, i) for topic in (NODES_TOPIC, PODS_TOPIC) for i in range(shards)]
+    return [*homes, TopicPartition(CONFIG_TOPIC, 0), TopicPartition(USAGE_TOPIC, 0)]
+
+
+async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
+    """Return the tables that the auditor looks at."""
+    tables = MemoryDatabase(shards)
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        parts = read_parts(connection, range(shards))
+        tables.nodes = {row.id: row async for row in parts["nodes"]}
+        tables.pending = {row.pod_uid: row async for row in parts["pending"]}
+        tables.usage = {row.record.node: row async for row in parts["usage"]}
+        for row in await connection.fetch(_DECISIONS):
+            made = dict(row)
+            payload = made.pop("payload")
+            decision = msgspec.convert({**made, "resource_version": None}, Decision)
+            tables.decisions[row["shard"]].append((decision, payload))
+        for row in await connection.fetch(_PLACEMENTS):
+            told = dict(row)
+            ended_ms, told["at_ms"] = told.pop("released_at_ms"), told.pop("bound_at_ms")
+            placed = PlacementRow(PlacementOpened(**told, resource_version=None, labels={}), ended_ms)
+            tables.placements.append(placed)
+            if ended_ms is None:
+                tables.open_placements[row["pod_uid"]] = placed
+        for row in await connection.fetch(_LETTERS):
+            told = dict(row)
+            told["offset"] = told.pop("log_offset")
+            letter = msgspec.convert({**told, "recorded_at": None}, DeadLetter)
+            tables.dead_letters[row["shard"]].append(letter)
+        for row in await connection.fetch(_PROFILES):
+            spec = row["spec"] and msgspec.json.decode(row["spec"])
+            told = dict(row) | {"spec": spec}
+            tables.profiles[row["name"], row["revision"]] = ProfileRow(**told)
+        for row in await connection.fetch(_CURSORS):
+            published = {
+                Stream.DECISIONS: row["decisions_seq"],
+                Stream.DEAD_LETTERS: row["dead_letters_seq"],
+            }
+            tables.cursors[row["shard"]] = CursorRow(published=published, alarm=row["alarm"])
+    return tables
+
+
+async def judge(
+    servers: Servers, shards: int, acknowledged: dict[tuple[str, int, int], bytes], late_relays: int
+) -> Found:
+    """Return what is wrong, by name; nothing of berth may run."""
+    told = [TopicPartition(DECISIONS_TOPIC, shard) for shard in range(shards)]
+    partitions = [*partitions_of_producers(shards), *told]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        reading = pool.submit(read_log, servers.kafka.bootstrap, partitions)
+        log = ReadLog(await asyncio.wrap_future(reading))
+    async with servers.connected() as connection:
+        tables = await read_ledger(connection, shards)
+    auditor = Auditor(cast(SimulatedLog, log), cast(SimulatedDatabase, tables))
+    auditor.late_publishers = late_relays
+    sent: Sequence[Record] = [record for at in partitions_of_producers(shards) for record in log.records(at)]
+    log.appended(sent)
+    auditor.judge()
+    found = [(invariant.name, message) for invariant, message in auditor.findings.found]
+    held = {(r.topic, r.partition, r.offset): r.value for r in sent}
+    lost = [at for at, value in acknowledged.items() if held.get(at) != value]
+    found += [("BROKER_LOST_A_RECORD", str(lost[:5]))] if lost else []
+    for violation in await check(servers.dsn):
+        if not violation.warning:
+            found.append((violation.name, f"{violation.says}: {violation.rows[:3]}"))
+    return found
