@@ -14,9 +14,10 @@ import msgspec
 
 from services.adapters.postgres.ledger import PostgresLedger
 from services.cli.main import main
-from services.ports.ledger import CommitBatch
+from services.ports.journal import BATCHES
+from services.ports.ledger import CommitBatch, CommitOutcome
 
-_BETWEEN_SECONDS = 0.3
+_BETWEEN_SECONDS = 0.5
 replace = msgspec.structs.replace
 
 
@@ -24,12 +25,15 @@ def _offsets_apart() -> None:
     """Advance the offsets in a transaction of their own, some time before the rest."""
     commit = PostgresLedger.commit
 
-    async def apart(self: PostgresLedger, batch: CommitBatch):  # type: ignore[no-untyped-def]
-        first = await commit(self, CommitBatch(offsets=batch.offsets, log_time_ms=batch.log_time_ms))
-        await asyncio.sleep(_BETWEEN_SECONDS)
-        done = [advance._replace(lo=advance.hi) for advance in batch.offsets]
-        rest = await commit(self, replace(batch, offsets=done))
-        return first and rest
+    async def apart(self: PostgresLedger, batch: CommitBatch) -> CommitOutcome:
+        read = [advance for advance in batch.offsets if advance.topic != BATCHES]
+        if read:
+            outcome = await commit(self, CommitBatch(offsets=read, log_time_ms=batch.log_time_ms))
+            if outcome is not CommitOutcome.COMMITTED:
+                return outcome
+            await asyncio.sleep(_BETWEEN_SECONDS)
+        done = [a if a.topic == BATCHES else a._replace(lo=a.hi) for a in batch.offsets]
+        return await commit(self, replace(batch, offsets=done))
 
     PostgresLedger.commit = apart  # type: ignore[method-assign]
 
