@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help install dev demo test check bench wheel nightly simulate upstream serve lock sbom advisories clean
+.PHONY: help install dev demo test check bench wheel nightly simulate chaos upstream serve lock sbom advisories clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -48,10 +48,13 @@ wheel:  ## build the wheel, install it in an environment of its own, and run the
 nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
 	$(VENV)/bin/python -m tests.oracle.nightly $(ARGS)
 
-simulate upstream: SEEDS ?= $(if $(filter simulate,$@),2000,0:10000)
+simulate chaos upstream: SEEDS ?= $(or $(if $(filter simulate,$@),2000),$(if $(filter chaos,$@),20),0:10000)
 
 simulate: $(VENV)/.installed-dev  ## days on virtual time with crashes, cuts and lies, audited from outside (SEEDS=2000)
 	$(VENV)/bin/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
+
+chaos: $(VENV)/.installed-dev  ## real servers and processes that die, stand still and are cut off, audited (SEEDS=20)
+	$(VENV)/bin/python -m tests.chaos.run --seeds $(SEEDS) $(ARGS)
 
 upstream: $(VENV)/.installed-dev  ## seeded scenarios against kube-scheduler's own code, which needs Go (SEEDS=FIRST:LAST)
 	$(VENV)/bin/python -m tests.upstream.nightly $(SEEDS) $(ARGS)

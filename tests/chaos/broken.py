@@ -5,7 +5,9 @@ Each build breaks one promise, and a day with it must be named by the invariant 
 
 from __future__ import annotations
 
-import asyncio
+import os
+import random
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,12 +19,12 @@ from services.cli.main import main
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, CommitOutcome
 
-_BETWEEN_SECONDS = 0.5
+_CHANCE = 0.2
 replace = msgspec.structs.replace
 
 
 def _offsets_apart() -> None:
-    """Advance the offsets in a transaction of their own, some time before the rest."""
+    """Advance the offsets in a transaction of their own, and die between the two at times."""
     commit = PostgresLedger.commit
 
     async def apart(self: PostgresLedger, batch: CommitBatch) -> CommitOutcome:
@@ -31,7 +33,8 @@ def _offsets_apart() -> None:
             outcome = await commit(self, CommitBatch(offsets=read, log_time_ms=batch.log_time_ms))
             if outcome is not CommitOutcome.COMMITTED:
                 return outcome
-            await asyncio.sleep(_BETWEEN_SECONDS)
+            if random.random() < _CHANCE:
+                os.kill(os.getpid(), signal.SIGKILL)
         done = [a if a.topic == BATCHES else a._replace(lo=a.hi) for a in batch.offsets]
         return await commit(self, replace(batch, offsets=done))
 
