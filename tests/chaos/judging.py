@@ -67,7 +67,7 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
     """Return the tables that the auditor looks at."""
     tables = MemoryDatabase(shards)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        parts = read_parts(connection, range(shards))
+        parts = dict(read_parts(connection, range(shards)))
         tables.nodes = {row.id: row async for row in parts["nodes"]}
         tables.pending = {row.pod_uid: row async for row in parts["pending"]}
         tables.usage = {row.record.node: row async for row in parts["usage"]}
