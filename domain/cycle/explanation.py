@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.counters import CounterTable
-from domain.cycle.program import OTHERS, Program, StaticPart, warnings_of
+from domain.cycle.program import NOT_HOME, OTHERS, Program, StaticPart, warnings_of
 from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
@@ -276,9 +276,11 @@ def explain(
     seed: int,
     generation: int,
     at_ms: int,
+    nodes_home: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> Attempt:
     """Return a group's attempt, with names in place of rows, columns and codes.
 
+    ``nodes_home``: how many nodes were looked at, where not all were.
     Call it before rows are renumbered. Cost: O(candidates + reasons).
     """
     profile, table = program.plan.profile, view.table
@@ -293,7 +295,8 @@ def explain(
         generation=generation,
         looked_at_ms=at_ms,
         nodes_count=table.count,
-        feasible_count=table.count - sum(reasons.values()),
+        nodes_home=nodes_home,
+        feasible_count=(nodes_home or table.count) - sum(reasons.values()),
         unresolvable_count=unresolvable_count,
         reasons=reasons,
         candidates=candidates,
@@ -348,6 +351,8 @@ def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tupl
     for code, count in zip(output.reason_code[a][which], output.reason_count[a][which], strict=True):
         if code < 0:
             break
+        if code == NOT_HOME:
+            continue
         reason = program.reason(code)
         bytes_left -= len(reason.code)
         name = reason.code if bytes_left >= 0 else OTHERS

@@ -9,6 +9,7 @@ import numpy as np
 
 from domain.cycle.counted import NOTHING
 from domain.kernels import arrays as kernel
+from domain.model.limits import static_reasons_max
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import Demand, Limit, Reason, Term
@@ -98,8 +99,13 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
 }
 
 
-StaticKey = tuple[bytes, Hashable]
-"""What a static part is found by: what its plugins read of a template, and the shape of the terms."""
+NOT_HOME = kernel.STATIC_MAX
+"""The code of nodes that are not home, where home nodes alone are looked at. It comes before all others."""
+
+assert static_reasons_max < NOT_HOME
+
+StaticKey = tuple[bytes, Hashable, bool]
+"""A static part is found by what its plugins read of a template, the shape of the terms, and ``is_home``."""
 
 
 class StaticPart:
@@ -110,6 +116,7 @@ class StaticPart:
     ``generation`` is the table's at the last refresh. ``version`` counts the refreshes after which everything
     normalised over all nodes must be computed again. ``extremes`` are those of normalised scores, by their
     place, that are the same on all rows. ``called`` is the last call of the kernel that used it.
+    ``is_home``: it refuses all nodes but those at home. ``refuses_all``: no node passes its filters.
     ``index`` is its place in the arrays; one that another part took before is computed again. ``columns``
     remembers ``Program.columns`` by the names of the resources that must be free.
     """
@@ -121,14 +128,18 @@ class StaticPart:
         "generation",
         "images_generation",
         "index",
+        "is_home",
         "key",
         "reasons",
+        "refuses_all",
         "users_count",
         "version",
     )
 
     def __init__(self, key: StaticKey) -> None:
         self.key = key
+        self.is_home = key[2]
+        self.refuses_all = False
         self.index = -1
         self.called = 0
         self.columns: dict[tuple[str, ...], tuple[int, ...]] = {}

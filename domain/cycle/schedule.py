@@ -2,36 +2,24 @@
 
 ``Scheduler.fold`` applies an event and keeps the queue in step. ``Scheduler.cycle`` takes the pods to try in
 order of (priority, arrival) and places them one after another, each onto the best node of the whole cluster
-as its predecessors left it. The answer is a value: placements, pods that found no node, and one attempt
-per group that explains both.
+as its predecessors left it; where other workers hold shards too, onto the best of its home nodes, and of the
+whole cluster where none of those will do. The answer is a value: placements, pods that found no node, and one
+attempt per group that explains both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping
 from operator import itemgetter
 
-import msgspec
-import numpy as np
-
 from domain.cycle.counted import PodsKnown
-from domain.cycle.counters import Counter
-from domain.cycle.explanation import (
-    KernelOutput,
-    explain,
-    explain_held,
-    room_for,
-    scratch_for,
-    store_versions,
-)
+from domain.cycle.homes import Homes
+from domain.cycle.placer import Placer
 from domain.cycle.profiles import Profiles
-from domain.cycle.program import Program
-from domain.cycle.queue import GroupKey, Queue, WaitingGroup
+from domain.cycle.queue import Queue
 from domain.cycle.slots import GroupSlots
-from domain.cycle.verdicts import CycleResult, Failure, Placement
+from domain.cycle.verdicts import CycleResult
 from domain.kernels import arrays as kernel
-from domain.kernels import placing
-from domain.model.decisions import Attempt
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
     candidates_explained_max,
@@ -47,7 +35,7 @@ from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Assumed, Settle
+from domain.state.steps import Owned, Settle
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -78,10 +66,10 @@ class Scheduler:
         self.profiles = Profiles(profiles)
         self.queue = Queue(self.state, self.profiles.plans)
         self._snapshot = Snapshot(self.state.table)
-        self._slots = GroupSlots(self.state, self._snapshot)
+        self._homes = Homes(self.state)
+        self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
         self._view = NodeView(self.state)
         self._pods = PodsKnown(self.state)
-        self._now_ms = 0
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
@@ -174,6 +162,10 @@ class Scheduler:
         self.state.improved_rows.update(range(self.state.table.count))
         return [pod for _, pod in waiting]
 
+    def own(self, shards: Collection[int], shards_count: int) -> None:
+        """Say which of all shards are own: their nodes are home, and tried first from the next cycle on."""
+        self.state.apply(Owned(frozenset(shards), shards_count))
+
     @property
     def waiting(self) -> KeysView[bytes]:
         """The signatures of the groups that wait."""
@@ -195,8 +187,6 @@ class Scheduler:
 
         ``now_ms`` is log time; attempts are stamped with it.
         """
-        self._now_ms = now_ms
-        result = CycleResult([], [])
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Settle()))
         self.sync()
@@ -206,18 +196,25 @@ class Scheduler:
         self.queue.wake_counted(self._slots.counters)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
+        placer = Placer(
+            self.state,
+            self.queue,
+            self._snapshot,
+            self._slots,
+            self._view,
+            seed=self.seed,
+            at_ms=now_ms,
+        )
         turn = self.queue.in_turn(fresh_work_max)
         for group, keys in self.queue.refused(turn):
-            self._refuse(group, keys, result)
-        candidates = self.queue.candidates(turn, woken_work_max)
-        done = 0
-        while done < len(candidates):
-            done = self._place(candidates, done, result)
-        result.verdicts.sort(key=lambda v: (-v.pod.template.priority, v.arrival))
-        return result
+            placer.refuse(group, keys)
+        placer.place(self.queue.candidates(turn, woken_work_max))
+        return placer.result
 
     def sync(self) -> None:
         """Bring the snapshot up to date with the state."""
+        if self._homes.sync():
+            self._slots.forget()
         if self._columns_revision != self.state.resources.revision:
             self._columns_revision = self.state.resources.revision
             self._slots.forget()
@@ -226,155 +223,3 @@ class Scheduler:
         if not self._snapshot.sync():
             self._slots.void()
         self._slots.counters.sync(self._snapshot.rows_width)
-
-    # ----------------------------------------------------------------------------------------- placing
-
-    def _place(self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult) -> int:
-        """Place as many candidates as fit the slots and the change log; return where to go on."""
-        tried, programs, end = self._compile(candidates, start, result)
-        if not self._snapshot.reserve(len(tried)):
-            self._slots.void()
-        sequence = np.array([programs[group.key].slot for _, group in tried], dtype=np.int32)
-        variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
-        counted = max((len(program.plan.count_scores) for program in programs.values()), default=0)
-        slots = len(self._slots.groups.salt)
-        placed = room_for(len(tried), programs.values(), slots)
-        placing.place(
-            self._snapshot.columns,
-            self._slots.groups,
-            self._slots.bounds,
-            self._snapshot.changes,
-            self._slots.counters.arrays,
-            self._slots.counters.effects.arrays([(p.slot, p.pod_class) for p in programs.values()], slots),
-            sequence,
-            placed,
-            scratch_for(
-                sequence,
-                slots,
-                blocks=self._slots.bounds.free_low.shape[1],
-                width=self._snapshot.rows_width,
-                variances=variances,
-                counted=counted,
-            ),
-        )
-        self._take_over(tried, programs, placed, result)
-        return end
-
-    def _compile(
-        self, candidates: Sequence[tuple[str, WaitingGroup]], start: int, result: CycleResult
-    ) -> tuple[list[tuple[str, WaitingGroup]], dict[GroupKey, Program], int]:
-        """Return the candidates to try, the programs of their groups, and where to go on."""
-        programs: dict[GroupKey, Program] = {}
-        tried: list[tuple[str, WaitingGroup]] = []
-        end = start
-        self._slots.start_call()
-        for key, group in candidates[start:]:
-            if group.parked:  # by an earlier call of this cycle
-                self._refuse(group, [key] if self.queue.is_fresh(key) else [], result)
-                self.queue.tried([key])
-                end += 1
-                continue
-            if len(tried) == self._snapshot.changes_max:
-                break
-            if group.key not in programs:
-                assert group.plan is not None
-                program = self._slots.program(
-                    group.key, group.signature, group.template, group.plan, group.pod_class
-                )
-                if program is None:
-                    break
-                programs[group.key] = program
-            tried.append((key, group))
-            end += 1
-        return tried, programs, end
-
-    def _take_over(
-        self,
-        candidates: Sequence[tuple[str, WaitingGroup]],
-        programs: Mapping[GroupKey, Program],
-        placed: kernel.Placed,
-        result: CycleResult,
-    ) -> None:
-        """Turn the kernel's rows into placements and failures, and count the placements in the state."""
-        base = len(result.attempts)
-        table, pods = self.state.table, self.state.pods
-        looked = {"seed": self.seed, "generation": self._snapshot.generation, "at_ms": self._now_ms}
-        output = KernelOutput(placed, programs.values(), self._view, self._slots.counters)
-        attempts = [explain(p, output, self._view, signature=key[0], **looked) for key, p in programs.items()]
-        attempt_of = {key: base + i for i, key in enumerate(programs)}
-        result.attempts.extend(attempts)
-        measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
-        keys: list[str] = []
-        versions: dict[str, int] = {}
-        scores = (placed.score / kernel.TOTAL_ONE).tolist()
-        for (key, group), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
-            attempt = attempt_of[group.key]
-            if attempt in measured:
-                store_versions(measured.pop(attempt), versions, self.state.nodes)
-            result.attempts[attempt].pods_count += 1
-            pod, arrival = pods[key].spec, pods[key].arrival
-            if row >= 0:
-                result.attempts[attempt].bound_count += 1
-                node = table.names[row]
-                version = versions[node] = versions.get(node, self.state.nodes[node].version) + 1
-                result.verdicts.append(Placement(pod, arrival, attempt, node, version, score))
-                keys.append(key)
-            elif self.queue.is_fresh(key):
-                result.verdicts.append(Failure(pod, arrival, attempt))
-        self.queue.tried(key for key, _ in candidates)
-        rows = placed.row[placed.row >= 0]
-        self.state.apply(Assumed(keys, rows))
-        self._snapshot.caught_up()
-        for key in keys:
-            self.queue.remove(key)
-        self._park(programs, placed, attempts)
-
-    def _park(
-        self, programs: Mapping[GroupKey, Program], placed: kernel.Placed, attempts: Sequence[Attempt]
-    ) -> None:
-        """Park the groups whose last pod found no node. Others with pods left are tried again."""
-        for (key, program), attempt in zip(programs.items(), attempts, strict=True):
-            group, a = self.queue.groups.get(key), placed.attempt_of[program.slot]
-            if group is not None and placed.exhausted[a]:
-                self.queue.park(group, attempt, self._reads(program, int(placed.version[a]), attempt))
-            elif group is not None and attempt.reasons_at_failure:
-                self.queue.wake_group(group)
-        self.queue.wake_counted(self._slots.counters)
-
-    def _reads(
-        self, program: Program, version: int, attempt: Attempt
-    ) -> tuple[Sequence[Counter], int] | None:
-        """Return the counters whose rules refused nodes, and the sum of their versions then; None: no rule.
-
-        ``version`` is the part of those that a placement can cure. The others are as they were: placing
-        only adds to them. Rules about a node by itself are left out: what cures them makes room on it.
-        """
-        if attempt.rules is msgspec.UNSET and not program.counted.is_cut:
-            return None
-        spanning = [
-            (number, rule.kind)
-            for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
-            if rule.counter.topology_key
-        ]
-        if not spanning:
-            return None
-        counters = self._slots.counters
-        at_most = counters.having(number for number, kind in spanning if kind == kernel.AT_MOST)
-        return counters.having(number for number, _ in spanning), version + counters.version_of(at_most)
-
-    def _refuse(self, group: WaitingGroup, keys: Sequence[str], result: CycleResult) -> None:
-        """Let fresh pods of a parked or held group wait without an attempt of their own."""
-        if group.held_by:
-            held = explain_held(
-                group,
-                seed=self.seed,
-                generation=self._snapshot.generation,
-                at_ms=self._now_ms,
-                nodes_count=self.state.table.count,
-            )
-            self.queue.park(group, held)
-        assert group.attempt is not None
-        result.attempts.append(group.attempt.again(len(keys), self._snapshot.generation))
-        for key in keys:
-            entry = self.state.pods[key]
-            result.verdicts.append(Failure(entry.spec, entry.arrival, len(result.attempts) - 1))

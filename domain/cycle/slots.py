@@ -16,7 +16,8 @@ from domain.cycle.bases import Bases, empty_bases
 from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
-from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
+from domain.cycle.homes import Homes
+from domain.cycle.program import NOT_HOME, SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
 from domain.kernels import arrays as kernel
 from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
@@ -53,7 +54,9 @@ class GroupSlots:
         slots_max: int = groups_cached_max,
         bytes_max: int = group_cache_bytes_max,
         view: NodeView | None = None,
+        homes: Homes | None = None,
     ) -> None:
+        self.homes = homes or Homes(state)
         self._state = state
         self._view = view or NodeView(state)
         self._snapshot = snapshot
@@ -112,8 +115,7 @@ class GroupSlots:
 
     def _fitting(self, bytes_max: int, row_bytes: int) -> int:
         """Return how many arrays over all rows fit a bound."""
-        fitting = bytes_max // (self._snapshot.rows_width * row_bytes)
-        return min(max(_CACHED_MIN, fitting), _CACHED_MAX)
+        return min(max(_CACHED_MIN, bytes_max // (self._snapshot.rows_width * row_bytes)), _CACHED_MAX)
 
     def _allocate_bounds(self) -> None:
         width, statics = self._snapshot.rows_width, len(self.groups.static_code)
@@ -158,12 +160,15 @@ class GroupSlots:
         template: PodTemplate,
         plan: ProfilePlan,
         pod_class: PodClass | None = None,
+        *,
+        is_home: bool = False,
     ) -> Program | None:
         """Return the program of a group of equal pods of one class, compiled and up to date.
 
-        ``key`` names the group. None if there is no room beside the programs that this call uses. The first
-        of a call has room.
+        ``key`` names the group. With ``is_home`` it is the program that refuses all nodes but those at home.
+        None if there is no room beside the programs that this call uses. The first of a call has room.
         """
+        key = (key, is_home) if is_home else key
         program = self._programs.get(key)
         if program is not None and (program.plan is not plan or self._has_other_images(program)):
             self._drop(key)
@@ -172,7 +177,7 @@ class GroupSlots:
             if not (self._free or self._drop_oldest()) or not self._make_room_for_counters():
                 return None
             terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
-            static = self._static_part(template, plan, terms)
+            static = self._static_part(template, plan, terms, is_home)
             program = self._programs[key] = Program(self._free.pop(), template, plan, static, terms)
             program.pod_class = pod_class
             program.images_generation = self._state.table.last_images_generation
@@ -254,9 +259,11 @@ class GroupSlots:
         static.called = self._call
         return True
 
-    def _static_part(self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term]) -> StaticPart:
+    def _static_part(
+        self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term], is_home: bool
+    ) -> StaticPart:
         shape = tuple((term.kind, part.column, part.weight) for term in terms for part in term.parts)
-        key = (plan.static_key(template, self._view), shape)
+        key = (plan.static_key(template, self._view), shape, is_home)
         static = self._statics.get(key)
         if static is None:
             static = self._statics[key] = StaticPart(key)
@@ -344,6 +351,9 @@ class GroupSlots:
             reasons.append(reason)  # once more, since here it comes before all other filters
             codes[others] = len(reasons)
             groups.static_position[part, len(reasons)] = -1
+        if program.static.is_home:
+            codes[~self.homes.among(rows)] = NOT_HOME
+            groups.static_position[part, NOT_HOME] = -1
         program.static.reasons = reasons
         groups.static_code[part, rows] = codes
         self.bounds.synced[part] = -1
@@ -378,6 +388,7 @@ class GroupSlots:
                 constant = normal.py_func(raw[0], low, high, normaliser.flags)
                 groups.raw_constant[part, k] = constant
                 groups.static_constant[part] += whole_column(np.array(constant), use.weight)
+        program.static.refuses_all = bool(groups.static_code[part, :count].all())
         totals = groups.static_score[part, :count] + groups.static_constant[part]
         is_whole = not (totals & (kernel.TOTAL_ONE - 1)).any() and totals.min(initial=0) >= 0
         groups.static_whole[part] = is_whole and totals.max(initial=0) < _WHOLE_MAX

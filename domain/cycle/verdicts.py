@@ -28,7 +28,10 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 class CycleResult(msgspec.Struct, frozen=True):
-    """What a cycle decided, in the order (priority, arrival) of the pods."""
+    """What a cycle decided, in the order in which pods were placed.
+
+    That is the order (priority, arrival), of those first that were placed on home nodes.
+    """
 
     attempts: list[Attempt]
     verdicts: list[Placement | Failure]

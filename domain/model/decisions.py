@@ -162,7 +162,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     pods of a parked group, ``repeated_at`` is the generation then, else 0. ``warnings`` name what of the
     pods had no say (``ignored:<code>``); unset where all of it had, so that the ledger does not pay for it.
     ``rules`` are those that refused nodes, as of the first pod without a node, or else as of the first pod;
-    unset where none did.
+    unset where none did. ``nodes_home`` is how many nodes were looked at, where these were the home nodes
+    alone and all pods of the attempt found one; unset where all ``nodes_count`` were looked at.
 
     The ledger keeps one row of it per shard: ``seq`` is that of the attempt's first decision there, and
     ``duration_us`` that of the worker's whole cycle, of which the attempt is a part.
@@ -190,6 +191,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     basis: Basis | None = None
     warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     rules: tuple[RuleSeen, ...] | msgspec.UnsetType = msgspec.UNSET
+    nodes_home: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def outcome_at_failure(self) -> Outcome:

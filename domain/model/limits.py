@@ -64,7 +64,7 @@ usage_ahead_seconds_max = 60  # by which the clock of whoever measures may be ah
 unknown_nodes_measured_max = 10_000
 
 # What the filters and scores of one profile may have together.
-static_reasons_max = 40
+static_reasons_max = 39
 limits_per_profile_max = 8
 resource_filters_max = 1
 normalised_scores_max = 8

@@ -161,7 +161,14 @@ class ExplainedAttempt(Struct, kw_only=True):
             "is no repetition"
         ),
     ]
-    nodes: Annotated[int, about("Nodes that were looked at: all of them")]
+    nodes: Annotated[int, about("Nodes that were there")]
+    nodes_home: Annotated[
+        int | None,
+        about(
+            "Nodes that were looked at, where these were the home nodes alone and all pods of the attempt "
+            "found one; null: all nodes were"
+        ),
+    ]
     feasible: Annotated[int, about("Nodes that passed all filters")]
     unresolvable: Annotated[int, about("Nodes that would not fit even if all their pods left")]
     reasons: Annotated[

@@ -67,6 +67,7 @@ def explained_attempt(attempt: Attempt, weights: Mapping[str, float]) -> Explain
         seed=attempt.seed,
         generation=attempt.generation,
         nodes=attempt.nodes_count,
+        nodes_home=attempt.nodes_home or None,
         feasible=attempt.feasible_count,
         unresolvable=attempt.unresolvable_count,
         reasons=attempt.reasons,
@@ -225,7 +226,11 @@ def _opening(decision: Decision) -> str:
 
 def _choice(explanation: Explanation, cycle: ExplainedAttempt) -> Iterator[str]:
     decision = explanation.decision
-    yield f"{cycle.feasible:,} of {plural(cycle.nodes, 'node')} could take a pod of its group."
+    looked = plural(cycle.nodes_home, "home node") if cycle.nodes_home else plural(cycle.nodes, "node")
+    yield f"{cycle.feasible:,} of {looked} could take a pod of its group."
+    if cycle.nodes_home:
+        others = plural(cycle.nodes - cycle.nodes_home, "other node")
+        yield f"Its worker looks at its home nodes first, so the {others} were not looked at."
     if explanation.reasons:
         yield f"Of the others, {reasons_in_words(explanation.reasons)}."
     chosen = next((each for each in cycle.candidates if each.node == decision.node), None)

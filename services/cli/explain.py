@@ -178,7 +178,9 @@ def print_explanation(explanation: dict[str, Any]) -> None:
     repeated = cycle["repeated_at_generation"]
     output.say(
         f"\ncycle {cycle['id']}: profile {by}, seed {cycle['seed']}, generation {cycle['generation']}"
-        f" looked at {cycle['looked_at'] or '-'}" + (f", repeated at {repeated}" if repeated else "")
+        f" looked at {cycle['looked_at'] or '-'}"
+        + (f", {cycle['nodes_home']:,} home nodes of {cycle['nodes']:,}" if cycle["nodes_home"] else "")
+        + (f", repeated at {repeated}" if repeated else "")
     )
     if cycle["candidates"]:
         echo("\nbest nodes, as the first pod of its group saw them")

@@ -106,6 +106,7 @@ class Oracle:
         self.rules = between_pods
         self._without_keys: set[str] = set()
         self._between: dict[int, Mapping[str, Refused]] = {}  # position of a filter -> nodes that it refuses
+        self.home: Collection[str] | None = None  # names of the nodes that are tried first; None: no node is
         self._figures: dict[str, dict[str, tuple[int, Measured]]] = {}  # node -> resource -> when, what
         self._peaks: dict[str, dict[str, dict[int, float]]] = {}  # node -> resource -> day -> highest
         self._measured_at: dict[str, int] = {}
@@ -188,18 +189,23 @@ class Oracle:
     # ------------------------------------------------------------------------------------------- cycle
 
     def cycle(self) -> list[Look]:
-        """Try every waiting pod, one after another."""
+        """Try every waiting pod, one after another: on home nodes, and who found none there on all."""
         waiting = [pod for pod in self.pods.values() if not pod.node]
         waiting.sort(key=lambda pod: (-pod.spec.template.priority, pod.arrival))
         looks = []
-        for pod in waiting:
-            look = self.look(pod)
-            pod.node, pod.tried = look.node, True
-            looks.append(look)
-        return looks
+        if self.home and len(self.home) < len(self.nodes):
+            looks = [look for look in (self._try(pod, self.home) for pod in waiting) if look.node]
+            waiting = [pod for pod in waiting if not pod.node]
+        return [*looks, *(self._try(pod) for pod in waiting)]
 
-    def look(self, pod: OraclePod) -> Look:
-        """Evaluate a waiting pod over all nodes; nothing is changed."""
+    def _try(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
+        look = self.look(pod, among)
+        pod.node = look.node
+        pod.tried = pod.tried or among is None or bool(look.node)
+        return look
+
+    def look(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
+        """Evaluate a waiting pod over all nodes, or over some alone; nothing is changed."""
         template, signature = pod.spec.template, pod.spec.signature
         held = self._held_by(template)
         if held:
@@ -226,6 +232,8 @@ class Oracle:
         feasible: list[Seen] = []
         hopeless = 0
         for node in every:
+            if among is not None and node.spec.name not in among:
+                continue
             found = self._filter(profile, template, node)
             if found:
                 refusals[node.spec.name] = found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 
@@ -218,11 +219,11 @@ class Doubting(Oracle):
         super().__init__(crowd.profiles, seed=crowd.size.seed)
         self.wrong = wrong
 
-    def look(self, pod: OraclePod) -> Look:
-        found = super().look(pod)
+    def look(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
+        found = super().look(pod, among)
         for name, module in list(self.wrong.items()):
             self.rules = module
-            if seen(super().look(pod)) != seen(found):
+            if seen(super().look(pod, among)) != seen(found):
                 del self.wrong[name]
         self.rules = between_pods
         return found

@@ -140,6 +140,20 @@ def test_the_story_shows_what_the_candidates_were_scored_from(capsys: pytest.Cap
     assert "\t2*A=0.5" in printed
 
 
+def test_the_story_says_that_home_nodes_alone_were_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    doc = {"nodes_count": 2_000, "nodes_home": 500, "feasible_count": 400, "reasons": {"node-affinity": 100}}
+    cycle = explained_attempt(msgspec.convert({**cycle_doc(), **doc}, Attempt), {})
+    decision = msgspec.structs.replace(DECISION, outcome=Outcome.BOUND, node="n")
+    explanation = Explanation(
+        decision=decision, requests={}, template={}, reasons={}, cycle=cycle, profile=None, summary=""
+    )
+    explanation.summary = summary(explanation)
+    assert "400 of 500 home nodes could take a pod of its group." in explanation.summary
+    assert "so the 1,500 other nodes were not looked at" in explanation.summary
+    print_explanation(msgspec.to_builtins(explanation))
+    assert "500 home nodes of 2,000" in capsys.readouterr().out
+
+
 def test_a_cycle_of_before_has_no_inputs() -> None:
     """Rows that an earlier berth wrote stay readable."""
     found = explained_attempt(msgspec.convert({**cycle_doc(), "candidates": [CANDIDATE]}, Attempt), {})

@@ -1,0 +1,273 @@
+"""The placing of one cycle: candidates go to the kernel, and its rows become verdicts that are counted.
+
+Where this worker holds some of the shards only, candidates are tried twice: on its home nodes first, and
+those that find none there on all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from domain.cycle.counters import Counter
+from domain.cycle.explanation import (
+    KernelOutput,
+    explain,
+    explain_held,
+    room_for,
+    scratch_for,
+    store_versions,
+)
+from domain.cycle.program import Program
+from domain.cycle.queue import GroupKey, Queue, WaitingGroup
+from domain.cycle.slots import GroupSlots
+from domain.cycle.verdicts import CycleResult, Failure, Placement
+from domain.kernels import arrays as kernel
+from domain.kernels import placing
+from domain.model.decisions import Attempt
+from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
+from domain.state.snapshot import Snapshot
+from domain.state.steps import Assumed
+
+Tried = tuple[str, WaitingGroup]
+"""A pod's key and its group."""
+
+
+class Placer:
+    """Tries the candidates of one cycle, with the caches of a scheduler. ``result`` is what it decided."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: Queue,
+        snapshot: Snapshot,
+        slots: GroupSlots,
+        view: NodeView,
+        *,
+        seed: int,
+        at_ms: int,
+    ) -> None:
+        self.result = CycleResult([], [])
+        self._state = state
+        self._queue = queue
+        self._snapshot = snapshot
+        self._slots = slots
+        self._view = view
+        self._seed = seed
+        self._at_ms = at_ms
+        self._is_home = False  # whether home nodes alone are looked at
+
+    def place(self, candidates: Sequence[Tried]) -> None:
+        """Place the candidates, one after another: on the best home node, else on the best of all nodes."""
+        verdicts, at_home = self.result.verdicts, list[Placement | Failure]()
+        if self._slots.homes.divide and candidates:
+            refused_count = len(verdicts)
+            self._is_home = True
+            self._place_all(candidates)
+            self._is_home = False
+            at_home = sorted(verdicts[refused_count:], key=_turn)
+            del verdicts[refused_count:]
+            candidates = [each for each in candidates if not self._state.pods[each[0]].node]
+        self._place_all(candidates)
+        verdicts.sort(key=_turn)
+        verdicts[:0] = at_home
+
+    def _place_all(self, candidates: Sequence[Tried]) -> None:
+        done = 0
+        while done < len(candidates):
+            done = self._place(candidates, done)
+
+    def _place(self, candidates: Sequence[Tried], start: int) -> int:
+        """Place as many candidates as fit the slots and the change log; return where to go on."""
+        tried, programs, end = self._compile(candidates, start)
+        if not self._snapshot.reserve(len(tried)):
+            self._slots.void()
+        sequence = np.array([programs[group.key].slot for _, group in tried], dtype=np.int32)
+        variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
+        counted = max((len(program.plan.count_scores) for program in programs.values()), default=0)
+        slots = len(self._slots.groups.salt)
+        placed = room_for(len(tried), programs.values(), slots)
+        if self._is_home:
+            placed.reason_code[:, 1, 0] = 0  # the kernel takes this for explained, and looks no further
+        placing.place(
+            self._snapshot.columns,
+            self._slots.groups,
+            self._slots.bounds,
+            self._snapshot.changes,
+            self._slots.counters.arrays,
+            self._slots.counters.effects.arrays([(p.slot, p.pod_class) for p in programs.values()], slots),
+            sequence,
+            placed,
+            scratch_for(
+                sequence,
+                slots,
+                blocks=self._slots.bounds.free_low.shape[1],
+                width=self._snapshot.rows_width,
+                variances=variances,
+                counted=counted,
+            ),
+        )
+        if self._is_home:
+            # Who found no home node is tried on all: that attempt says why, and what the group waits for.
+            placed.reason_code[:, 1, 0] = -1
+            placed.exhausted[:] = 0
+            found = (placed.row >= 0).nonzero()[0]
+            tried = [tried[i] for i in found.tolist()]
+            placed = placed._replace(row=placed.row[found], score=placed.score[found])
+            programs = {group.key: programs[group.key] for _, group in tried}
+        if tried or not self._is_home:
+            self._take_over(tried, programs, placed)
+        return end
+
+    def _compile(
+        self, candidates: Sequence[Tried], start: int
+    ) -> tuple[list[Tried], dict[GroupKey, Program], int]:
+        """Return the candidates to try, the programs of their groups, and where to go on."""
+        programs: dict[GroupKey, Program] = {}
+        tried: list[Tried] = []
+        end = start
+        self._slots.start_call()
+        for key, group in candidates[start:]:
+            if group.parked:  # by an earlier call of this cycle
+                self.refuse(group, [key] if self._queue.is_fresh(key) else [])
+                self._queue.tried([key])
+                end += 1
+                continue
+            if len(tried) == self._snapshot.changes_max:
+                break
+            if group.key not in programs:
+                assert group.plan is not None
+                program = self._slots.program(
+                    group.key,
+                    group.signature,
+                    group.template,
+                    group.plan,
+                    group.pod_class,
+                    is_home=self._is_home,
+                )
+                if program is None:
+                    break
+                programs[group.key] = program
+            tried.append((key, group))
+            end += 1
+        return (self._with_room(tried, programs) if self._is_home else tried), programs, end
+
+    def _with_room(self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program]) -> list[Tried]:
+        """Leave out those for which no home node has room: to be refused by each of them takes far longer."""
+        groups, fits = self._slots.groups, np.zeros(len(programs), dtype=np.uint8)
+        slots = [program.slot for program in programs.values()]
+        placing.could_fit(
+            self._snapshot.columns,
+            self._slots.homes.rows,
+            groups.demand_count[slots],
+            groups.demand_column[slots],
+            groups.demand_value[slots],
+            fits,
+        )
+        found = zip(programs.items(), fits.tolist(), strict=True)
+        roomy = {key for (key, program), fit in found if fit and not program.static.refuses_all}
+        return [each for each in tried if each[1].key in roomy]
+
+    def _take_over(
+        self,
+        candidates: Sequence[Tried],
+        programs: Mapping[GroupKey, Program],
+        placed: kernel.Placed,
+    ) -> None:
+        """Turn the kernel's rows into placements and failures, and count the placements in the state."""
+        result, state = self.result, self._state
+        base = len(result.attempts)
+        table, pods = state.table, state.pods
+        looked = {"seed": self._seed, "generation": self._snapshot.generation, "at_ms": self._at_ms}
+        output = KernelOutput(placed, programs.values(), self._view, self._slots.counters)
+        nodes_home = len(self._slots.homes.rows) if self._is_home else msgspec.UNSET
+        attempts = [
+            explain(p, output, self._view, signature=key[0], nodes_home=nodes_home, **looked)
+            for key, p in programs.items()
+        ]
+        attempt_of = {key: base + i for i, key in enumerate(programs)}
+        result.attempts.extend(attempts)
+        measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
+        keys: list[str] = []
+        versions: dict[str, int] = {}
+        scores = (placed.score / kernel.TOTAL_ONE).tolist()
+        for (key, group), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
+            attempt = attempt_of[group.key]
+            if attempt in measured:
+                store_versions(measured.pop(attempt), versions, state.nodes)
+            result.attempts[attempt].pods_count += 1
+            pod, arrival = pods[key].spec, pods[key].arrival
+            if row >= 0:
+                result.attempts[attempt].bound_count += 1
+                node = table.names[row]
+                version = versions[node] = versions.get(node, state.nodes[node].version) + 1
+                result.verdicts.append(Placement(pod, arrival, attempt, node, version, score))
+                keys.append(key)
+            elif self._queue.is_fresh(key):
+                result.verdicts.append(Failure(pod, arrival, attempt))
+        self._queue.tried(key for key, _ in candidates)
+        rows = placed.row[placed.row >= 0]
+        state.apply(Assumed(keys, rows))
+        self._snapshot.caught_up()
+        for key in keys:
+            self._queue.remove(key)
+        if not self._is_home:
+            self._park(programs, placed, attempts)
+        self._queue.wake_counted(self._slots.counters)
+
+    def _park(
+        self, programs: Mapping[GroupKey, Program], placed: kernel.Placed, attempts: Sequence[Attempt]
+    ) -> None:
+        """Park the groups whose last pod found no node. Others with pods left are tried again."""
+        for (key, program), attempt in zip(programs.items(), attempts, strict=True):
+            group, a = self._queue.groups.get(key), placed.attempt_of[program.slot]
+            if group is not None and placed.exhausted[a]:
+                self._queue.park(group, attempt, self._reads(program, int(placed.version[a]), attempt))
+            elif group is not None and attempt.reasons_at_failure:
+                self._queue.wake_group(group)
+
+    def _reads(
+        self, program: Program, version: int, attempt: Attempt
+    ) -> tuple[Sequence[Counter], int] | None:
+        """Return the counters whose rules refused nodes, and the sum of their versions then; None: no rule.
+
+        ``version`` is the part of those that a placement can cure. The others are as they were: placing
+        only adds to them. Rules about a node by itself are left out: what cures them makes room on it.
+        """
+        if attempt.rules is msgspec.UNSET and not program.counted.is_cut:
+            return None
+        spanning = [
+            (number, rule.kind)
+            for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
+            if rule.counter.topology_key
+        ]
+        if not spanning:
+            return None
+        counters = self._slots.counters
+        at_most = counters.having(number for number, kind in spanning if kind == kernel.AT_MOST)
+        return counters.having(number for number, _ in spanning), version + counters.version_of(at_most)
+
+    def refuse(self, group: WaitingGroup, keys: Sequence[str]) -> None:
+        """Let fresh pods of a parked or held group wait without an attempt of their own."""
+        if group.held_by:
+            held = explain_held(
+                group,
+                seed=self._seed,
+                generation=self._snapshot.generation,
+                at_ms=self._at_ms,
+                nodes_count=self._state.table.count,
+            )
+            self._queue.park(group, held)
+        assert group.attempt is not None
+        result = self.result
+        result.attempts.append(group.attempt.again(len(keys), self._snapshot.generation))
+        for key in keys:
+            entry = self._state.pods[key]
+            result.verdicts.append(Failure(entry.spec, entry.arrival, len(result.attempts) - 1))
+
+
+def _turn(verdict: Placement | Failure) -> tuple[int, int]:
+    return (-verdict.pod.template.priority, verdict.arrival)
