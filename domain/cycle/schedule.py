@@ -35,7 +35,7 @@ from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Owned, Settle
+from domain.state.steps import Given, Owned, Settle
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -165,6 +165,19 @@ class Scheduler:
     def own(self, shards: Collection[int], shards_count: int) -> None:
         """Say which of all shards are own: their nodes are home, and tried first from the next cycle on."""
         self.state.apply(Owned(frozenset(shards), shards_count))
+
+    def give(self, shards: Collection[int]) -> list[str]:
+        """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
+
+        What they placed goes on counting. Cost: O(pods).
+        """
+        pods = self.state.pods
+        keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
+        for key in keys:
+            self.queue.remove(key)
+        self.state.apply(Given(frozenset(shards)))
+        self.own(self.state.own.difference(shards), self.state.shards_count)
+        return keys
 
     @property
     def waiting(self) -> KeysView[bytes]:

@@ -39,7 +39,7 @@ from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
-from domain.state.steps import Assumed, Owned, Passed, Reached, Settle, Step, Written
+from domain.state.steps import Assumed, Given, Owned, Passed, Reached, Settle, Step, Written
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
 from domain.state.usage import UsageWindows
@@ -115,6 +115,10 @@ class ClusterState:
                 return ()
             case Reached():
                 self._next_arrival = max(self._next_arrival, event.now_ms * _ARRIVALS_PER_MS)
+                return ()
+            case Given():
+                for entry in [e for e in self.pods.values() if not e.node and e.shard in event.shards]:
+                    self._leave(entry)
                 return ()
             case Owned():
                 self.own, self.shards_count = event.shards, event.shards_count
@@ -321,13 +325,16 @@ class ClusterState:
             return (Skipped(refused),)
         return (self._release(entry, "deleted", event.resource_version),)
 
+    def _leave(self, entry: PodEntry) -> None:
+        self.index.leave(entry)
+        del self.pods[entry.spec.key]
+        del self._keys_by_uid[entry.spec.uid]
+
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> Change:
         pod, node = entry.spec, entry.node
         if node:
             self._occupancy.unplace(entry)
-        self.index.leave(entry)
-        del self.pods[pod.key]
-        del self._keys_by_uid[pod.uid]
+        self._leave(entry)
         newest = newer_of(resource_version, pod.resource_version)
         self.tombstones.add(pod.key, pod.uid, newest)
         return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)

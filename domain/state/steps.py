@@ -43,4 +43,10 @@ class Owned(msgspec.Struct, frozen=True):
     shards_count: int
 
 
-Step = Assumed | Settle | Written | Passed | Reached | Owned
+class Given(msgspec.Struct, frozen=True):
+    """The worker gives these shards to others: it knows nothing more of their pods that wait."""
+
+    shards: frozenset[int]
+
+
+Step = Assumed | Given | Settle | Written | Passed | Reached | Owned
