@@ -14,7 +14,7 @@ import asyncpg
 import orjson
 import pytest
 
-from services.adapters.postgres.invariants import check
+from services.adapters.postgres.audit import check
 from services.ports.log import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC
 from services.traces import openb
 from tests.acceptance.deployment import Deployment, consume, produce

@@ -12,7 +12,7 @@ import msgspec
 
 from domain.model.decisions import Decision
 from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
-from services.adapters.postgres.invariants import check
+from services.adapters.postgres.audit import check
 from services.adapters.postgres.loading import read_parts
 from services.ports.ledger import DeadLetter, PlacementOpened, ProfileRow
 from services.ports.log import (

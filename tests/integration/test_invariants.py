@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from domain.model.decisions import Outcome
 from domain.model.pods import PodTemplate
-from services.adapters.postgres.invariants import INVARIANTS, check
+from services.adapters.postgres.audit import audit, check
+from services.adapters.postgres.invariants import INVARIANTS
 from services.adapters.postgres.migrate import init_shards
 from services.ports.journal import BATCHES, JournalRow
 from services.ports.ledger import (
@@ -38,6 +39,15 @@ from tests.contract.batches import (
 )
 from tests.contract.ledgers import SHARDS, PostgresBackend, start
 from tests.servers import MakeDatabase
+
+
+def _version_told(was: int, told: int) -> str:
+    """Return the statement that lets decisions tell another version of their node."""
+    what = f"""'"node_version":{was}}}', '"node_version":{told}}}'"""
+    return (
+        f"UPDATE decisions SET payload = convert_to(replace(convert_from(payload, 'UTF8'), {what}), 'UTF8')"
+    )
+
 
 # What an operator would have to do by hand to break each invariant, on the ledger that ``backend`` fills.
 BROKEN = {
@@ -67,9 +77,19 @@ BROKEN = {
         "UPDATE journal SET batch = 4 WHERE batch = 3",
         "UPDATE shard_offsets SET next_offset = 4 WHERE topic = '~batches'",
     ),
-    "journal-ranges-chain": ("""UPDATE journal SET lanes = '[[0,"berth.pods",0,7,8]]' WHERE batch = 3""",),
+    "journal-ranges-chain": ("""UPDATE journal SET lanes = '[[0,"berth.pods",0,5,7]]' WHERE batch = 3""",),
     "decisions-have-a-batch": (
         "UPDATE journal SET seqs = '{}', decisions_hash = sha256('') WHERE batch = 2",
+    ),
+    "decision-has-placement": ("DELETE FROM placements WHERE seq = 5",),
+    "released-is-over": ("UPDATE decisions SET outcome = 'released', pod_uid = 'uid-placed' WHERE seq = 3",),
+    "decided-versions-chain": (_version_told(2, 9) + " WHERE seq = 5",),
+    "offsets-are-the-journals": (
+        "UPDATE shard_offsets SET next_offset = 99 WHERE topic = 'berth.pods' AND shard = 0",
+    ),
+    "checkpoints-are-whole": (
+        "INSERT INTO checkpoints (shard, batch, start, head, parts_count, bytes_count)"
+        " VALUES (0, 1, '{}', '{}', 1, 0)",
     ),
     "decisions-are-the-journals": ("UPDATE decisions SET payload = payload || 'x' WHERE seq = 5",),
     "allocatable-is-the-spec": ("UPDATE nodes SET deleted = true WHERE id = 2",),
@@ -86,6 +106,8 @@ BROKEN = {
 """Some break another one with it: a node made smaller in the past is over its allocatable now, too."""
 
 ALSO_BREAKS = {
+    "decision-has-placement": {"requested-is-the-sum"},
+    "decided-versions-chain": {"decisions-are-the-journals"},
     "decisions-without-hole": {"decisions-are-the-journals"},
     "never-over-allocatable": {"over-allocatable"},
     "one-placement-per-pod": {"requested-is-the-sum"},
@@ -324,3 +346,51 @@ async def test_a_pod_that_is_placed_anew_by_a_transaction_that_began_first(empty
     await _commit(ledger, batch)
     await empty.execute("UPDATE placements SET recorded_at = recorded_at - interval '1 hour' WHERE seq = 3")
     assert await check(empty.dsn) == []
+
+
+async def test_two_decisions_that_led_to_one_version_are_found(empty: PostgresBackend) -> None:
+    assert await _two_writers(empty, room_first=True) == set()
+    await empty.execute(_version_told(3, 2) + " WHERE shard = 1")
+    red = {violation.name: violation for violation in await check(empty.dsn)}
+    assert "decided-versions-chain" in red
+    (row,) = red["decided-versions-chain"].rows
+    assert (row["node"], row["version"], row["version_before"]) == ("n1", 2, 2)
+
+
+# ------------------------------------------------------------------------------------------- what came since
+
+
+async def test_an_audit_goes_on_where_the_last_one_ended(backend: PostgresBackend) -> None:
+    first = await audit(backend.dsn)
+    assert (first.ok, first.remembered, first.seqs[0], first.batches[0]) == (True, True, (1, 6), (1, 3))
+    await backend.execute("UPDATE decisions SET payload = payload || 'x' WHERE seq = 4")
+    assert (await audit(backend.dsn)).ok, "what was audited is not read again"
+    (found,) = (await audit(backend.dsn, everything=True)).broken
+    assert found.name == "decisions-are-the-journals"
+    assert (await audit(backend.dsn)).seqs[0] == (6, 6), "from the last audit in which all held"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_what_breaks_after_an_audit_is_found_by_the_next(backend: PostgresBackend, name: str) -> None:
+    await backend.execute(
+        "INSERT INTO audits (at, seconds, ok, seqs, batches, broken)"
+        """ VALUES (now(), 0, true, '{"0": [1, 3]}', '{"0": [1, 0]}', '[]')"""
+    )
+    for statement in BROKEN[name]:
+        await backend.execute(statement)
+    result = await audit(backend.dsn)
+    assert result.seqs[0] == (3, 6)
+    red = {each.name for each in result.broken}
+    of_old = {"placement-has-decision", "cycles-by-a-known-revision"}  # of decision 1
+    assert red == {name} | ALSO_BREAKS.get(name, set()) or name in of_old
+
+
+async def test_a_broken_invariant_stays_red_until_somebody_audits_from_later_on(
+    backend: PostgresBackend,
+) -> None:
+    await backend.execute("UPDATE decisions SET payload = payload || 'x' WHERE seq = 5")
+    for _ in range(2):
+        assert not (await audit(backend.dsn)).ok
+    later = (await audit(backend.dsn, remember=False)).at
+    assert (await audit(backend.dsn, since=later)).ok
+    assert (await audit(backend.dsn)).ok

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from domain.model.errors import Unavailable
 from ops.kafka import free_port
-from services.adapters.postgres.invariants import check
+from services.adapters.postgres.audit import check
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.ports.ledger import CommitBatch, CommitOutcome, Lease, OffsetAdvance, Resolution

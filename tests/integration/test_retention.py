@@ -15,8 +15,8 @@ from domain.model.pods import PodTemplate
 from services.adapters.embedded import retention
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.postgres import tidying
+from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import Session
-from services.adapters.postgres.invariants import check
 from services.adapters.postgres.migrate import init_shards
 from services.ports.ledger import CommitBatch, CommitOutcome, PodTombstone
 from services.ports.log import (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from services.adapters.postgres.connections import BULK, fresh
+from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.invariants_journal import JOURNAL
+from services.adapters.postgres.invariants_nodes import OVERCOMMITTED, VERSIONS
 
-ROWS_MAX = 100
+_BATCH_DECISIONS_MAX = 2 * (batch_decisions_max + poll_records_max)
 
 
 class Invariant(NamedTuple):
@@ -18,15 +18,6 @@ class Invariant(NamedTuple):
     says: str
     query: str
     warning: bool = False
-
-
-class Violation(NamedTuple):
-    """An invariant that does not hold, with the first ``ROWS_MAX`` offending rows."""
-
-    name: str
-    says: str
-    warning: bool
-    rows: Sequence[Mapping[str, Any]]
 
 
 # What each open placement holds of its node: its template's requests, and one of ``pods``.
@@ -49,53 +40,6 @@ _VECTORS = """
     WHERE v.requested > 0 AND NOT n.deleted
 """
 
-# Replays opening and closing in the order of the node's versions, which are fenced. A transaction's time is
-# when it began, so with several writers it says nothing of their order. A placement ends with its pod's next
-# decision. Where that names another node, the end comes right behind what the same shard had decided on this
-# one. Within a version, closing comes first. The sum after each placement that berth decided is compared with
-# the spec that it saw: the last one up to its version, or the one of its own transaction, which was folded
-# before. A pod that was resized where it runs was not placed by berth with that size.
-_OVERCOMMITTED = """
-WITH told AS MATERIALIZED (
-    SELECT shard, seq, pod_uid, node, outcome, recorded_at,
-        substring(encode(payload, 'escape') FROM '"node_version":(\\d+)')::bigint AS version
-    FROM decisions WHERE outcome NOT IN ('orphaned', 'returned', 'unschedulable', 'unresolvable')
-), lives AS (
-    SELECT *, lead(seq) OVER pod AS end_seq, lead(node) OVER pod AS end_node, lead(version) OVER pod AS ended
-    FROM told WINDOW pod AS (PARTITION BY shard, pod_uid ORDER BY seq)
-), moves AS (
-    SELECT p.node, p.signature, d.version, p.seq, p.shard, 1 AS change, p.pod_uid, d.recorded_at,
-        d.outcome IN ('adopted', 'resized') AS is_given
-    FROM placements p LEFT JOIN told d USING (shard, seq)
-    UNION ALL
-    SELECT p.node, p.signature, CASE WHEN d.end_node = p.node THEN d.ended ELSE (
-            SELECT max(t.version) FROM told t
-            WHERE t.node = p.node AND t.shard = p.shard AND t.seq < d.end_seq
-        ) END, d.end_seq, p.shard, -1, p.pod_uid, NULL, true
-    FROM placements p LEFT JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL
-), sums AS (
-    SELECT m.*, r.key AS resource, sum(m.change * r.value::bigint) OVER (
-        PARTITION BY m.node, r.key ORDER BY m.version NULLS FIRST, m.seq, m.change, m.shard
-        ROWS UNBOUNDED PRECEDING
-    ) AS held
-    FROM moves m
-    JOIN templates t USING (signature)
-    CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS r
-    WHERE r.value::bigint > 0
-)
-SELECT s.node, s.resource, s.held, offered.amount AS allocatable, s.pod_uid, s.shard, s.seq
-FROM sums s
-JOIN nodes n ON n.name = s.node
-CROSS JOIN LATERAL (
-    SELECT CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>s.resource)::bigint, 0) END
-        AS amount
-    FROM node_specs h
-    WHERE h.node_id = n.id AND (h.version <= s.version OR h.recorded_at = s.recorded_at)
-    ORDER BY h.version DESC LIMIT 1
-) AS offered
-WHERE s.is_given IS NOT TRUE AND s.held > offered.amount
-"""
-
 INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "one-placement-per-pod",
@@ -104,7 +48,13 @@ INVARIANTS: tuple[Invariant, ...] = (
         """
         SELECT * FROM (
             SELECT pod_uid, shard, seq, node, released_at_ms, lead(bound_at_ms) OVER pod AS next_bound_at_ms
-            FROM placements WINDOW pod AS (PARTITION BY pod_uid ORDER BY shard, seq)
+            FROM (
+                SELECT pod_uid, shard, seq, node, released_at_ms, bound_at_ms FROM @placements AS p
+                UNION ALL
+                SELECT pod_uid, shard, seq, node, released_at_ms, bound_at_ms
+                FROM placements p JOIN @spans AS s USING (shard)
+                WHERE p.released_at_ms IS NULL AND p.seq < s.lo
+            ) AS p WINDOW pod AS (PARTITION BY pod_uid ORDER BY shard, seq)
         ) AS spans
         WHERE next_bound_at_ms IS NOT NULL
             AND (released_at_ms IS NULL OR released_at_ms > next_bound_at_ms)
@@ -113,7 +63,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "released-after-bound",
         "no placement ends, in log time, before it began",
-        "SELECT pod_uid, bound_at_ms, released_at_ms FROM placements WHERE released_at_ms < bound_at_ms",
+        """
+        SELECT pod_uid, bound_at_ms, released_at_ms FROM @placements AS p WHERE released_at_ms < bound_at_ms
+        """,
     ),
     Invariant(
         "requested-is-the-sum",
@@ -133,7 +85,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "never-over-allocatable",
         "no placement that berth decided took its node over what it offered",
-        _OVERCOMMITTED,
+        OVERCOMMITTED,
     ),
     Invariant(
         "over-allocatable",
@@ -143,11 +95,12 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "decisions-without-hole",
-        "the decisions of a shard are numbered from 1 to seq_next - 1",
+        "the decisions that a shard keeps are numbered up to seq_next - 1",
         """
-        SELECT s.shard, s.seq_next, count(d.seq) AS count, min(d.seq) AS first, max(d.seq) AS last
-        FROM shards s LEFT JOIN decisions d USING (shard) GROUP BY s.shard, s.seq_next
-        HAVING count(d.seq) <> s.seq_next - 1 OR min(d.seq) <> 1 OR max(d.seq) <> s.seq_next - 1
+        SELECT s.shard, s.lo AS first_expected, s.hi AS seq_next, count(d.seq) AS count, min(d.seq) AS first,
+            max(d.seq) AS last
+        FROM @spans AS s LEFT JOIN @decisions AS d USING (shard) GROUP BY s.shard, s.lo, s.hi
+        HAVING count(d.seq) <> s.hi - s.lo OR min(d.seq) <> s.lo OR max(d.seq) <> s.hi - 1
         """,
     ),
     Invariant(
@@ -164,10 +117,35 @@ INVARIANTS: tuple[Invariant, ...] = (
         "every placement was opened by the decision with its number",
         """
         SELECT p.shard, p.seq, p.pod_uid, p.node, p.adopted, d.outcome, d.node AS decided_node
-        FROM placements p LEFT JOIN decisions d USING (shard, seq)
+        FROM @placements AS p LEFT JOIN @decisions AS d USING (shard, seq)
         WHERE (d.pod_uid, d.node) IS DISTINCT FROM (p.pod_uid, p.node)
             OR d.outcome NOT IN ('bound', 'adopted', 'resized')
             OR (d.outcome <> 'resized' AND (d.outcome = 'adopted') <> p.adopted)
+        """,
+    ),
+    # Of a pod that was placed and left in one batch no placement was ever written.
+    Invariant(
+        "decision-has-placement",
+        "every decision that places a pod opened a placement",
+        f"""
+        SELECT d.shard, d.seq, d.pod_uid, d.outcome, d.node
+        FROM @decisions AS d LEFT JOIN @placements AS p USING (shard, seq)
+        WHERE d.outcome IN ('bound', 'adopted', 'resized') AND p.seq IS NULL AND NOT EXISTS (
+            SELECT FROM decisions e
+            WHERE e.shard = d.shard AND e.seq > d.seq AND e.seq <= d.seq + {_BATCH_DECISIONS_MAX}
+                AND e.pod_uid = d.pod_uid AND e.recorded_at = d.recorded_at
+                AND e.outcome IN ('adopted', 'resized', 'released')
+        )
+        """,
+    ),
+    Invariant(
+        "released-is-over",
+        "a pod that was released has no open placement from before",
+        """
+        SELECT d.shard, d.seq, d.pod_uid, p.node, p.seq AS placed_seq
+        FROM @decisions AS d JOIN placements p
+            ON p.shard = d.shard AND p.pod_uid = d.pod_uid AND p.seq < d.seq AND p.released_at_ms IS NULL
+        WHERE d.outcome = 'released'
         """,
     ),
     Invariant(
@@ -211,7 +189,12 @@ INVARIANTS: tuple[Invariant, ...] = (
         SELECT d.shard, d.seq, d.epoch, d.epoch_before, s.epoch AS shard_epoch
         FROM (
             SELECT shard, seq, epoch, lag(epoch) OVER (PARTITION BY shard ORDER BY seq) AS epoch_before
-            FROM decisions
+            FROM (
+                SELECT shard, seq, epoch FROM @decisions AS d
+                UNION ALL
+                SELECT d.shard, d.seq, d.epoch
+                FROM decisions d JOIN @spans AS s ON d.shard = s.shard AND d.seq = s.lo - 1
+            ) AS d
         ) AS d JOIN shards s USING (shard)
         WHERE d.epoch < d.epoch_before OR d.epoch > s.epoch
         """,
@@ -235,6 +218,11 @@ INVARIANTS: tuple[Invariant, ...] = (
         ) AS h ON h.node_id = n.id
         WHERE h.last IS DISTINCT FROM n.spec_version OR h.last > n.version
         """,
+    ),
+    Invariant(
+        "decided-versions-chain",
+        "no two decisions led to one version of a node, and each shard's versions of it grow",
+        VERSIONS,
     ),
     Invariant(
         "allocatable-is-the-spec",
@@ -261,7 +249,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         "a cycle names a revision that an event brought, or the first one",
         """
         SELECT c.shard, c.seq, d.profile, d.profile_revision
-        FROM cycles c, json_to_record(c.doc::json) AS d (profile text, profile_revision bigint)
+        FROM @cycles AS c, json_to_record(c.doc::json) AS d (profile text, profile_revision bigint)
         WHERE d.profile_revision > 1 AND NOT EXISTS (
             SELECT FROM profiles p
             WHERE p.name = d.profile AND p.revision = d.profile_revision AND p.spec IS NOT NULL
@@ -270,24 +258,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     *(Invariant(*each) for each in JOURNAL),
 )
-
-
-async def check(dsn: str) -> list[Violation]:
-    """Return the broken invariants of one snapshot of the ledger, warnings included.
-
-    Raises
-    ------
-    Unavailable
-        The server does not answer.
-    """
-    violations = []
-    async with (
-        fresh(dsn, "berth-invariants", BULK) as connection,
-        connection.transaction(isolation="repeatable_read", readonly=True),
-    ):
-        for invariant in INVARIANTS:
-            found = await connection.fetch(f"SELECT * FROM ({invariant.query}) AS broken LIMIT {ROWS_MAX}")
-            if found:
-                rows = [dict(row) for row in found]
-                violations.append(Violation(invariant.name, invariant.says, invariant.warning, rows))
-    return violations
+"""``@decisions``, ``@placements``, ``@cycles`` and ``@journal`` stand for the rows that an audit looks at,
+``@chain`` for those of the journal and the one before them. ``@spans`` are the shards with the first seq that
+is kept, the first of the audit and the next after it; ``@batches`` the first and last batch of each journal.
+"""

@@ -57,6 +57,8 @@ GRANTS: Mapping[str, Grants] = {
     "journal": Grants(_ADD, replay=_READ),
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
+    "audits": Grants(_ADD),
+    "pruned": Grants(_CHANGE),
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),

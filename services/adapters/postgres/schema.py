@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from services.adapters.postgres import schema_audit as schema_audit
 from services.adapters.postgres import schema_journal as schema_journal
 from services.adapters.postgres import schema_log as schema_log
 from services.adapters.postgres.schema_api import metadata as metadata

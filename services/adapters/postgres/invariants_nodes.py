@@ -1,0 +1,117 @@
+"""The invariants of nodes over time: what they hold after each decision, and their versions."""
+
+from __future__ import annotations
+
+# Which version of its node a decision led to: the last key of its record. A regular expression would take
+# ten times as long.
+_TOLD = """split_part(split_part(
+    encode(substring(payload FROM octet_length(payload) - 40), 'escape'), '{key}', 2), '}}', 1)"""
+VERSION = """
+    CASE WHEN translate({told}, '0123456789', '') = '' THEN nullif({told}, '')::bigint END
+""".format(told=_TOLD.format(key='"node_version":'))
+
+# Goes back from what is requested now, since the ledger forgets old history. Opening and closing come in the
+# order of the node's versions, which are fenced: a transaction's time is when it began, so with several
+# writers it says nothing of their order. A placement ends with its pod's next decision. Where that names
+# another node, the end comes right behind what the same shard had decided on this one. Within a version,
+# closing comes first. The sum after each placement that berth decided is compared with the spec that it saw:
+# the last one up to its version, or the one of its own transaction, which was folded before. A pod that was
+# resized where it runs was not placed by berth with that size. Only nodes are looked at that can have held
+# too much: what is requested now, with all that ended meanwhile, is more than the least that they offered.
+OVERCOMMITTED = f"""
+WITH told AS MATERIALIZED (
+    SELECT shard, seq, pod_uid, namespace, name, node, signature, outcome, recorded_at, {VERSION} AS version
+    FROM @decisions AS d WHERE outcome IN ('bound', 'adopted', 'resized', 'released')
+), lives AS (
+    SELECT *, lag(seq) OVER pod AS before, lead(seq) OVER pod AS end_seq, lead(node) OVER pod AS end_node,
+        lead(version) OVER pod AS ended
+    FROM told WINDOW pod AS (PARTITION BY shard, pod_uid ORDER BY seq)
+), moves AS (
+    SELECT p.node, p.signature, d.version, p.seq, p.shard, 1 AS change, p.pod_uid, d.recorded_at,
+        d.outcome = 'bound' AS is_decided
+    FROM @placements AS p JOIN told d USING (shard, seq)
+    UNION ALL
+    SELECT p.node, p.signature, CASE WHEN d.end_node = p.node THEN d.ended END, d.end_seq, p.shard, -1,
+        p.pod_uid, NULL, false
+    FROM @placements AS p JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL
+    UNION ALL
+    SELECT d.node, d.signature, d.version, d.seq, d.shard, -1, d.pod_uid, NULL, false
+    FROM lives d WHERE d.before IS NULL AND d.outcome = 'released' AND d.node IS NOT NULL
+    UNION ALL
+    SELECT p.node, p.signature, CASE WHEN p.node = d.node THEN d.version END, d.seq, d.shard, -1, d.pod_uid,
+        NULL, false
+    FROM lives d JOIN @spans AS s ON s.shard = d.shard AND s.first < s.lo
+    CROSS JOIN LATERAL (
+        SELECT e.seq, e.outcome FROM decisions e
+        WHERE (e.namespace, e.name) = (d.namespace, d.name) AND e.shard = d.shard AND e.pod_uid = d.pod_uid
+            AND e.seq < d.seq AND e.outcome IN ('bound', 'adopted', 'resized', 'released')
+        ORDER BY e.seq DESC LIMIT 1
+    ) AS e
+    JOIN placements p ON p.shard = d.shard AND p.seq = e.seq
+    WHERE d.before IS NULL AND d.outcome IN ('adopted', 'resized') AND e.outcome <> 'released'
+), ordered AS (
+    SELECT node, signature, seq, shard, change, pod_uid, recorded_at, is_decided,
+        coalesce(version, max(version) OVER (PARTITION BY node, shard ORDER BY seq)) AS version
+    FROM moves
+), amounts AS MATERIALIZED (
+    SELECT t.signature, r.key AS resource, r.value::bigint AS amount
+    FROM templates t
+    CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{{"pods": 1}}') AS r
+    WHERE t.signature IN (SELECT signature FROM moves) AND r.value::bigint > 0
+), ended AS (
+    SELECT e.node, a.resource, sum(e.pods * a.amount) AS amount
+    FROM (SELECT node, signature, count(*) AS pods FROM moves WHERE change < 0 GROUP BY node, signature) AS e
+    JOIN amounts a USING (signature) GROUP BY e.node, a.resource
+), suspects AS MATERIALIZED (
+    SELECT n.id, n.name AS node, r.name AS resource, v.requested
+    FROM nodes n
+    CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (requested, id)
+    JOIN resources r ON r.id = v.id
+    LEFT JOIN ended e ON e.node = n.name AND e.resource = r.name
+    WHERE v.requested + coalesce(e.amount, 0) > (
+        SELECT min(CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>r.name)::bigint, 0) END)
+        FROM node_specs h WHERE h.node_id = n.id
+    )
+), looked_at AS MATERIALIZED (
+    SELECT * FROM ordered WHERE node IN (SELECT node FROM suspects)
+), sums AS (
+    SELECT o.*, n.id, n.resource, n.requested - coalesce(sum(o.change * a.amount) OVER (
+        PARTITION BY n.id, n.resource ORDER BY o.version NULLS FIRST, o.seq, o.change, o.shard
+        ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+    ), 0) AS held
+    FROM looked_at o JOIN suspects n USING (node) JOIN amounts a USING (signature, resource)
+)
+SELECT s.node, s.resource, s.held, offered.amount AS allocatable, s.pod_uid, s.shard, s.seq
+FROM sums s
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>s.resource)::bigint, 0) END
+        AS amount
+    FROM node_specs h
+    WHERE h.node_id = s.id AND (h.version <= s.version OR h.recorded_at = s.recorded_at)
+    ORDER BY h.version DESC LIMIT 1
+) AS offered
+WHERE s.is_decided AND s.held > offered.amount
+"""
+
+
+# Two writers that both saw a version would both lead to the next one. What pods did on a node before the
+# ledger knew it is not of its versions, and a node's first specs may be gone: so only what is younger.
+VERSIONS = f"""
+WITH told AS (
+    SELECT d.shard, d.seq, d.node, d.recorded_at, {VERSION} AS version
+    FROM @decisions AS d WHERE outcome IN ('bound', 'adopted', 'resized', 'released') AND node IS NOT NULL
+), begun AS (
+    SELECT n.id, n.name AS node, n.version AS now, (
+        SELECT h.recorded_at FROM node_specs h WHERE h.node_id = n.id ORDER BY h.version LIMIT 1
+    ) AS at
+    FROM nodes n
+), chain AS (
+    SELECT t.*, b.now, lag(version) OVER node AS version_before, lag(shard) OVER node AS shard_before,
+        lag(seq) OVER node AS seq_before
+    FROM told t JOIN begun b USING (node) WHERE t.recorded_at > b.at
+    WINDOW node AS (PARTITION BY b.id ORDER BY version)
+)
+SELECT node, shard, seq, version, now, version_before, shard_before, seq_before
+FROM chain WHERE version IS NULL OR version > now OR version = version_before
+    OR (shard = shard_before AND seq < seq_before)
+"""

@@ -1,0 +1,32 @@
+"""The tables of what was audited, and of what was pruned after it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from services.adapters.postgres.schema_api import metadata
+
+audits = sa.Table(
+    "audits",
+    metadata,
+    sa.Column("at", sa.DateTime(timezone=True), primary_key=True, comment="when its snapshot was taken"),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Column("ok", sa.Boolean, nullable=False, comment="everything held but what is a warning"),
+    sa.Column("seqs", sa.JSON, nullable=False, comment="shard to [first, next] seq that it looked at"),
+    sa.Column("batches", sa.JSON, nullable=False, comment="shard to [first, last] batch of its journal"),
+    sa.Column("broken", sa.JSON, nullable=False, comment="the invariants that do not hold, with offenders"),
+    comment="one row per audit; the next one goes on where the last one ended in which all held",
+)
+
+pruned = sa.Table(
+    "pruned",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column(
+        "seq_below",
+        sa.BigInteger,
+        nullable=False,
+        comment="of older decisions only those are kept that explain a pod which is placed or waits",
+    ),
+    comment="how far the history of each shard was pruned; no row: all of it is kept",
+)
