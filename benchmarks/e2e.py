@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import psutil
 
 from benchmarks import machine
 from benchmarks.offering import offer
 from benchmarks.report import Options, Reading, Report, at_what_cost, how_fast, what
-from benchmarks.scraping import worker_counts
+from benchmarks.scraping import Counts, together, worker_counts
 from benchmarks.stage import (
     BenchError,
     BerthProcess,
@@ -36,12 +37,12 @@ _SETTLE_SECONDS = 0.2
 
 class _Running(NamedTuple):
     servers: Servers
-    worker: BerthProcess
+    workers: Sequence[BerthProcess]
     relay: BerthProcess
 
     def check(self) -> None:
-        self.worker.check()
-        self.relay.check()
+        for process in (*self.workers, self.relay):
+            process.check()
 
 
 def measure(options: Options) -> Report:
@@ -68,9 +69,12 @@ def _running(options: Options) -> Iterator[_Running]:
         else:
             servers = stack.enter_context(own_servers(scratch, embedded=options.embedded))
         initialise(servers.place, options.shards)
-        worker = stack.enter_context(berth_process("worker", servers.place, scratch))
+        workers = [
+            stack.enter_context(berth_process("worker", servers.place, scratch, number + 1))
+            for number in range(options.workers)
+        ]
         relay = stack.enter_context(berth_process("relay", servers.place, scratch))
-        yield _Running(servers, worker, relay)
+        yield _Running(servers, workers, relay)
 
 
 async def _bounded(
@@ -91,12 +95,13 @@ async def _measure(
 ) -> Report:
     log = open_log(running.servers.place)
     try:
-        await watcher.until_owned()
+        owners = await watcher.until_owned(options.workers)
         await _check_fresh(watcher, log, options.shards)
         writer = await log.writer()
         try:
             await _prepare(writer, watcher, records)
-            return await _timed(options, records, running, watcher, writer, described)
+            report = await _timed(options, records, running, watcher, writer, described)
+            return msgspec.structs.replace(report, owners=owners)
         finally:
             await writer.aclose()
     finally:
@@ -139,7 +144,7 @@ async def _timed(
     polling = psutil.Process(await watcher.backend_pid()) if running.servers.database else None
     meter = machine.CpuMeter(
         {
-            "worker": running.worker.handle,
+            "worker": [worker.handle for worker in running.workers],
             "relay": running.relay.handle,
             "broker": running.servers.broker,
             "database": running.servers.database,
@@ -156,7 +161,7 @@ async def _timed(
         await asyncio.gather(offering, return_exceptions=True)
     cpu, bench_cpu = meter.read(), time.process_time()
     await asyncio.sleep(_SETTLE_SECONDS)  # the worker counts a batch just after it has become visible
-    after = Reading(cpu, bench_cpu, await worker_counts(running.worker.metrics_port))
+    after = Reading(cpu, bench_cpu, await _counts(running))
     decided = await watcher.decided(first)
     _check_complete(records.pods, decided)
     database_version = await watcher.server_version()
@@ -164,6 +169,7 @@ async def _timed(
         **what(options, running.servers, offered),
         **how_fast(records.pods, decided, offered, ended, watcher.sightings),
         **at_what_cost(before, after, len(records.pods)),
+        cpu_use_std=round(await watcher.cpu_use_std(), 4),
         pending=await watcher.pending(),
         machine=described,
         versions={**machine.versions(), "postgres": database_version},
@@ -171,7 +177,11 @@ async def _timed(
 
 
 async def _read(meter: machine.CpuMeter, running: _Running) -> Reading:
-    return Reading(meter.read(), time.process_time(), await worker_counts(running.worker.metrics_port))
+    return Reading(meter.read(), time.process_time(), await _counts(running))
+
+
+async def _counts(running: _Running) -> Counts:
+    return together([await worker_counts(worker.metrics_port) for worker in running.workers])
 
 
 def _check_complete(pods: list[Entry], decided: list[Decided]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -67,11 +67,11 @@ class CpuMeter:
 
     Parameters
     ----------
-    roots : mapping of str to psutil.Process or None
+    roots : mapping of str to psutil.Process or sequence of psutil.Process or None
         Processes by the name under which they are reported; None where a process is not ours to see.
     """
 
-    def __init__(self, roots: Mapping[str, psutil.Process | None]) -> None:
+    def __init__(self, roots: Mapping[str, psutil.Process | Sequence[psutil.Process] | None]) -> None:
         self._roots = dict(roots)
 
     def read(self) -> dict[str, float | None]:
@@ -88,7 +88,9 @@ def used(before: Mapping[str, float | None], after: Mapping[str, float | None]) 
     return found
 
 
-def _tree_seconds(root: psutil.Process) -> float:
+def _tree_seconds(root: psutil.Process | Sequence[psutil.Process]) -> float:
+    if not isinstance(root, psutil.Process):
+        return sum(map(_tree_seconds, root))
     total = 0.0
     for process in (root, *root.children(recursive=True)):
         try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.offering import Offered
-from benchmarks.scraping import WorkerCounts
+from benchmarks.scraping import Counts, follow_lag_seconds, since
 from benchmarks.stage import Servers
 from benchmarks.statistics import Sightings, percentile
 from benchmarks.watching import Decided
@@ -34,6 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: Workload
     shards: int = 1
+    workers: int = 1
     rate: float | None = None
     embedded: bool = False
     kafka: str | None = None
@@ -52,6 +53,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     pods: int
     groups: int
     shards: int
+    workers: int
+    owners: int = 0
     log: str
     ledger: str
     clock: str
@@ -71,6 +74,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     pods_per_batch: float
     plan_ms_mean: float
     commit_ms_mean: float
+    conflicts: int
+    moved: int
+    follow_seconds: float
+    follow_lag_p99_ms: float | None
+    cpu_use_std: float
     machine: dict[str, Any]
     versions: dict[str, str]
 
@@ -80,7 +88,7 @@ class Reading(NamedTuple):
 
     cpu: Mapping[str, float | None]
     bench_cpu: float
-    worker: WorkerCounts
+    worker: Counts
 
 
 def what(options: Options, servers: Servers, offered: Offered) -> dict[str, Any]:
@@ -93,6 +101,7 @@ def what(options: Options, servers: Servers, offered: Offered) -> dict[str, Any]
         "pods_before": workload.pods_before,
         "pods": workload.pods,
         "shards": options.shards,
+        "workers": options.workers,
         "log": servers.log_kind,
         "ledger": servers.ledger_kind,
         "clock": CLOCK,
@@ -140,13 +149,18 @@ def at_what_cost(before: Reading, after: Reading, pods: int) -> dict[str, Any]:
     if cpu["database"] is not None and cpu["polling"] is not None:
         cpu["database"] = max(0.0, cpu["database"] - cpu["polling"])
     cpu["bench"] = after.bench_cpu - before.bench_cpu
-    done = WorkerCounts(*(end - start for start, end in zip(before.worker, after.worker, strict=True)))
+    done = since(before.worker, after.worker)
+    batches, lag_seconds = done["berth_batches_total"], follow_lag_seconds(done, 0.99)
     return {
         "cpu_seconds": {k: None if v is None else round(v, 2) for k, v in cpu.items()},
-        "batches": int(done.batches),
-        "pods_per_batch": round(pods / max(1, done.batches), 1),
-        "plan_ms_mean": _ms(done.plan_seconds / max(1, done.plans)),
-        "commit_ms_mean": _ms(done.commit_seconds / max(1, done.commits)),
+        "batches": int(batches),
+        "pods_per_batch": round(pods / max(1, batches), 1),
+        "plan_ms_mean": _ms(done["berth_plan_seconds_sum"] / max(1, done["berth_plan_seconds_count"])),
+        "commit_ms_mean": _ms(done["berth_commit_seconds_sum"] / max(1, done["berth_commit_seconds_count"])),
+        "conflicts": int(done["berth_worker_conflicts_total"]),
+        "moved": int(done["berth_worker_moved_total"]),
+        "follow_seconds": round(done["berth_follow_seconds_sum"], 3),
+        "follow_lag_p99_ms": None if lag_seconds is None else _ms(lag_seconds),
     }
 
 

@@ -123,9 +123,9 @@ def initialise(place: Place, shards: int) -> None:
 
 
 @contextlib.contextmanager
-def berth_process(name: str, place: Place, scratch: Path) -> Iterator[BerthProcess]:
-    """Run ``berth worker`` or ``berth relay`` until the end of the block."""
-    output, metrics_port = scratch / f"{name}.log", free_port()
+def berth_process(name: str, place: Place, scratch: Path, number: int = 1) -> Iterator[BerthProcess]:
+    """Run ``berth worker`` or ``berth relay`` until the end of the block; ``number`` tells several apart."""
+    output, metrics_port = scratch / f"{name}-{number}.log", free_port()
     with output.open("wb") as file:
         process = subprocess.Popen(
             _command(name),

@@ -10,22 +10,30 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 import asyncpg
+import numpy as np
 
 from benchmarks.stage import BenchError
 from benchmarks.statistics import Sightings
 
 _ANSWER_SECONDS_MAX = 600
 _SHARDS = (
-    "SELECT shard, seq_next, dead_seq_next, owner IS NOT NULL AS owned"
+    "SELECT shard, seq_next, dead_seq_next, owner"
     " FROM shards LEFT JOIN worker_leases USING (shard) ORDER BY shard"
 )
 _OFFSETS = "SELECT topic, next_offset FROM shard_offsets"
 _DECISIONS = (
-    "SELECT shard, seq, namespace, name, outcome, signature FROM decisions WHERE shard = $1 AND seq >= $2"
+    "SELECT shard, seq, namespace, name, outcome, signature FROM decisions"
+    " WHERE shard = $1 AND seq >= $2 AND outcome <> 'conflict'"
 )
+_CONFLICTS = "SELECT count(*) FROM decisions WHERE outcome = 'conflict'"
+_CPU_USE = """
+SELECT requested[cpu.id]::float8 / nullif(allocatable[cpu.id], 0) AS used
+FROM nodes, (SELECT id FROM resources WHERE name = 'cpu') AS cpu WHERE NOT deleted
+"""
 _PENDING = "SELECT count(*) FROM pending"
 _LETTER = "SELECT code, path, message FROM dead_letters LIMIT 1"
 _IDLE_POLL_SECONDS = 0.02
+_BALANCE_SECONDS_MAX = 20.0
 
 
 class Decided(NamedTuple):
@@ -55,9 +63,15 @@ class Watcher:
         """Return the version of the database server."""
         return str(await self._connection.fetchval("SHOW server_version"))
 
-    async def until_owned(self) -> None:
-        """Wait until a worker holds all shards."""
-        while not all(row["owned"] for row in await self._shards()):
+    async def until_owned(self, workers: int) -> int:
+        """Wait until workers hold all shards, an equal part each if they come to that; return how many do."""
+        deadline = time.perf_counter() + _BALANCE_SECONDS_MAX
+        while True:
+            rows = await self._shards()
+            owners = Counter(row["owner"] for row in rows)
+            is_even = len(owners) == workers and max(owners.values()) <= -(-len(rows) // workers)
+            if None not in owners and (is_even or (workers > 1 and time.perf_counter() > deadline)):
+                return len(owners)
             await asyncio.sleep(_IDLE_POLL_SECONDS)
 
     async def seq_next(self) -> dict[int, int]:
@@ -79,7 +93,10 @@ class Watcher:
             await asyncio.sleep(_IDLE_POLL_SECONDS)
 
     async def until_decided(self, first: Mapping[int, int], pods: int, poll_seconds: float) -> float:
-        """Poll until a number of decisions from ``first`` on are durable; return when that was first seen."""
+        """Poll until so many pods are decided from ``first`` on; return when that was first seen.
+
+        A decision that another worker's came before is no pod's last.
+        """
         wanted = sum(first.values()) + pods
         following = time.perf_counter()
         while True:
@@ -87,19 +104,24 @@ class Watcher:
             at = time.perf_counter()
             self.polls += 1
             self.sightings.see(at, {row["shard"]: row["seq_next"] for row in rows})
-            if sum(row["seq_next"] for row in rows) >= wanted:
+            made = sum(row["seq_next"] for row in rows)
+            if made >= wanted and made >= wanted + await self._connection.fetchval(_CONFLICTS):
                 return at
             following = max(following + poll_seconds, at)
             await asyncio.sleep(following - at)
 
     async def decided(self, first: Mapping[int, int]) -> list[Decided]:
-        """Return all decisions from ``first`` on."""
+        """Return all decisions from ``first`` on that held."""
         found = []
         for shard, seq in first.items():
             for row in await self._connection.fetch(_DECISIONS, shard, seq):
                 key = f"{row['namespace']}/{row['name']}".encode()
                 found.append(Decided(shard, row["seq"], key, row["outcome"], row["signature"]))
         return found
+
+    async def cpu_use_std(self) -> float:
+        """Return the standard deviation over the nodes of the share of their CPU that is requested."""
+        return float(np.std([row["used"] or 0.0 for row in await self._connection.fetch(_CPU_USE)]))
 
     async def pending(self) -> int:
         """Return how many pods wait."""

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from services.cli.measured import show_domains, show_e2e, show_engine, show_json, show_memory
+from services.cli.measured import (
+    show_domains,
+    show_e2e,
+    show_engine,
+    show_json,
+    show_memory,
+    show_shards,
+)
 from services.cli.options import CommandError
 from services.config import Settings
 
@@ -126,6 +133,48 @@ def e2e(
                 show_json(reports[-1])
         if output is BenchFormat.TABLE:
             show_e2e(reports)
+
+
+@app.command("shards")
+def shards(
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=64, help="So many workers; again for more. [default: 1, 2, 4]"),
+    ] = None,
+    shards: Annotated[int, typer.Option(min=1, max=1024, help="Shards, spread over the workers.")] = 4,
+    workload: Annotated[
+        WorkloadName, typer.Option("--workload", "-w", help="Which one; as of `e2e`.")
+    ] = WorkloadName.GROUPS_1000,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
+    pods: Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The built-in profile of the pods; not of a trace.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Pods offered a second, come what may; else unbounded.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Measure so often, in turns.")] = 1,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
+    ] = 300,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure what several workers do side by side, on servers started for each measurement."""
+    from benchmarks.e2e import measure
+    from benchmarks.report import Options, Report
+    from benchmarks.workloads import WORKLOADS, resized
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
+    what = resized(WORKLOADS[workload], nodes=nodes, pods=pods, profile=profile)
+    columns: dict[int, list[Report]] = {count: [] for count in workers or (1, 2, 4)}
+    for _ in range(runs):
+        for count, reports in columns.items():
+            options = Options(workload=what, shards=shards, workers=count, rate=rate, timeout_seconds=timeout)
+            reports.append(measure(options))
+            if output is BenchFormat.JSON:
+                show_json(reports[-1])
+    if output is BenchFormat.TABLE:
+        show_shards(list(columns.values()))
 
 
 @app.command("engine")

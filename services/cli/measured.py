@@ -35,7 +35,7 @@ def show_e2e(reports: Sequence[Report]) -> None:
         ("profile", first.profile),
         ("nodes", f"{first.nodes:,}"),
         ("pods", f"{first.pods:,} in {first.groups:,} groups, {first.pods_before:,} before the clock starts"),
-        ("shards, workers", f"{first.shards}, 1"),
+        ("shards, workers", f"{first.shards}, {first.workers}"),
         ("log, ledger", f"{first.log}; Postgres {first.versions['postgres']}, {first.ledger}"),
         ("clock", first.clock),
         ("offered pods/s", over(lambda r: r.rate_offered)),
@@ -60,6 +60,38 @@ def show_e2e(reports: Sequence[Report]) -> None:
     ]
     _print_rows(rows)
     _print_machine(first.machine, len(reports))
+
+
+def show_shards(columns: Sequence[Sequence[Report]]) -> None:
+    """Print a line per number of workers: the value of one run, or median (min..max) of several."""
+    from benchmarks.statistics import spread
+
+    def over(reports: Sequence[Report], read: Callable[[Report], float | None], digits: int = 0) -> str:
+        values = [value for report in reports if (value := read(report)) is not None]
+        return spread(values, digits) if values else "–"
+
+    def us(report: Report, kind: str) -> float | None:
+        seconds = report.cpu_seconds[kind]
+        return None if seconds is None else seconds * 1e6 / report.decisions
+
+    kinds = ("worker", "database", "relay", "broker")
+    reads: list[tuple[str, Callable[[Report], float | None], int]] = [
+        ("WORKERS", lambda r: r.workers, 0),
+        ("OF THEM OWNERS", lambda r: r.owners, 0),
+        ("DECISIONS/S", lambda r: r.decisions_per_second, 0),
+        ("p99 ms", lambda r: r.latency_ms["p99"], 0),
+        *((f"µs OF {kind.upper()}", lambda r, k=kind: us(r, k), 1) for kind in kinds),
+        ("% FOLLOWING", lambda r: 100 * r.follow_seconds / (r.cpu_seconds["worker"] or 1), 1),
+        ("LAG p99 ms", lambda r: r.follow_lag_p99_ms, 0),
+        ("CONFLICTS", lambda r: r.conflicts, 0),
+        ("MOVED", lambda r: r.moved, 0),
+        ("PENDING", lambda r: r.pending, 0),
+        ("STD OF CPU USE", lambda r: r.cpu_use_std, 4),
+    ]
+    items = [{title: over(runs, read, digits) for title, read, digits in reads} for runs in columns]
+    titles = [Column(title, lambda item, t=title: item[t], right=True) for title, _, _ in reads]  # type: ignore[misc]
+    print_table("workers", titles, items)
+    _print_machine(columns[0][0].machine, len(columns[0]))
 
 
 def show_engine(run: EngineRun) -> None:

@@ -22,7 +22,7 @@ from benchmarks.offering import Offered, offer
 from benchmarks.parts import Figure, Part, measure_parts, replayed
 from benchmarks.plain import Picture, Spread, numpy_scores, python_scores
 from benchmarks.report import Reading, Report, at_what_cost, how_fast
-from benchmarks.scraping import WorkerCounts
+from benchmarks.scraping import Counts, follow_lag_seconds, since, together
 from benchmarks.stage import BenchError
 from benchmarks.statistics import Sightings, number, percentile, spread
 from benchmarks.watching import Decided
@@ -189,8 +189,21 @@ def test_costs_are_differences_and_the_polls_are_not_the_products() -> None:
     assert (found["plan_ms_mean"], found["commit_ms_mean"]) == (500, 500)
 
 
-def counts(batches_count: float, seconds: float) -> WorkerCounts:
-    return WorkerCounts(batches_count, seconds, batches_count, seconds, batches_count)
+def counts(batches_count: float, seconds: float) -> Counts:
+    both = {"seconds_sum": seconds, "seconds_count": batches_count}
+    parts = {f"berth_{what}_{name}": value for what in ("plan", "commit") for name, value in both.items()}
+    return parts | {"berth_batches_total": batches_count}
+
+
+def test_what_several_workers_did_is_put_together() -> None:
+    lag = "berth_follow_lag_seconds_bucket"
+    before = {"berth_worker_moved_total": 1.0, f"{lag} 0.01": 5.0, f"{lag} +Inf": 9.0}
+    one = {"berth_worker_moved_total": 4.0, f"{lag} 0.01": 95.0, f"{lag} +Inf": 109.0}
+    other = {f"{lag} 0.01": 90.0, f"{lag} 0.05": 100.0, f"{lag} +Inf": 100.0}
+    done = since(before, together([one, other]))
+    assert (done["berth_worker_moved_total"], done["berth_worker_conflicts_total"]) == (3, 0)
+    assert [follow_lag_seconds(done, share) for share in (0.9, 0.91)] == [0.01, math.inf]
+    assert follow_lag_seconds({}, 0.99) is None
 
 
 class ListWriter:
