@@ -143,7 +143,8 @@ def shards(
     ] = None,
     shards: Annotated[int, typer.Option(min=1, max=1024, help="Shards, spread over the workers.")] = 4,
     workload: Annotated[
-        WorkloadName, typer.Option("--workload", "-w", help="Which one; as of `e2e`.")
+        WorkloadName,
+        typer.Option("--workload", "-w", metavar="NAME", help="Which one; as of `bench e2e`."),
     ] = WorkloadName.GROUPS_1000,
     nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
     pods: Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")] = None,
