@@ -39,6 +39,11 @@ class Homes:
         return self._rows
 
     @property
+    def shared(self) -> bool:
+        """Whether other workers place pods, too."""
+        return not self._is_own.all()
+
+    @property
     def divide(self) -> bool:
         """Whether some nodes are home and some are not."""
-        return not self._is_own.all() and 0 < len(self.rows) < self._state.table.count
+        return self.shared and 0 < len(self.rows) < self._state.table.count

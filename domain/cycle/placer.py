@@ -20,6 +20,7 @@ from domain.cycle.explanation import (
     scratch_for,
     store_versions,
 )
+from domain.cycle.matchers import matchers_of
 from domain.cycle.program import Program
 from domain.cycle.queue import GroupKey, Queue, WaitingGroup
 from domain.cycle.slots import GroupSlots
@@ -190,12 +191,16 @@ class Placer:
         ]
         attempt_of = {key: base + i for i, key in enumerate(programs)}
         result.attempts.extend(attempts)
+        if self._slots.homes.shared:
+            for group, program in programs.items():
+                if program.counted.rules:
+                    result.matchers[attempt_of[group]] = matchers_of(program.counted)
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
         keys: list[str] = []
         versions: dict[str, int] = {}
         scores = (placed.score / kernel.TOTAL_ONE).tolist()
-        for (key, group), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
-            attempt = attempt_of[group.key]
+        for (key, of), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
+            attempt = attempt_of[of.key]
             if attempt in measured:
                 store_versions(measured.pop(attempt), versions, state.nodes)
             result.attempts[attempt].pods_count += 1

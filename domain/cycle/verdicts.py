@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from domain.cycle.matchers import Matcher
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec
 
@@ -30,8 +31,10 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 class CycleResult(msgspec.Struct, frozen=True):
     """What a cycle decided, in the order in which pods were placed.
 
-    That is the order (priority, arrival), of those first that were placed on home nodes.
+    That is the order (priority, arrival), of those first that were placed on home nodes. Where other workers
+    place pods too, ``matchers`` are those of the attempts that have rules over other pods, by their index.
     """
 
     attempts: list[Attempt]
     verdicts: list[Placement | Failure]
+    matchers: dict[int, tuple[Matcher, ...]] = {}

@@ -1,0 +1,117 @@
+"""Matchers: the sets of pods that rules count by domain, as workers tell each other which are in use.
+
+The version of a node guards what is on the node. A rule over a zone reads what is on many nodes, so two
+workers could each place a pod that is right by itself and wrong beside the other one. So each set of pods
+that such rules count has a version of its own in the ledger: who places a pod that reads it, or that counts in
+it, names the version that it saw and raises it. A set that nobody used before is announced first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from domain.cycle.counted import Counted
+from domain.model.pods import PodSpec
+from domain.plugins.spread_constraints import HOSTNAME
+from domain.plugins.weighers import Match, NamespaceLabels
+
+EVERYWHERE = "*"
+"""The key of what is announced to all namespaces, as a matcher looks at namespaces by their labels."""
+
+
+class Matcher(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that some rule counts; ``spans``: in domains of many nodes, which no version of a node guards."""
+
+    match: Match
+    spans: bool
+
+    @property
+    def key(self) -> str:
+        """The same text for the same matcher, whoever made it."""
+        return msgspec.json.encode(self).decode()
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The keys of where its pods may be."""
+        return self.match.namespaces if self.match.namespace_selector is None else (EVERYWHERE,)
+
+
+_decode = msgspec.json.Decoder(Matcher).decode
+
+
+def matchers_of(counted: Counted) -> tuple[Matcher, ...]:
+    """Return the matchers of a group's own rules. Rules by other pods' terms have none of their own."""
+    found: dict[Matcher, None] = {}
+    for _, rule in counted.rules:
+        key = rule.counter.topology_key
+        if key:
+            spans = key != HOSTNAME and not rule.counter.by_row
+            for all_of, _ in rule.counter.weigher.matches:
+                found.update((Matcher(match, spans), None) for match in all_of)
+    return tuple(found)
+
+
+class Needs:
+    """What a batch reads and raises, and on which nodes it placed the pods for which it does.
+
+    Attributes
+    ----------
+    reads, raises, announces : dict
+        Key -> names of nodes: namespaces in which no unknown matcher may be in use; matchers that a pod reads
+        or counts in; new matchers.
+    """
+
+    def __init__(self) -> None:
+        self.reads: dict[str, set[str]] = {}
+        self.raises: dict[str, set[str]] = {}
+        self.announces: dict[str, set[str]] = {}
+
+
+class KnownMatchers:
+    """The matchers that are announced, and the versions of all keys as far as this worker has followed."""
+
+    def __init__(self, versions: Mapping[str, int]) -> None:
+        self.versions: dict[str, int] = {}
+        self._spanning: dict[str, list[tuple[str, Match]]] = {}  # by namespace, or ``EVERYWHERE``
+        for key, version in sorted(versions.items()):
+            self._know(key)
+            self.versions[key] = version
+
+    def raised(self, keys: Iterable[str]) -> None:
+        """Take note that a batch raised these keys."""
+        for key in keys:
+            self._know(key)
+            self.versions[key] = self.versions.get(key, 0) + 1
+
+    def _know(self, key: str) -> None:
+        if key.startswith("{") and key not in self.versions:
+            matcher = _decode(key)
+            if matcher.spans:
+                for namespace in matcher.namespaces:
+                    self._spanning.setdefault(namespace, []).append((key, matcher.match))
+
+    def need(
+        self, needs: Needs, pod: PodSpec, node: str, own: Iterable[Matcher], labels: NamespaceLabels
+    ) -> None:
+        """Add what placing a pod on a node needs. ``labels`` are those of namespaces."""
+        for namespace in (pod.namespace, EVERYWHERE):
+            needs.reads.setdefault(namespace, set()).add(node)
+        for key in {*self._counts_in(pod, labels), *(matcher.key for matcher in own if matcher.spans)}:
+            if key in self.versions:
+                needs.raises.setdefault(key, set()).add(node)
+        for matcher in own:
+            if matcher.key not in self.versions:
+                needs.announces.setdefault(matcher.key, set()).add(node)
+
+    def _counts_in(self, pod: PodSpec, labels: NamespaceLabels) -> Iterator[str]:
+        for namespace in (pod.namespace, EVERYWHERE):
+            for key, match in self._spanning.get(namespace, ()):
+                if match.matches(pod, labels):
+                    yield key
+
+
+def announced_to(key: str) -> tuple[str, ...]:
+    """Return the keys of the namespaces in which the pods of a matcher may be."""
+    return _decode(key).namespaces

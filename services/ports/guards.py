@@ -1,0 +1,78 @@
+"""Guards: what a batch must be sure of beyond the nodes on which it places pods.
+
+See ``domain/cycle/matchers.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
+
+import msgspec
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A key, and the nodes whose pods must wait again where it is not as it was seen.
+
+    Attributes
+    ----------
+    key : str
+        A namespace, ``*``, or a matcher.
+    version_seen : int
+        As far as the worker has followed; 0: nobody has announced the key, -1: certainly not as it is.
+    raises : bool
+        The pods read the matcher, or count in it: its version goes up with them.
+    announces_to : tuple of str
+        The matcher is new: its pods wait again at once, and the keys of these namespaces go up. Who has not
+        followed that far places no pod in them.
+    nodes : frozenset of int
+        Ids of the nodes on which the batch places these pods.
+    """
+
+    key: str
+    version_seen: int
+    raises: bool = False
+    announces_to: tuple[str, ...] = ()
+    nodes: frozenset[int]
+
+
+class Claim(NamedTuple):
+    """A key in the ledger. ``batches`` are those of other workers, by shard, that came before the key did."""
+
+    version: int
+    batches: Mapping[int, int]
+
+
+def refused_nodes(
+    guards: Iterable[Guard], found: Mapping[str, Claim], followed: Mapping[int, int]
+) -> set[int]:
+    """Return the ids of nodes whose claims are not granted, by what the ledger holds of the keys.
+
+    Parameters
+    ----------
+    guards : iterable of Guard
+        Of a batch.
+    found : mapping of str to Claim
+        Keys of the guards, as they are. A key that another batch is about to raise is missing.
+    followed : mapping of int to int
+        Shard -> the last batch of another worker that this worker had followed. Who reads a matcher must have
+        followed all that could not know of it.
+    """
+    refused: set[int] = set()
+    for guard in guards:
+        claim = found.get(guard.key, Claim(0, {}))
+        is_behind = guard.raises and any(followed.get(at, 0) < batch for at, batch in claim.batches.items())
+        if guard.announces_to or claim.version != guard.version_seen or is_behind:
+            refused |= guard.nodes
+    return refused
+
+
+def raised_keys(guards: Iterable[Guard], lost: Set[int]) -> list[str]:
+    """Return the matchers that go up with the pods that a batch places after all."""
+    return sorted(guard.key for guard in guards if guard.raises and not guard.nodes <= lost)
+
+
+def announced_keys(guards: Sequence[Guard], found: Mapping[str, Claim]) -> list[str]:
+    """Return the new matchers that nobody announced meanwhile, and the namespaces that are told of them."""
+    new = [guard for guard in guards if guard.announces_to and guard.key not in found]
+    return sorted({guard.key for guard in new} | {key for guard in new for key in guard.announces_to})
