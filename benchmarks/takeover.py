@@ -1,8 +1,10 @@
 """`python -m benchmarks.takeover`: how long nobody decides when a worker starts, stops, dies or is paused.
 
 It starts a Kafka broker and a Postgres server, lays down a ledger of placed pods, and runs two workers as
-processes of their own while a pod a tick is produced. A gap is the time from the signal (or the start of the
-first worker) until the ledger has a decision of the next owner. SIGTERM also tells how long the process took.
+processes of their own while about a pod a shard is produced each tick. A gap is the time from the signal
+(or the start of the first worker) until the ledger has a decision of the next owner in each shard that the
+worker held.
+SIGTERM also tells how long the process took.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
+import msgspec
 import psutil
 
 from benchmarks.memory import GROUPS, NODES, PLAIN, PODS, ledger_of, pod_of
@@ -29,6 +34,7 @@ from ops.child import environment, python_module, python_path
 from ops.kafka import KafkaServer
 from ops.postgres import PostgresServer
 from services.bootstrap import Place, initialise, open_ledger, open_log
+from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
 from services.ports.ledger import (
     CommitBatch,
@@ -42,29 +48,50 @@ from services.ports.ledger import (
 )
 from services.ports.log import PODS_TOPIC, LogWriter, TopicPartition
 
+TARGET_SECONDS = 3.0
 _TICK_SECONDS = 0.02
 _ROWS_PER_COMMIT = 10_000
-_SETTLE_SECONDS = 10.0
+_SETTLE_SECONDS = 5.0
 _WAIT_SECONDS_MAX = 600.0
+_OWNED = "SELECT shard, owner, l.epoch, seq_next FROM worker_leases l JOIN shards USING (shard)"
+_UP = "SELECT count(*) FROM workers WHERE stopped_at IS NULL AND seen_at > now() - interval '2 s'"
 
 
-async def fill(place: Place, state: LedgerState) -> None:
-    """Commit the state to an empty ledger."""
+async def fill(place: Place, state: LedgerState, shards: int) -> None:
+    """Commit the state to an empty ledger: each pod in its shard, each node with an id of its own."""
     ledger = open_ledger(place)
-    (lease,) = await ledger.acquire("benchmark", _WAIT_SECONDS_MAX)
-    await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
+    leases = await ledger.acquire("benchmark", _WAIT_SECONDS_MAX)
+    for lease in leases:
+        await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, lease.shard): 0})
+    requested: dict[str, Counter[str]] = {node.name: Counter() for node in state.nodes}
+    placements: dict[int, list[PlacementOpened]] = {lease.shard: [] for lease in leases}
+    for placed in state.placements:
+        requested[placed.node] += Counter({**state.templates[placed.signature].requests, "pods": 1})
+        shard = partition_for(f"{placed.namespace}/{placed.name}".encode(), None, shards)
+        there = placements[shard]
+        there.append(msgspec.structs.replace(placed, shard=shard, seq=len(there) + 1))
+    ids = [count(shards + shard, shards) for shard in range(shards)]
     nodes = [
-        NodeWrite(id=n.id, name=n.name, version_expected=0, version=1, requested={}, spec=n.spec)
+        NodeWrite(
+            id=next(ids[partition_for(n.name.encode(), None, shards)]),
+            name=n.name,
+            version_expected=0,
+            version=1,
+            requested=requested[n.name],
+            spec=n.spec,
+        )
         for n in state.nodes
     ]
-    await _commit(ledger, lease, 0, nodes=nodes, templates=state.templates)
-    for at in range(0, len(state.placements), _ROWS_PER_COMMIT):
-        some = state.placements[at : at + _ROWS_PER_COMMIT]
-        number = 1 + at // _ROWS_PER_COMMIT
-        made = [(_decision(placed, lease), b"{}") for placed in some]
-        following = {lease.shard: some[-1].seq + 1}
-        await _commit(ledger, lease, number, placements_opened=some, decisions=made, seq_next=following)
-    await ledger.release([lease])
+    first = leases[0]
+    await _commit(ledger, first, 0, nodes=nodes, templates=state.templates)
+    for lease in leases:
+        rows = placements[lease.shard]
+        for number, at in enumerate(range(0, len(rows), _ROWS_PER_COMMIT), lease == first):
+            some = rows[at : at + _ROWS_PER_COMMIT]
+            made = [(_decision(placed, lease), b"{}") for placed in some]
+            following = {lease.shard: some[-1].seq + 1}
+            await _commit(ledger, lease, number, placements_opened=some, decisions=made, seq_next=following)
+    await ledger.release(leases)
     await ledger.aclose()
 
 
@@ -86,13 +113,21 @@ def _decision(placed: PlacementOpened, lease: Lease) -> Decision:
 
 
 async def _commit(ledger: Ledger, lease: Lease, number: int, **rows: Any) -> None:
-    advance = OffsetAdvance(lease.shard, BATCHES, 0, lease.epoch, number, number + 1)
+    advance = OffsetAdvance(lease.shard, BATCHES, lease.shard, lease.epoch, number, number + 1)
     outcome = await ledger.commit(CommitBatch(offsets=[advance], **rows))
     assert outcome is CommitOutcome.COMMITTED, outcome
 
 
+class Owned(NamedTuple):
+    """Who owns a shard, under which epoch, and its next seq."""
+
+    owner: str | None
+    epoch: int
+    seq_next: int
+
+
 class Workers:
-    """Two workers, and who of them decided last."""
+    """Workers that share the shards."""
 
     def __init__(self, place: Place, writer: LogWriter, connection: asyncpg.Connection, first: int) -> None:
         self._connection = connection
@@ -111,48 +146,65 @@ class Workers:
         command = python_module("services.cli.main", "worker", "--worker-name", name)
         self._running[name] = subprocess.Popen(command, cwd="/", env=self._env, stderr=subprocess.DEVNULL)
 
-    async def _seen(self) -> tuple[str | None, int, int]:
-        query = "SELECT owner, l.epoch, seq_next FROM worker_leases l JOIN shards USING (shard)"
-        row = await self._connection.fetchrow(query)
-        return row["owner"], row["epoch"], row["seq_next"]
+    async def _seen(self) -> dict[int, Owned]:
+        rows = await self._connection.fetch(_OWNED)
+        return {shard: Owned(*rest) for shard, *rest in rows}
 
-    async def _tick(self) -> None:
-        await self._writer.append(PODS_TOPIC, [pod_of(self._number, 0, PLAIN)])
-        self._number += 1
+    async def _tick(self, shards: int) -> None:
+        """Produce about a pod a shard."""
+        pods = [pod_of(self._number + i, 0, PLAIN) for i in range(shards)]
+        self._number += shards
+        await self._writer.append(PODS_TOPIC, pods)
         await asyncio.sleep(_TICK_SECONDS)
 
-    async def decided(self, since_epoch: int) -> tuple[float, float]:
-        """Produce pods until an owner beyond this epoch has decided one.
+    async def decided(self, since: Mapping[int, int]) -> tuple[float, float]:
+        """Produce pods until in each of these shards an owner beyond an epoch has decided one.
+
+        Parameters
+        ----------
+        since : mapping of int to int
+            Shard -> the epoch of its former owner.
 
         Returns
         -------
-        The seconds until the shards had the next owner, and until its decision.
+        The seconds until all these shards had the next owner, and until the decision of the last one.
         """
         began, taken = time.monotonic(), 0.0
-        before = None
+        before: dict[int, int] = {}
+        waits = set(since)
         while time.monotonic() < began + _WAIT_SECONDS_MAX:
-            await self._tick()
-            _, epoch, seq = await self._seen()
-            if epoch > since_epoch:
-                if before is None:
-                    before, taken = seq, time.monotonic() - began
-                if seq > before:
-                    return taken, time.monotonic() - began
-        raise TimeoutError("no worker decides")
+            seen = await self._seen()
+            for shard in sorted(waits):
+                if seen[shard].epoch > since[shard]:
+                    if shard not in before:
+                        before[shard], taken = seen[shard].seq_next, time.monotonic() - began
+                    if seen[shard].seq_next > before[shard]:
+                        waits.discard(shard)
+            if not waits:
+                return taken, time.monotonic() - began
+            await self._tick(len(seen))
+        raise TimeoutError(f"no worker decides for the shards {sorted(waits)}")
 
-    async def up_count(self) -> int:
-        """How many workers are up."""
-        query = "SELECT count(*) FROM workers WHERE stopped_at IS NULL AND seen_at > now() - interval '2 s'"
-        return int(await self._connection.fetchval(query))
+    async def until_up(self, workers: int) -> None:
+        """Wait until so many workers are up, and for the shards to have moved to where they stay."""
+        while await self._connection.fetchval(_UP) < workers:
+            await asyncio.sleep(0.1)
+        quiet_since, before = time.monotonic(), await self._seen()
+        while time.monotonic() < quiet_since + _SETTLE_SECONDS:
+            await asyncio.sleep(0.1)
+            seen = await self._seen()
+            if {k: v.epoch for k, v in seen.items()} != {k: v.epoch for k, v in before.items()}:
+                quiet_since, before = time.monotonic(), seen
 
     def cpu_seconds(self) -> float:
         """The processor time of the workers that run."""
         spent = [psutil.Process(each.pid).cpu_times() for each in self._running.values()]
         return sum(each.user + each.system for each in spent)
 
-    async def signalled(self, number: signal.Signals) -> tuple[float, float, float]:
-        """Send the owner a signal; return as ``decided``, and how long the process took to end."""
-        owner, epoch, _ = await self._seen()
+    async def signalled(self, number: signal.Signals) -> Gap:
+        """Send the owner of the most shards a signal; return what that made the shards wait."""
+        seen = await self._seen()
+        owner, shards = Counter(row.owner for row in seen.values()).most_common(1)[0]
         assert owner is not None
         process = self._running.pop(owner)
         began = time.monotonic()
@@ -160,12 +212,13 @@ class Workers:
         ended: list[float] = []
         ending = asyncio.create_task(asyncio.to_thread(process.wait))
         ending.add_done_callback(lambda _: ended.append(time.monotonic() - began))
-        taken, decided = await self.decided(epoch)
+        since = {shard: row.epoch for shard, row in seen.items() if row.owner == owner}
+        taken, decided = await self.decided(since)
         if number == signal.SIGSTOP:
             process.kill()
         await ending
         await asyncio.sleep(0)
-        return taken, decided, ended[0]
+        return Gap(shards, taken, decided, ended[0])
 
     def stop(self) -> None:
         """Kill what still runs."""
@@ -174,15 +227,24 @@ class Workers:
             process.wait()
 
 
+class Gap(NamedTuple):
+    """How long so many shards waited for their next owner and its decision, and a process for its end."""
+
+    shards: int
+    owner_seconds: float
+    decision_seconds: float
+    end_seconds: float
+
+
 @contextlib.asynccontextmanager
-async def site(nodes: int, pods: int) -> AsyncIterator[Workers]:
+async def site(nodes: int, pods: int, shards: int) -> AsyncIterator[Workers]:
     """Run the servers with a ledger of so many placed pods."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
         os.chmod(folder, 0o755)
         with KafkaServer(Path(folder) / "k") as kafka, PostgresServer(Path(folder) / "p") as dsn:
             place = Place(dsn, kafka)
-            await initialise(place, 1)
-            await fill(place, ledger_of(nodes, pods, min(GROUPS, pods), PLAIN))
+            await initialise(place, shards)
+            await fill(place, ledger_of(nodes, pods, min(GROUPS, pods), PLAIN), shards)
             log, connection = open_log(place), await asyncpg.connect(dsn)
             writer = await log.writer()
             workers = Workers(place, writer, connection, pods)
@@ -195,21 +257,28 @@ async def site(nodes: int, pods: int) -> AsyncIterator[Workers]:
                 await connection.close()
 
 
-async def measure(nodes: int, pods: int, signals: Sequence[signal.Signals], times: int) -> None:
-    """Print a line per gap, in seconds."""
-    async with site(nodes, pods) as workers:
+async def measure(asked: argparse.Namespace) -> None:
+    """Print a line per gap, in seconds, and how many of each signal were within the target."""
+    async with site(asked.nodes, asked.pods, asked.shards) as workers:
         workers.start()
-        _, decided = await workers.decided(0)
+        _, decided = await workers.decided(dict.fromkeys(range(asked.shards), 1))
         print(f"start: decision {decided:.2f} ({workers.cpu_seconds():.1f} of processor time)", flush=True)
-        for number in signals:
-            for _ in range(times):
+        for _ in range(asked.workers - 2):
+            workers.start()
+        for name in asked.signals:
+            gaps = []
+            for _ in range(asked.times):
                 workers.start()
-                while await workers.up_count() < 2:
-                    await asyncio.sleep(0.1)
-                await asyncio.sleep(_SETTLE_SECONDS)
-                taken, decided, ended = await workers.signalled(number)
-                gaps = f"next owner {taken:.2f}, decision {decided:.2f}, process ended {ended:.2f}"
-                print(f"{number.name}: {gaps}", flush=True)
+                await workers.until_up(asked.workers)
+                gaps.append(await workers.signalled(signal.Signals[name]))
+                shards, taken, decided, ended = gaps[-1]
+                said = f"next owner {taken:.2f}, decision {decided:.2f}, process ended {ended:.2f}"
+                print(f"{name}, {shards} shards: {said}", flush=True)
+            within = sum(gap.decision_seconds <= TARGET_SECONDS for gap in gaps)
+            worst = max(gap.decision_seconds for gap in gaps)
+            print(
+                f"{name}: {within} of {len(gaps)} within {TARGET_SECONDS:g} s, worst {worst:.2f}", flush=True
+            )
 
 
 def main() -> None:
@@ -217,10 +286,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods", type=int, default=PODS)
+    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=2, help="so many at once")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--signals", nargs="*", default=["SIGTERM", "SIGKILL", "SIGSTOP"])
-    asked = parser.parse_args()
-    asyncio.run(measure(asked.nodes, asked.pods, [signal.Signals[s] for s in asked.signals], asked.times))
+    asyncio.run(measure(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, cast
@@ -29,6 +30,7 @@ from tests.chaos.reading import read_log
 from tests.chaos.servers import Servers
 from tests.simulation.auditor import Auditor
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
+from tests.simulation.tape import Commit, in_order
 
 Found = list[tuple[str, str]]
 _DECISIONS = """
@@ -42,6 +44,7 @@ FROM placements ORDER BY recorded_at, shard, seq
 """
 _LETTERS = "SELECT * FROM dead_letters ORDER BY shard, seq"
 _PROFILES = "SELECT name, revision, spec, resource_version, at_ms FROM profiles"
+_JOURNAL = "SELECT lanes, seqs FROM journal ORDER BY position"
 _CURSORS = "SELECT shard, decisions_seq, dead_letters_seq, alarm FROM relay_cursor"
 
 
@@ -50,7 +53,6 @@ class ReadLog:
 
     def __init__(self, records: dict[TopicPartition, list[Record]]) -> None:
         self._records = records
-        self.appended: Any = None  # set by the auditor, which takes what producers sent
 
     def records(self, at: TopicPartition) -> list[Record]:
         """Return what a partition holds."""
@@ -101,6 +103,20 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
     return tables
 
 
+async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
+    """Return what each transaction took from the log and decided, in order, by the journal."""
+    commits = []
+    for row in await connection.fetch(_JOURNAL):
+        taken = [
+            [r for r in log.records(TopicPartition(topic, number)) if lo <= r.offset < hi]
+            for _, topic, number, lo, hi in msgspec.json.decode(row["lanes"])
+        ]
+        spans = {int(shard): range(*span) for shard, span in msgspec.json.decode(row["seqs"]).items()}
+        decided = [(shard, seq) for shard, seqs in spans.items() for seq in seqs]
+        commits.append(Commit(in_order(taken), decided, is_ordered=len(spans) < 2))
+    return commits
+
+
 async def judge(
     servers: Servers, shards: int, acknowledged: dict[tuple[str, int, int], bytes], late_relays: int
 ) -> Found:
@@ -112,12 +128,16 @@ async def judge(
         log = ReadLog(await asyncio.wrap_future(reading))
     async with servers.connected() as connection:
         tables = await read_ledger(connection, shards)
+        commits = await read_commits(connection, log)
     auditor = Auditor(cast(SimulatedLog, log), cast(SimulatedDatabase, tables))
     auditor.late_publishers = late_relays
     sent: Sequence[Record] = [record for at in partitions_of_producers(shards) for record in log.records(at)]
-    log.appended(sent)
+    auditor.tape.commits = commits
     auditor.judge()
     found = [(invariant.name, message) for invariant, message in auditor.findings.found]
+    taken = Counter((r.topic, r.partition, r.offset) for commit in commits for r in commit.records)
+    differ = Counter((r.topic, r.partition, r.offset) for r in sent) - taken
+    found += [("OFFSET_GAP", f"in no row of the journal: {sorted(differ)[:5]}")] if differ else []
     held = {(r.topic, r.partition, r.offset): r.value for r in sent}
     lost = [at for at, value in acknowledged.items() if held.get(at) != value]
     found += [("BROKER_LOST_A_RECORD", str(lost[:5]))] if lost else []

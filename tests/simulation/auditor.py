@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 from domain.manifests.profile import profile_to_spec
@@ -18,7 +16,6 @@ from services.ports.log import (
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
-    Record,
     TopicPartition,
 )
 from services.ports.outbox import Stream
@@ -27,20 +24,19 @@ from tests.simulation.invariants import Findings, Invariant
 from tests.simulation.outside import Outside
 from tests.simulation.scenario import WATCHED
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
+from tests.simulation.tape import Tape
 
 _WINDOW_MS = 900_000
 _SPAN_MS = -(-_WINDOW_MS // 119)
 _DAY_MS = 86_400_000
-_UNSURE_MAX = 8
 
 
 class Auditor:
-    """Knows the records that were sent, the records that were published, and the ledger's tables.
+    """Knows what the log gave to whom, the records that were published, and the ledger's tables.
 
     Parameters
     ----------
     log : SimulatedLog
-        Shows every record that a producer appends.
     database : SimulatedDatabase
         What it holds is compared with what the bytes say; it is never believed.
     """
@@ -48,37 +44,11 @@ class Auditor:
     def __init__(self, log: SimulatedLog, database: SimulatedDatabase) -> None:
         self._log = log
         self._database = database
-        self._offsets: dict[tuple[int, str, int], int] = {}
-        self._sent: list[Record] = []
-        self._maybe: list[Record] = []  # that the log lost while they may have been read
         self.findings = Findings()
+        self.tape = Tape(log, database, self.findings)
         self.late_publishers = 0  # appends of relays that no longer held their shard
         self.fenced_commits = 0
         self.conflicts = 0  # batches that found a node at another version
-        log.appended = self._sent.extend
-
-    def _went_on_elsewhere(self, at: tuple[int, str, int], offset: int) -> bool:
-        """Say whether the ledger notes that the log lost records, and that a shard goes on at an offset."""
-        faults = self._database.log_faults
-        return any((f.shard, *f.at, f.goes_on_at) == (*at, offset) for f in faults)
-
-    def lost(self, at: TopicPartition, *, from_offset: int = 2**63, below_offset: int = 0) -> None:
-        """Take note that the log lost records: who had not read them never can."""
-        row = self._database.offsets.get((at.partition, *at))
-        folded = 0 if row is None else row.next_offset
-        gone = [
-            record
-            for record in self._sent
-            if (record.topic, record.partition) == at
-            and (record.offset >= from_offset or record.offset < below_offset)
-            and record.offset >= folded
-        ]
-        self._maybe += gone
-        self._sent[:] = [record for record in self._sent if record not in gone]
-
-    def fell_back(self) -> None:
-        """Take note that the ledger has lost its last transactions."""
-        self._offsets = {key: row.next_offset for key, row in self._database.offsets.items()}
 
     def refused(self, batch: CommitBatch, outcome: CommitOutcome) -> None:
         """Count a batch that was not written."""
@@ -93,13 +63,7 @@ class Auditor:
 
     def committed(self, batch: CommitBatch) -> None:
         """Check what must hold after every transaction."""
-        for a in batch.offsets:
-            known = self._offsets.get(a[:3], a.lo)
-            if self._went_on_elsewhere(a[:3], a.lo):
-                known = a.lo
-            gapless = known == a.lo <= a.hi
-            self.require(gapless, Invariant.OFFSET_GAP, f"{a[:3]} from {known} to {a.lo}..{a.hi}")
-            self._offsets[a[:3]] = a.hi
+        self.tape.note(batch)
         for s in shard_advances(batch):
             epoch = self._database.shards[s.shard].epoch
             holder = self._database.worker_leases[s.shard].holder
@@ -117,8 +81,6 @@ class Auditor:
     def judge(self) -> None:
         """Check what must hold when all records are worked off."""
         events = Events()
-        for record in self._sent:
-            events.fold(record)
         outside = Outside(events, self.findings)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
@@ -126,6 +88,7 @@ class Auditor:
             length = len(self._database.decisions[shard]) if is_alarmed else None
             outside.read(shard, records, alarmed_at=length)
             self._check_topic(shard, outside.decisions[shard])
+        outside.follow(self.tape.commits)
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"
         # A late append repeats what the present relay published, and that one repeats what was new in it.
         self.require(outside.runs_again <= 2 * self.late_publishers, Invariant.PUBLISHED_TWICE, again)
@@ -215,9 +178,6 @@ class Auditor:
 
     def _check_usage(self, events: Events) -> None:
         """Every measurement of a node that never comes is in its window, once."""
-        maybe = Events()
-        for record in self._maybe:
-            maybe.fold(record)
         for node in WATCHED:
             row = self._database.usage.get(node)
             kept: Any = {}
@@ -225,12 +185,17 @@ class Auditor:
                 series = row.record.series["cpu"]
                 samples = [row.record.at_ms - ago for ago in series.ago_ms]
                 kept = dict(zip(samples, series.percent, strict=True)), series.peaks
-            sure, unsure = events.usage.get(node, []), maybe.usage.get(node, [])
-            # What the log lost was folded up to some record, if at all.
-            wanted = [_window([*part, *sure]) for part in _some_of(unsure)]
-            self.require(kept in wanted, Invariant.LOST_USAGE, f"{node}: {kept}, not one of {wanted}")
+            wanted = _window(events.usage.get(node, []))
+            self.require(kept == wanted, Invariant.LOST_USAGE, f"{node}: {kept}, not {wanted}")
 
     # ------------------------------------------------------------------------------------- convergence
+
+    def unnoticed(self) -> str:
+        """Return where the log lost records that the ledger is ahead of, "" where it did not."""
+        for (_, topic, number), row in self._database.offsets.items():
+            if topic != BATCHES and row.next_offset > self._log.partition(TopicPartition(topic, number)).end:
+                return f"{topic}/{number} ends before {row}"
+        return ""
 
     def behind(self) -> str:
         """Return what is not worked off or not published yet, "" where all is."""
@@ -242,6 +207,8 @@ class Auditor:
             end = self._log.last_end(TopicPartition(topic, shard))
             if row is None or row.next_offset < end:
                 return f"{topic}/{shard} ends at {end}, and the ledger is at {row}"
+        if lost := self.unnoticed():
+            return lost
         for shard, rows in self._database.decisions.items():
             published = len(self._log.records(TopicPartition(DECISIONS_TOPIC, shard)))
             if published < len(rows) or self._database.cursors[shard].published[Stream.DECISIONS] < len(rows):
@@ -256,11 +223,6 @@ class Auditor:
 
 def _strategy(spec: dict[str, Any] | None) -> Any:
     return (spec or {"scores": [{}]})["scores"][0].get("args")
-
-
-def _some_of(samples: list[tuple[int, float]]) -> Iterator[list[tuple[int, float]]]:
-    for count in range(min(len(samples), _UNSURE_MAX) + 1):
-        yield from map(list, combinations(samples, count))
 
 
 def _window(samples: list[tuple[int, float]]) -> Any:

@@ -37,7 +37,8 @@ class Pod:
     selector: Mapping[str, str]
     tolerations: tuple[Json, ...]
     labels: Mapping[str, str]
-    avoids: tuple[Mapping[str, str], ...]  # labels of pods that it does not share a node with
+    avoids: tuple[tuple[str, Mapping[str, str]], ...]  # topology key, labels of pods that it keeps away from
+    spread: tuple[tuple[str, int, Mapping[str, str]], ...]  # topology key, largest skew, labels that count
     node: str
     finished: bool
 
@@ -68,8 +69,12 @@ def read_pod(manifest: Json) -> Pod:
         tolerations=tuple(spec.get("tolerations", ())),
         labels=meta.get("labels", {}),
         avoids=tuple(
-            term["labelSelector"]["matchLabels"]
+            (term["topologyKey"], term["labelSelector"]["matchLabels"])
             for term in terms.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+        ),
+        spread=tuple(
+            (each["topologyKey"], each["maxSkew"], each["labelSelector"]["matchLabels"])
+            for each in spec.get("topologySpreadConstraints", ())
         ),
         node=spec.get("nodeName", ""),
         finished=manifest["status"]["phase"] in ("Succeeded", "Failed"),
@@ -101,15 +106,53 @@ def why_not(node: Node, there: Iterable[Pod], pod: Pod) -> str:
     for other in there:
         if other.ports & pod.ports:
             return f"port of {other.uid}"
-        if any(_has(other.labels, term) for term in pod.avoids):
-            return f"avoids {other.uid}"
-        if any(_has(pod.labels, term) for term in other.avoids):
-            return f"avoided by {other.uid}"
+        if why := _why_apart(node, node, other, pod):
+            return why
         used["pods"] += 1
         for name in pod.requests:
             used[name] += other.requests.get(name, 0)
     over = [name for name, value in used.items() if value > node.offers.get(name, 0)]
     return f"over {', '.join(over)}" if over else ""
+
+
+def why_not_beside(node: Node, placed: Iterable[tuple[Node, Pod]], others: Iterable[Node], pod: Pod) -> str:
+    """Return why pods of any node refuse a pod there by what topology keys say, "" where they do not.
+
+    ``placed`` are all pods with their nodes, and ``others`` all nodes.
+    """
+    placed = list(placed)
+    for on, other in placed:
+        if why := _why_apart(on, node, other, pod):
+            return why
+    keys = [key for key, _, _ in pod.spread]
+    counted = [
+        each
+        for each in others
+        if all(key in each.labels for key in keys)
+        and all(each.labels.get(key) == value for key, value in pod.selector.items())
+    ]
+    for key, skew_max, labels in pod.spread:
+        if key not in node.labels:
+            return f"no {key}"
+        counts = dict.fromkeys((each.labels[key] for each in counted), 0)
+        for on, other in placed:
+            if any(on is each for each in counted) and _has(other.labels, labels):
+                counts[on.labels[key]] += 1
+        skew = counts[node.labels[key]] + _has(pod.labels, labels) - min(counts.values())
+        if skew > skew_max:
+            return f"skew {skew} by {key}"
+    return ""
+
+
+def _why_apart(on: Node, node: Node, other: Pod, pod: Pod) -> str:
+    """Return why a pod does not come to a node while another one is ``on`` its own."""
+    for key, labels in pod.avoids:
+        if key in node.labels and on.labels.get(key) == node.labels[key] and _has(other.labels, labels):
+            return f"avoids {other.uid} by {key}"
+    for key, labels in other.avoids:
+        if key in node.labels and on.labels.get(key) == node.labels[key] and _has(pod.labels, labels):
+            return f"avoided by {other.uid} by {key}"
+    return ""
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:
@@ -137,8 +180,8 @@ class Events:
         Uids of pods that finished, were deleted, or made way for another one of their name.
     nodes : dict
         Name -> all states that the node was in, one after another.
-    broken : set
-        (topic, partition, offset) of records that make no sense.
+    broken : list
+        (topic, partition, offset) of records that make no sense, each as often as it was taken.
     """
 
     def __init__(self) -> None:
@@ -146,7 +189,7 @@ class Events:
         self.alive: dict[str, Pod] = {}
         self.ended: set[str] = set()
         self.nodes: dict[str, list[Node]] = {}
-        self.broken: set[tuple[str, int, int]] = set()
+        self.broken: list[tuple[str, int, int]] = []
         self.profiles: dict[str, list[tuple[int, Json | None]]] = {}
         self.usage: dict[str, list[tuple[int, float]]] = {}
         self._pod_versions: dict[str, int] = {}  # key -> the newest version that counted
@@ -155,7 +198,7 @@ class Events:
     def fold(self, record: Record) -> None:
         """Take the next record."""
         if b"broken" in (record.key or b""):
-            self.broken.add((record.topic, record.partition, record.offset))
+            self.broken.append((record.topic, record.partition, record.offset))
             return
         event = orjson.loads(record.value or b"")
         kind, thing = event["type"], event["object"]
@@ -168,7 +211,7 @@ class Events:
             self._fold_usage(record, event.get("at"), thing)
         elif record.topic == CONFIG_TOPIC:
             if kind != "DELETED" and "Broken" in str(thing["spec"]):
-                self.broken.add((record.topic, record.partition, record.offset))
+                self.broken.append((record.topic, record.partition, record.offset))
                 return
             states = self.profiles.setdefault(thing["metadata"]["name"], [])
             if not states or version > states[-1][0]:
@@ -186,6 +229,8 @@ class Events:
             return
         if pod.uid in self.ended or pod.version <= self._pod_versions.get(pod.key, 0):
             return
+        if known is None and pod.finished:
+            return  # nobody remembers a pod that was never known
         self._pod_versions[pod.key] = pod.version
         if known is not None and (known.uid != pod.uid or pod.finished):
             self.ended.add(known.uid)
@@ -198,21 +243,21 @@ class Events:
         if at is not None:
             at_ms = round(datetime.datetime.fromisoformat(at).timestamp() * 1000)
         if at_ms > record.timestamp_ms + _AHEAD_MS_MAX:
-            self.broken.add((record.topic, record.partition, record.offset))
+            self.broken.append((record.topic, record.partition, record.offset))
             return
         sample = at_ms, float(usage["percent"]["cpu"])
         self.usage.setdefault(usage["metadata"]["name"], []).append(sample)
 
     def _fold_node(self, kind: str, manifest: Json, version: int) -> None:
         name = manifest["metadata"]["name"]
-        states = self.nodes.setdefault(name, [])
+        states = self.nodes.get(name, [])
         known = self._node_versions.get(name, 0)
         if kind == "DELETED":
             if states and not states[-1].gone:
-                states.append(Node(gone=True))
+                self.nodes[name] = [*states, Node(gone=True)]
                 self._node_versions[name] = max(version, known)
             return
         node = read_node(manifest)
         if version > known and not (states and states[-1] == node):
-            states.append(node)
+            self.nodes[name] = [*states, node]
         self._node_versions[name] = max(version, known)

@@ -6,14 +6,15 @@ It is folded here by its own rules from bytes alone. Neither the ledger nor the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from services.ports.log import Record
-from tests.simulation.facts import Events, Node, Pod, why_not
+from tests.simulation.facts import Events, Node, Pod, why_not, why_not_beside
 from tests.simulation.invariants import Findings, Invariant
+from tests.simulation.tape import Commit
 
 PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
 WAITS = ("unschedulable", "unresolvable")
@@ -37,8 +38,7 @@ class Step:
     """What a decision changed on a node: ``pod`` counts there from now on, or ``uid`` no longer does."""
 
     version: int | None
-    shard: int
-    seq: int
+    order: tuple[int, int]
     outcome: str
     uid: str
     pod: Pod | None
@@ -53,8 +53,11 @@ class Outside:
         self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
         self.runs_again = 0  # of records that were published before
         self._findings = findings
+        self._told: dict[tuple[int, int], Mapping[str, Any]] = {}  # by shard and seq
         self._steps: dict[str, list[Step]] = {}
-        self._left: dict[tuple[str, str], list[int]] = {}  # (node, uid) -> seqs by which it moved elsewhere
+        self._left: dict[tuple[str, str], list[tuple[int, int]]] = {}  # (node, uid) -> its moves elsewhere
+        self._knows_order = True
+        self._order = 0  # counts decisions as they were committed; one number where their order is not known
 
     def read(self, shard: int, records: Iterable[Record], *, alarmed_at: int | None) -> None:
         """Take all records of a shard's partition, in order, and only the seq after the last one each time.
@@ -87,8 +90,21 @@ class Outside:
             if seq == len(taken) + 1:
                 taken.append(payload)
         self.decisions[shard] = taken = taken[:alarmed_at]
-        for payload in taken:
-            self._live(orjson.loads(payload))
+        self._told |= {(shard, seq): orjson.loads(payload) for seq, payload in enumerate(taken, 1)}
+
+    def follow(self, commits: Sequence[Commit]) -> None:
+        """Fold the events of one transaction after another, each before what was decided in it."""
+        for commit in commits:
+            self._knows_order = commit.is_ordered
+            self._order += 1
+            for record in commit.records:
+                self.events.fold(record)
+            for at in commit.decided:
+                if (told := self._told.pop(at, None)) is not None:
+                    self._live(told)
+        self._knows_order = False
+        for told in self._told.values():  # that no transaction decided
+            self._live(told)
 
     def _require(self, holds: bool, invariant: Invariant, message: str) -> None:
         self._findings.require(holds, invariant, message)
@@ -121,6 +137,8 @@ class Outside:
         match decision["outcome"]:
             case "bound":
                 self._require(not life.node, Invariant.DOUBLE_PLACEMENT, f"{who}: it is on {life.node}")
+                why = self._why_not_beside(node, pod)
+                self._require(not why, Invariant.INFEASIBLE_PLACEMENT, f"{who}: {why}")
                 self._require(not pod.node, Invariant.PHANTOM_DECISION, f"{who}: it runs on {pod.node}")
             case "adopted":
                 self._require(pod.node == node, Invariant.PHANTOM_DECISION, f"{who}: it is on {pod.node!r}")
@@ -137,14 +155,28 @@ class Outside:
             case _:
                 self._require(not life.node, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
 
+    def _why_not_beside(self, name: str, pod: Pod) -> str:
+        """Return why pods of other nodes refuse a pod on a node, as all of it is now."""
+        if not self._knows_order:
+            return ""
+        nodes = {name: states[-1] for name, states in self.events.nodes.items() if not states[-1].gone}
+        placed = (
+            (nodes[life.node], other)
+            for other in self.events.alive.values()
+            if (life := self.lives.get(other.uid)) is not None and life.node in nodes
+        )
+        return why_not_beside(nodes[name], placed, nodes.values(), pod) if name in nodes else ""
+
     def _place(self, life: Life, decision: Mapping[str, Any], pod: Pod) -> None:
         node, outcome = decision["node"] or "", decision["outcome"]
+        self._order += self._knows_order
+        order = self._order, decision["seq"]
         if node:
             stays = None if outcome == "released" else pod
-            at = decision["node_version"], decision["shard"], decision["seq"]
-            self._steps.setdefault(node, []).append(Step(*at, outcome, pod.uid, stays))
+            step = Step(decision["node_version"], order, outcome, pod.uid, stays)
+            self._steps.setdefault(node, []).append(step)
         if life.node and life.node != node:
-            self._left.setdefault((life.node, pod.uid), []).append(decision["seq"])
+            self._left.setdefault((life.node, pod.uid), []).append(order)
         life.node = node if outcome in PLACED else ""
         life.node_gone = "node-deleted" in decision["reasons"]
         life.waits = outcome in WAITS
@@ -163,7 +195,7 @@ class Outside:
         Each change of the node itself, and each pod that comes or goes, raises the version by one. So the
         node can have changed between two decisions only as often as versions are missing between them.
         """
-        steps.sort(key=lambda s: (s.version is not None, s.version or 0, s.shard, s.seq))
+        steps.sort(key=lambda s: (s.version is not None, s.version or 0, s.order))
         states, at, last, spare = self.events.nodes.get(name, []), -1, 0, 0
         there: dict[str, Step] = {}
         for step in steps:
@@ -193,8 +225,8 @@ class Outside:
         """Return the pods that are on a node for certain: not those that may have moved elsewhere by then."""
         pods = []
         for uid, came in there.items():
-            left = next((seq for seq in self._left.get((name, uid), ()) if seq > came.seq), None)
-            stays = left is None or (came.shard == step.shard and left > step.seq)
+            left = next((order for order in self._left.get((name, uid), ()) if order > came.order), None)
+            stays = left is None or left[0] > step.order[0]
             if stays and uid != step.uid and came.pod is not None:
                 pods.append(came.pod)
         return pods
@@ -224,6 +256,7 @@ class Outside:
 
     def judge_end(self) -> None:
         """Check that what was said last agrees with the events: nobody is lost, nobody waits for nothing."""
+        self._knows_order = True
         alive = {pod.uid: pod for pod in self.events.alive.values()}
         on: dict[str, list[Pod]] = {}
         for uid, life in self.lives.items():
@@ -247,7 +280,7 @@ class Outside:
     def _judge_waiting(self, pod: Pod, on: Mapping[str, list[Pod]]) -> None:
         """A pod may wait at the end only where every node refuses it."""
         for name, states in self.events.nodes.items():
-            why = why_not(states[-1], on.get(name, ()), pod)
+            why = why_not(states[-1], on.get(name, ()), pod) or self._why_not_beside(name, pod)
             self._require(bool(why), Invariant.NOT_DRAINED, f"{pod.uid} fits {name}")
 
     def sums(self) -> dict[str, dict[str, int]]:

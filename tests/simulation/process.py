@@ -16,13 +16,15 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryReader, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
 from services.ports.ledger import CommitBatch, CommitOutcome, Resolution
-from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span
+from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span, TopicPartition
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
+from tests.simulation.tape import Delivered
 
 T = TypeVar("T")
 LOG, LEDGER = "log", "ledger"
-_READS = {"load", "resolve", "shards", "published", "unpublished", "decisions", "compared"}
+_READS = {"load_base", "load_part", "follow", "resolve"}
+_READS |= {"shards", "published", "unpublished", "decisions", "compared"}
 
 
 class Process:
@@ -33,6 +35,7 @@ class Process:
         self.alive = True
         self.task: asyncio.Task[None] | None = None
         self.clients: list[MemoryLedger | MemoryOutbox] = []
+        self.delivered: Delivered = {}
         self.cut_until = {LOG: 0.0, LEDGER: 0.0}
         self.rng = rng
         self.faults = faults
@@ -232,9 +235,16 @@ class UnreliableReader(Remote):
             raise Unavailable("injected: the log is away")
         if process.faults.strikes(Fault.POLL_FAILED):
             raise Unavailable("injected: the poll failed")
+        before: dict[TopicPartition, int] = dict(self._inner._positions)
         records: Sequence[Record] = await self._inner.poll(
             process.rng.randint(1, records_max), timeout_seconds
         )
+        for at, end in self._inner._positions.items():
+            given = process.delivered.setdefault(at, {})
+            for offset in range(before[at], end):
+                given.pop(offset, None)  # what was there when it was read before
+        for record in records:
+            process.delivered[TopicPartition(record.topic, record.partition)][record.offset] = record
         await process.step()
         return records
 

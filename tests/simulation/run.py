@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.simulation.faults import OFF, Fault
+from tests.simulation.faults import Fault
 from tests.simulation.invariants import Violation
 from tests.simulation.world import World, keep_memory_sparse
 
@@ -62,13 +62,10 @@ class Tally:
         yield from (_LINE.format(name, count) for name, count in self.counts.items())
         yield ""
         yield _LINE.format("faults", self.faults.total())
-        yield from (_LINE.format(f"  {fault}", self.faults[fault]) for fault in Fault if fault not in OFF)
+        yield from (_LINE.format(f"  {fault}", self.faults[fault]) for fault in Fault)
         yield ""
         yield _LINE.format("violations", self.violations.total())
         yield from (_LINE.format(f"  {name}", count) for name, count in sorted(self.violations.items()))
-        if OFF:
-            yield "\nfaults that are built and do not strike yet:"
-            yield from (f"  {fault}: {why}" for fault, why in OFF.items())
 
 
 def _start() -> None:

@@ -25,8 +25,12 @@ _FILTERS = [
     "NodePorts",
     "NodeResourcesFit",
     "InterPodAffinity",
+    "PodTopologySpread",
 ]
-_APPS = ("web", "web", "web", "web", "web", "lonely")
+_APPS = ("web", "web", "web", "web", "web", "lonely", "zonal", "spread", "spread")
+_APART = {"lonely": "kubernetes.io/hostname", "zonal": "zone"}
+"""Pods with this label keep away from each other by this topology key."""
+
 _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -42,6 +46,7 @@ class Scenario:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
         self.sent: list[tuple[str, Entry]] = []
+        self._touched: set[str] = set()
 
     def opening(self) -> list[tuple[str, Entry]]:
         """Return the nodes that are there from the start."""
@@ -74,11 +79,16 @@ class Scenario:
             return self._keep(*self._profile(name, kind, strategy))
         if draw < 0.90:
             return self._keep(*self._usage())
-        if draw < 0.94 and self.sent:
+        if draw < 0.96 and self.sent:
             self._faults.counts[Fault.DUPLICATE] += 1
-            return self._rng.choice(self.sent)
+            return self._rng.choice(self._of_changed_pods() or self.sent)
         self._faults.counts[Fault.BROKEN] += 1
         return self._broken()
+
+    def _of_changed_pods(self) -> list[tuple[str, Entry]]:
+        """Return what was said of pods that were there and changed since, at times."""
+        keys = {f"sim/{name}".encode() for name in self._touched & self.pods.keys()}
+        return [item for item in self.sent if item[1].key in keys] if self._rng.random() < 0.3 else []
 
     def _keep(self, topic: str, key: str, value: bytes) -> tuple[str, Entry]:
         item = (topic, Entry(key.encode(), value))
@@ -162,13 +172,18 @@ class Scenario:
         if self._rng.random() < 0.3:
             spec["tolerations"] = [{"key": "reserved", "operator": "Exists"}]
         app = self._rng.choice(_APPS)
-        if app == "lonely" or self._rng.random() < 0.05:
-            term = {
-                "labelSelector": {"matchLabels": {"app": "lonely"}},
-                "topologyKey": "kubernetes.io/hostname",
-            }
+        apart = app if app in _APART else self._rng.choice((*_APART, *[""] * 38))
+        if apart:
+            term = {"labelSelector": {"matchLabels": {"app": apart}}, "topologyKey": _APART[apart]}
             avoid = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
             spec["affinity"] = {"podAntiAffinity": avoid}
+        if app == "spread":
+            constraint: dict[str, Any] = {
+                "labelSelector": {"matchLabels": {"app": app}},
+                "topologyKey": "zone",
+            }
+            constraint |= {"maxSkew": self._rng.choice((1, 1, 2)), "whenUnsatisfiable": "DoNotSchedule"}
+            spec["topologySpreadConstraints"] = [constraint]
         if self._rng.random() < 0.1:
             spec["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
@@ -194,6 +209,7 @@ class Scenario:
         """Change a pod: it finishes, is bound by someone else, is resized, or changes without effect."""
         name = self._rng.choice(sorted(self.pods))
         pod = orjson.loads(orjson.dumps(self.pods[name]))
+        self._touched.add(name)
         self._version += 1
         pod["metadata"]["resourceVersion"] = str(self._version)
         draw = self._rng.random()

@@ -14,18 +14,7 @@ from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
 from services.ports.clock import Clock
 from services.ports.ledger import CommitBatch, CommitOutcome
-from services.ports.log import (
-    CONFIG_TOPIC,
-    NODES_TOPIC,
-    PODS_TOPIC,
-    USAGE_TOPIC,
-    Entry,
-    Record,
-    Span,
-    TopicPartition,
-)
-
-STATE_TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+from services.ports.log import Entry, Record, Span, TopicPartition
 
 
 @dataclasses.dataclass
@@ -70,21 +59,17 @@ class _SkewedClock:
 
 
 class SimulatedLog(MemoryLog):
-    """A log whose brokers have clocks of their own; it shows all that producers append."""
+    """A log whose brokers have clocks of their own, and which can lose what it holds."""
 
     def __init__(self, clock: Clock) -> None:
         self._broker_clock = _SkewedClock(clock)
         super().__init__(self._broker_clock)
         self.wrong_ms: dict[TopicPartition, int] = {}
-        self.appended: Callable[[Sequence[Record]], None] = lambda records: None
 
     def add(self, at: TopicPartition, entries: Sequence[Entry]) -> Span:
         """See ``MemoryLog``."""
         self._broker_clock.wrong_ms = self.wrong_ms.get(at, 0)
-        span = super().add(at, entries)
-        if at.topic in STATE_TOPICS:
-            self.appended(self.records(at)[-len(entries) :])
-        return span
+        return super().add(at, entries)
 
     def lose_tail(self, at: TopicPartition, count: int) -> int:
         """Lose the last records, as a broker does that was the leader without being in sync; say how many."""
@@ -93,19 +78,23 @@ class SimulatedLog(MemoryLog):
         del slots[len(slots) - lost :]
         return lost
 
-    def add_partition(self, topic: str) -> None:
-        """Give a topic one more partition, as an operator can at any time."""
-        partitions = self._topics[topic]
-        partitions.append(type(partitions[0])())
-
     def records(self, at: TopicPartition) -> list[Record]:
         """Return what a partition holds."""
         return self.partition(at).records
+
+    def between(self, at: TopicPartition, lo: int, hi: int) -> list[Record]:
+        """Return what a partition holds at these offsets, ``hi`` not included."""
+        partition = self.partition(at)
+        slots = partition.slots[max(lo - partition.first, 0) : max(hi - partition.first, 0)]
+        return [record for record in slots if record is not None]
 
     def last_end(self, at: TopicPartition) -> int:
         """Return the offset after the last record."""
         records = self.records(at)
         return records[-1].offset + 1 if records else 0
+
+
+_BY_SHARD = ("decisions", "recorded_ms", "dead_letters")
 
 
 class SimulatedDatabase(MemoryDatabase):
@@ -124,6 +113,12 @@ class SimulatedDatabase(MemoryDatabase):
         else:
             self.refused(batch, outcome)
         return outcome
+
+    def lay_down(self, shards: int) -> None:
+        """Create the rows of further shards, as ``berth init`` does."""
+        new = MemoryDatabase(shards)
+        for name in ("shards", "cursors", "worker_leases", "relay_leases", *_BY_SHARD):
+            vars(self)[name] = vars(new)[name] | vars(self)[name]
 
     def write_foreign(self, node_id: int) -> None:
         """Raise the version of a node, as another writer would."""

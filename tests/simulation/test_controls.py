@@ -14,7 +14,7 @@ import pytest
 
 from domain.model.decisions import Outcome
 from services.adapters.batches import ShardAdvance
-from services.ports.ledger import CommitBatch, CommitOutcome, LedgerState, NodeWrite
+from services.ports.ledger import CommitBatch, CommitOutcome, LedgerBase, NodeWrite
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
@@ -174,19 +174,32 @@ class _LosesDecisions(UnreliableLedger):
 class _Forgetting(UnreliableLedger):
     """Starts a worker from something else than what the ledger holds."""
 
-    def forget(self, state: LedgerState) -> LedgerState:
+    def forget(self, state: LedgerBase) -> LedgerBase:
         raise NotImplementedError
 
-    async def load(self, leases: Any) -> LedgerState:
-        return self.forget(await super().__getattr__("load")(leases))
+    async def load_base(self) -> LedgerBase:
+        return self.forget(await super().__getattr__("load_base")())
 
 
 class _ForgetsTaints(_Forgetting):
     """Forgets what nodes repel."""
 
-    def forget(self, state: LedgerState) -> LedgerState:
+    def forget(self, state: LedgerBase) -> LedgerBase:
         nodes = [
             row if row.spec is None else replace(row, spec=replace(row.spec, taints=()))
+            for row in state.nodes
+        ]
+        return replace(state, nodes=nodes)
+
+
+class _ForgetsZones(_Forgetting):
+    """Takes all nodes for neighbours."""
+
+    def forget(self, state: LedgerBase) -> LedgerBase:
+        nodes = [
+            row
+            if row.spec is None
+            else replace(row, spec=replace(row.spec, labels={**row.spec.labels, "zone": "a"}))
             for row in state.nodes
         ]
         return replace(state, nodes=nodes)
@@ -195,7 +208,7 @@ class _ForgetsTaints(_Forgetting):
 class _BelievesInRoom(_Forgetting):
     """Takes nodes for twice as large as they are."""
 
-    def forget(self, state: LedgerState) -> LedgerState:
+    def forget(self, state: LedgerBase) -> LedgerBase:
         nodes = []
         for row in state.nodes:
             if row.spec is not None:
@@ -281,6 +294,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("never orphans", Build(ledger=_NeverOrphans), None, Invariant.UNTOLD),
     ("ghosts", Build(ledger=_ForgetsGhosts), None, Invariant.GHOST),
     ("forgotten taints", Build(ledger=_ForgetsTaints), None, Invariant.INFEASIBLE_PLACEMENT),
+    ("forgotten zones", Build(ledger=_ForgetsZones), None, Invariant.INFEASIBLE_PLACEMENT),
     ("believed room", Build(ledger=_BelievesInRoom), None, Invariant.OVER_CAPACITY),
     ("relay skips", Build(log=_Skips), None, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),

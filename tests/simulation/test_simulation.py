@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from domain.model.errors import TopicMismatch
-from tests.simulation.faults import OFF, Fault
+from tests.simulation.faults import Fault
 from tests.simulation.run import Tally
 from tests.simulation.world import World
 
@@ -40,15 +39,15 @@ def test_every_fault_that_is_on_strikes_and_a_stale_owner_is_refused() -> None:
     for seed in range(1_000, 1_060):
         tally.live(seed)
     assert not tally.failures, "\n".join(tally.failures)
-    assert set(tally.faults) == set(Fault) - OFF.keys()
+    assert set(tally.faults) == set(Fault)
     assert tally.counts["fenced commits"] > 0
 
 
-def test_partitions_that_nobody_would_read_end_the_deployment() -> None:
+def test_nobody_runs_while_partitions_would_not_be_read() -> None:
     world = World(3, calm=True)
     world.faults.per_second = {Fault.MORE_PARTITIONS: 0.5}
-    with pytest.raises(TopicMismatch, match="berth init --shards"):
-        world.run()
+    world.run()
+    assert world.mismatches > 0
 
 
 def test_a_calm_day_repeats_itself_byte_by_byte() -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _CLOCK_WRONG_MS_MAX = 90_000
+SHARDED = (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)
+SHARDS_MAX = 5
 
 
 class Weather:
@@ -60,12 +62,12 @@ class Weather:
             case Fault.LEDGER_RESTART:
                 self._restart_ledger()
             case Fault.FAIL_OVER:
-                tables = world.database.remember()
+                tables, length = world.database.remember(), len(world.auditor.tape.commits)
                 await asyncio.sleep(rng.uniform(0.1, 3.0))
                 if world.faults.per_second:  # the day may have ended meanwhile
                     self._restart_ledger()
                     world.database.fall_back(tables)
-                    world.auditor.fell_back()
+                    world.auditor.tape.fall_back(length)
             case Fault.FOREIGN_WRITE:
                 if not world.database.nodes:
                     return False
@@ -80,22 +82,30 @@ class Weather:
                 at = TopicPartition(DECISIONS_TOPIC, rng.randrange(world.shards))
                 return world.log.lose_tail(at, rng.randint(1, 20)) > 0
             case Fault.TAIL_LOST:
-                at = self._partition()
-                lost = world.log.lose_tail(at, rng.randint(1, 5))
-                world.auditor.lost(at, from_offset=world.log.partition(at).end)
-                return lost > 0
+                return world.log.lose_tail(self._partition(), rng.randint(1, 5)) > 0
             case Fault.TRUNCATED:
-                at, slots = (
-                    TopicPartition(USAGE_TOPIC, 0),
-                    world.log.partition(TopicPartition(USAGE_TOPIC, 0)).slots,
-                )
+                at = TopicPartition(USAGE_TOPIC, 0)
+                slots = world.log.partition(at).slots
                 world.log.truncate(at, rng.randint(0, len(slots)))
-                world.auditor.lost(at, below_offset=world.log.partition(at).first)
                 return bool(slots)
             case Fault.MORE_PARTITIONS:
-                world.log.add_partition(rng.choice((NODES_TOPIC, PODS_TOPIC)))
+                return await self._widen()
             case _:
                 raise AssertionError(f"{kind} is no fault of a while")
+        return True
+
+    async def _widen(self) -> bool:
+        """Give one topic a partition more; a while later an operator does what the workers ask for."""
+        world, shards = self._world, self._world.shards + 1
+        if shards > SHARDS_MAX:
+            return False
+        world.is_widened = True
+        world.log.grow(self._rng.choice(SHARDED), shards)
+        await asyncio.sleep(self._rng.uniform(0.5, 30.0))
+        for topic in SHARDED:
+            world.log.grow(topic, shards)
+        world.database.lay_down(shards)
+        world.shards = shards
         return True
 
     def _strike_process(self, kind: Fault) -> bool:

@@ -1,0 +1,88 @@
+"""What every transaction took from the log, in the order in which the ledger took the transactions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+
+from services.ports.journal import BATCHES
+from services.ports.ledger import CommitBatch, OffsetAdvance
+from services.ports.log import Record, TopicPartition
+from tests.simulation.invariants import Findings, Invariant
+from tests.simulation.servers import SimulatedDatabase, SimulatedLog
+
+Delivered = dict[TopicPartition, dict[int, Record]]
+"""What one process was given of each partition, by offset: of an offset that it read again, the last."""
+
+Key = tuple[int, str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction: the records that it took, and the shard and seq of its decisions, in order.
+
+    ``is_ordered`` is false where the order of decisions of several shards is not known.
+    """
+
+    records: Sequence[Record]
+    decided: Sequence[tuple[int, int]]
+    is_ordered: bool = True
+
+
+def in_order(lanes: Iterable[Iterable[Record]]) -> list[Record]:
+    """Merge partitions by time, each in its own order: a key moves where a topic gets partitions."""
+    timed: list[tuple[int, Record]] = []
+    for lane in lanes:
+        at_ms = 0
+        for record in lane:
+            at_ms = max(at_ms, record.timestamp_ms)
+            timed.append((at_ms, record))
+    return [record for _, record in sorted(timed, key=itemgetter(0))]
+
+
+class Tape:
+    """Notes each transaction by what the log gave its process, since the log may lose what it gave."""
+
+    def __init__(self, log: SimulatedLog, database: SimulatedDatabase, findings: Findings) -> None:
+        self._log = log
+        self._database = database
+        self._findings = findings
+        self._offsets: dict[Key, int] = {}
+        self.commits: list[Commit] = []
+        self.delivered: dict[object, Delivered] = {}  # by who holds leases
+
+    def fall_back(self, length: int) -> None:
+        """Forget the transactions behind the first ones, which the ledger has lost."""
+        del self.commits[length:]
+        self._offsets = {key: row.next_offset for key, row in self._database.offsets.items()}
+
+    def note(self, batch: CommitBatch) -> None:
+        """Take a transaction down, and check that it took all that it moved past."""
+        records = in_order([list(self._taken(advance)) for advance in batch.offsets])
+        self.commits.append(Commit(records, [(d.shard, d.seq) for d, _ in batch.decisions]))
+
+    def _taken(self, a: OffsetAdvance) -> Iterator[Record]:
+        key = a[:3]
+        known = self._offsets.get(key, a.lo)
+        if any((f.shard, *f.at, f.goes_on_at) == (*key, a.lo) for f in self._database.log_faults):
+            known = a.lo  # the ledger notes that the log lost records, and where the shard goes on
+        self._require(known == a.lo <= a.hi, f"{key} from {known} to {a.lo}..{a.hi}")
+        self._offsets[key] = a.hi
+        if a.topic == BATCHES:
+            return
+        at = TopicPartition(a.topic, a.partition)
+        yield from self._log.between(at, known, a.lo)  # nobody took them, and nobody ever will
+        given = self.delivered.get(self._database.writer, {}).get(at, {})
+        unread = [r.offset for r in self._log.between(at, a.lo, a.hi) if r.offset not in given]
+        self._require(not unread, f"{at}: {unread} were moved past and never read")
+        below = self._database.offsets[key].resync_below or 0
+        last = {record.key: offset for offset, record in sorted(given.items()) if offset < below}
+        for offset in range(a.lo, a.hi):
+            record = given.get(offset)
+            # Of a partition that is read again, only the latest record of each key counts.
+            if record is not None and (offset >= below or last[record.key] == offset):
+                yield record
+
+    def _require(self, holds: bool, message: str) -> None:
+        self._findings.require(holds, Invariant.OFFSET_GAP, message)
