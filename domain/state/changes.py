@@ -112,6 +112,14 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
     resource_version: int | None
 
 
+class FollowRefused(msgspec.Struct, frozen=True, gc=False):
+    """What another worker did contradicts what is known here and is passed over: its node or pod, and why."""
+
+    kind: str
+    name: str
+    message: str
+
+
 class Refused(msgspec.Struct, frozen=True, gc=False):
     """The event is well formed but contradicts what is known. It becomes a dead letter with the code."""
 
@@ -163,4 +171,5 @@ Change = (
     | ConfigChanged
     | ProfileChanged
     | Refused
+    | FollowRefused
 )
