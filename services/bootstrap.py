@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,6 +12,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from domain.model.errors import BerthError
 from domain.model.limits import refold_lease_seconds
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from prometheus_client import CollectorRegistry
 
+    from services.ports.audit import Audit
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
 
@@ -216,8 +220,11 @@ async def open_app(
     from alembic.script import ScriptDirectory
 
     from services.adapters.postgres import migrate
+    from services.adapters.postgres.audit import ASKED
+    from services.adapters.postgres.audit import audit as audit_ledger
     from services.api.accesses import AccessLog
     from services.api.app import create_app
+    from services.api.audit import Audits
     from services.api.auth import Gate
     from services.api.deps import Deps
     from services.api.forgetting import forget_old
@@ -241,6 +248,8 @@ async def open_app(
         gate = Gate(store, keys_required=keys_required, local_user=local_user, requests_per_key=most)
         lookout = Lookout(store, log, newest)
         stack.push_async_callback(lookout.aclose)
+        audits = Audits(partial(audit_ledger, at.dsn, remember=False, limits=ASKED))
+        stack.push_async_callback(audits.aclose)
         accesses = AccessLog(store, metrics)
         stack.push_async_callback(accesses.aclose)
         running = [
@@ -251,7 +260,7 @@ async def open_app(
         stack.push_async_callback(asyncio.wait, running)
         stack.callback(lambda: [each.cancel() for each in running])
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
-        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted), names)
+        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)
 
 
 async def run_worker(
@@ -308,6 +317,34 @@ async def replay(
         return await Replay(history, log, ScratchLedger, report).run(first, last)
     finally:
         await _close(log, history)
+
+
+async def audit(
+    at: Place,
+    since: datetime.datetime | None,
+    report: Callable[[str], None],
+    *,
+    everything: bool = False,
+    topic: bool = False,
+) -> Audit:
+    """Ask the ledger's invariants, and with ``topic`` compare the topic of decisions with the ledger."""
+    from services.adapters.postgres.audit import audit as audit_ledger
+    from services.relay.topic import audit_topic
+
+    found = await audit_ledger(at.dsn, since=since, everything=everything, report=report)
+    if not topic:
+        return found
+    log, outbox = open_log(at), open_outbox(at)
+    try:
+        records_count, broken = await audit_topic(log, outbox, found.kept_from, report)
+    finally:
+        await _close(log, outbox)
+    return msgspec.structs.replace(
+        found,
+        invariants_count=found.invariants_count + 1,
+        broken=[*found.broken, *([broken] if broken else [])],
+        records_count=records_count,
+    )
 
 
 async def _tidy(at: Place, settings: Settings) -> None:

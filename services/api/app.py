@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from domain.model.errors import FieldError, Unavailable
 from domain.model.validation import shown
 from services.api import failures, pages
+from services.api.access_routes import access_routes
 from services.api.accesses import AccessLog, code_of
 from services.api.answers import Error, Health, ShardLag
 from services.api.audit import audit_routes
@@ -66,7 +67,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
-    app.include_router(audit_routes(deps), tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
+    for routes in (audit_routes, access_routes):
+        app.include_router(routes(deps), tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 

@@ -1,62 +1,91 @@
-"""`berth audit`: who asked the API for what."""
+"""`berth audit`: whether the ledger holds what it promises."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import datetime
+import enum
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli import output
-from services.cli.options import CLIENT, with_settings
-from services.cli.output import Column, Format, Json, Output
-from services.cli.tables import moment
+from services.cli.options import PLACE, with_settings
+from services.cli.terminal import echo
 from services.config import Settings
+from services.phrases import plural
+
+if TYPE_CHECKING:
+    from services.ports.audit import Audit
+
+_SECONDS_BETWEEN = 1.0
+_ROWS_SHOWN_MAX = 5
 
 
-def _spans(item: Json) -> str:
-    parts = (f"{at['topic']}/{at['partition']}:{at['first']}-{at['last']}" for at in item["positions"])
-    return " ".join(parts)
+class AuditFormat(enum.StrEnum):
+    """The formats of `-o` here."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
-COLUMNS = (
-    moment("AT", "at"),
-    Column("CALLER", lambda item: item["caller"] or "nobody"),
-    Column("FROM", lambda item: item["address"]),
-    Column("ASKED", lambda item: f"{item['method']} {item['target'] or item['route']}".strip()),
-    Column("OUTCOME", lambda item: f"{item['status']} {item['code']}".strip()),
-    Column("TIMES", lambda item: item["times"], right=True, keep=True),
-    moment("LAST AT", "last_at", wide=True),
-    Column("ROLES", lambda item: " ".join(item["roles"]), wide=True),
-    Column("ROUTE", lambda item: item["route"], wide=True),
-    Column("EVENTS", lambda item: item["events"], wide=True, right=True),
-    Column("POSITIONS", _spans, wide=True),
-    Column("SLOWEST MS", lambda item: item["duration_ms"], wide=True, right=True),
-)
-
-
-def latest_first(found: list[Json]) -> list[Json]:
-    """Sort requests by time. The API sorts by the minute alone, as its pages need it."""
-    return sorted(found, key=lambda item: str(item["at"]), reverse=True)
-
-
-@with_settings(*CLIENT)
+@with_settings(*PLACE)
 async def audit(
     settings: Settings,
-    key: Annotated[str | None, typer.Option("--key", help="Only with the keys of this name.")] = None,
-    status: Annotated[
-        int | None,
-        typer.Option("--status", min=0, max=599, help="Only with this one; 401: failed logins."),
+    since: Annotated[
+        str | None, typer.Option("--since", help="Only of what was recorded since then (RFC 3339).")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="At or after this time (RFC 3339).")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Before this time (RFC 3339).")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
-    form: Output = Format.TABLE,
+    everything: Annotated[bool, typer.Option("--full", help="Of all history that is kept.")] = False,
+    topic: Annotated[
+        bool, typer.Option("--topic", help="Compare berth.decisions with the ledger, too; needs the log.")
+    ] = False,
+    form: Annotated[AuditFormat, typer.Option("-o", "--output", help="How to show it.")] = AuditFormat.TEXT,
 ) -> None:
-    """List who asked the API for what, the latest first; failed logins too."""
-    from services.cli.source import fetch_all, open_source
+    """Ask the ledger's invariants: of its present state, and of its history since the last audit.
 
-    async with open_source(settings) as source:
-        found = await fetch_all(
-            source, "/v1/audit/access", limit, key=key, status=status, since=since, until=until
-        )
-    output.print_items("requests", COLUMNS, latest_first(found), form)
+    Reads one snapshot of a live ledger. What was audited is remembered where this login may write the table
+    `audits`. Exit code 1 where an invariant is broken, with the first offenders.
+    """
+    from services import bootstrap
+    from services.api.answers_audit import audit_answer
+    from services.api.formats import parse_instant
+
+    begun = None
+    if since is not None:
+        at_ms = parse_instant("--since", since)
+        begun = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    shown_at = time.monotonic()
+
+    def report(what: str) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at >= _SECONDS_BETWEEN:
+            shown_at = time.monotonic()
+            echo(what, err=True)
+
+    async with bootstrap.place(settings, join=True) as at:
+        found = await bootstrap.audit(at, begun, report, everything=everything, topic=topic)
+    if form is AuditFormat.JSON:
+        import msgspec
+
+        echo(msgspec.json.format(msgspec.json.encode(audit_answer(found))).decode())
+    else:
+        echo("\n".join(_told(found)))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _told(found: Audit) -> list[str]:
+    lines = []
+    for each in found.broken:
+        lines.append(f"{each.name} {'is a warning' if each.warning else 'is broken'}: {each.says}")
+        lines += ["  " + "  ".join(f"{k}={v}" for k, v in row.items()) for row in each.rows[:_ROWS_SHOWN_MAX]]
+        if len(each.rows) > _ROWS_SHOWN_MAX:
+            lines.append("  … and more: -o json shows the first hundred")
+    hold = found.invariants_count - len(found.broken)
+    records = "" if found.records_count is None else f", {plural(found.records_count, 'record')} of the topic"
+    lines.append(
+        f"{hold} of {found.invariants_count} invariants hold, of the present state and "
+        f"{plural(found.decisions_count, 'decision')}{records}; {found.seconds:.1f} s"
+    )
+    if not found.remembered:
+        lines.append("not remembered: the next audit begins where this one began")
+    return lines

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from domain.model.errors import BerthError
 from ops.owned import own_directory
 from services.cli import (
+    accesses,
     apply,
     audit,
     bench,
@@ -131,7 +132,7 @@ app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
-app.command("audit", rich_help_panel=USE)(audit.audit)
+app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)
 app.add_typer(deadletters.app, name="deadletters", rich_help_panel=USE)
@@ -139,6 +140,7 @@ app.command("worker", rich_help_panel=RUN)(serve.worker)
 app.command("relay", rich_help_panel=RUN)(serve.relay)
 app.command("api", rich_help_panel=RUN)(serve.api)
 app.command("health", rich_help_panel=RUN)(setup.health)
+app.command("audit", rich_help_panel=RUN)(audit.audit)
 app.command("replay", rich_help_panel=RUN)(replay.replay)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)

@@ -37,11 +37,15 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         When it began, by the database's clock.
     invariants_count : int
         How many were asked.
+    kept_from : mapping of int to int
+        Shard -> the first decision from which all are kept.
     seqs, batches : mapping of int to Span
         Shard -> the decisions, and the batches of its journal, that it looked at. The present state (nodes,
         open placements, what waits, offsets) is always looked at whole.
     broken : sequence of Broken
         Warnings included.
+    records_count : int or None
+        How many records of ``berth.decisions`` it compared; None: it was not asked to.
     remembered : bool
         Whether the next audit goes on where this one ended.
     """
@@ -49,9 +53,11 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime.datetime
     seconds: float
     invariants_count: int
+    kept_from: Mapping[int, int]
     seqs: Mapping[int, Span]
     batches: Mapping[int, Span]
     broken: Sequence[Broken]
+    records_count: int | None = None
     remembered: bool = False
 
     @property

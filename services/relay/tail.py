@@ -81,8 +81,8 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
         await reader.aclose()
     seqs = [seq_of(record, shard) for record in records]
     rows = {row.seq: row for row in await outbox.decisions(shard, sorted({seq for seq in seqs if seq}))}
-    own = [seq for seq, record in zip(seqs, records, strict=True) if _is_row(record, rows.get(seq))]
-    others = (r for seq, r in zip(seqs, records, strict=True) if not _is_row(r, rows.get(seq)))
+    own = [seq for seq, record in zip(seqs, records, strict=True) if is_row(record, rows.get(seq))]
+    others = (r for seq, r in zip(seqs, records, strict=True) if not is_row(r, rows.get(seq)))
     if compared > end:  # the topic was cut, or made anew
         compared = 0
     foreign = next((record for record in others if record.offset >= compared), None)
@@ -97,7 +97,8 @@ def _taken(own: Sequence[int], noted: int, *, is_whole: bool) -> int:
     return taken
 
 
-def _is_row(record: Record, row: OutboxItem | None) -> bool:
+def is_row(record: Record, row: OutboxItem | None) -> bool:
+    """Return whether a record is what the ledger's row says, byte by byte."""
     return row is not None and (record.key, record.value) == (row.key, row.value)
 
 

@@ -33,9 +33,9 @@ async def house() -> AsyncIterator[House]:
 async def listed(house: House, **which: Any) -> list[Json]:
     """Write what waits, and return the access log without this look at it."""
     await house.accesses.write()
-    answer = await house.ask("admin", "GET", "/v1/audit/access", params=which)
+    answer = await house.ask("admin", "GET", "/v1/accesses", params=which)
     assert answer.status_code == 200, answer.text
-    return [each for each in answer.json()["items"] if each["route"] != "/v1/audit/access"]
+    return [each for each in answer.json()["items"] if each["route"] != "/v1/accesses"]
 
 
 async def test_a_read_is_noted_with_the_key_and_what_it_asked_for(house: House) -> None:
@@ -98,14 +98,14 @@ async def test_health_and_metrics_are_not_noted_but_refusals_are(house: House) -
 
 @pytest.mark.parametrize("key", ["producer", "operator", "scoped"])
 async def test_the_log_is_for_admins_and_auditors_of_the_whole_cluster(house: House, key: str) -> None:
-    assert (await house.ask(key, "GET", "/v1/audit/access")).status_code == 403
-    assert (await house.ask("auditor", "GET", "/v1/audit/access")).status_code == 200
+    assert (await house.ask(key, "GET", "/v1/accesses")).status_code == 403
+    assert (await house.ask("auditor", "GET", "/v1/accesses")).status_code == 200
 
 
 async def test_who_reads_the_log_is_noted_too(house: House) -> None:
-    await house.ask("auditor", "GET", "/v1/audit/access")
+    await house.ask("auditor", "GET", "/v1/accesses")
     await house.accesses.write()
-    found = (await house.ask("admin", "GET", "/v1/audit/access")).json()["items"]
+    found = (await house.ask("admin", "GET", "/v1/accesses")).json()["items"]
     assert [each["caller"] for each in found] == ["key:auditor"]
 
 
@@ -116,7 +116,7 @@ async def test_pages_follow_each_other(house: House) -> None:
     targets: list[str] = []
     params: dict[str, Any] = {"limit": 3}
     for _ in range(3):
-        page = (await house.ask("admin", "GET", "/v1/audit/access", params=params)).json()
+        page = (await house.ask("admin", "GET", "/v1/accesses", params=params)).json()
         targets += [each["target"] for each in page["items"]]
         params["cursor"] = page["next"]
     assert sorted(targets) == [f"/v1/nodes/n{at}" for at in range(7)]
@@ -124,7 +124,7 @@ async def test_pages_follow_each_other(house: House) -> None:
 
 @pytest.mark.parametrize("bad", ["x", "MQ", "MS0x", "MTcKZmY", "OTk5OTk5OTk5OTk5OTk5OTk5OTkKMDA"])
 async def test_a_broken_cursor_is_told(house: House, bad: str) -> None:
-    answer = await house.ask("admin", "GET", "/v1/audit/access", params={"cursor": bad})
+    answer = await house.ask("admin", "GET", "/v1/accesses", params={"cursor": bad})
     assert (answer.status_code, answer.json()["error"]["path"]) == (422, "cursor")
 
 
@@ -208,15 +208,15 @@ async def test_what_was_asked_is_in_the_ledger_when_the_api_has_stopped(embedded
             sent = await client.post("/v1/events", json=[event("ADDED", pod_manifest("a"))])
             assert sent.status_code == 202, sent.text
         async with client_of(place) as client:
-            (noted,) = (await client.get("/v1/audit/access")).json()["items"]
+            (noted,) = (await client.get("/v1/accesses")).json()["items"]
         assert (noted["caller"], noted["route"], noted["events"]) == ("anonymous", "/v1/events", 1)
         assert noted["positions"] == [{"topic": "berth.pods", "partition": 0, "first": 0, "last": 0}]
         async with client_of(place, local_user="root") as client:
             await client.get("/v1/nodes")
             await client.post("/v1/events", json=[event("ADDED", pod_manifest("b"))])
         async with client_of(place) as client:
-            routes = [each["route"] for each in (await client.get("/v1/audit/access")).json()["items"]]
-        assert sorted(routes) == ["/v1/audit/access", "/v1/events"], "a command on the ledger is no request"
+            routes = [each["route"] for each in (await client.get("/v1/accesses")).json()["items"]]
+        assert sorted(routes) == ["/v1/accesses", "/v1/events"], "a command on the ledger is no request"
         records = await read_pods(place)
         assert records == ["anonymous", "local:root"]
 

@@ -523,7 +523,8 @@ ROUTES: dict[tuple[str, str], set[str | None]] = {
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
     ("DELETE", "/v1/keys/{name}"): {"admin"},
-    ("GET", "/v1/audit/access"): {"auditor", "admin"},
+    ("GET", "/v1/accesses"): {"auditor", "admin"},
+    ("GET", "/v1/audit"): {"auditor", "admin"},
 }
 """Who may use a route that is not for all readers. Another route is for readers, and must be below /v1."""
 

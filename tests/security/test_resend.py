@@ -77,7 +77,7 @@ async def test_the_access_log_says_who_sent_which_again(house: House) -> None:
     letter = await _letter(house, POD)
     await house.ask("ours", "POST", f"/v1/deadletters/{letter}/resend", json={})
     await house.accesses.write()
-    (item,) = (await house.ask("admin", "GET", "/v1/audit/access", params={"key": "ours"})).json()["items"]
+    (item,) = (await house.ask("admin", "GET", "/v1/accesses", params={"key": "ours"})).json()["items"]
     assert (item["method"], item["route"]) == ("POST", "/v1/deadletters/{id}/resend")
     assert letter in str(item)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.cli import apply, audit, source
+from services.cli import accesses, apply, source
 from services.cli.main import app
 from services.cli.options import CommandError
 from services.cli.source import in_process, send_events
@@ -108,7 +108,12 @@ async def test_who_waits_for_a_rate_is_told_why_and_how_long(
 
 def test_requests_are_shown_latest_first() -> None:
     shown = [{"at": f"2026-01-31T08:{at}Z"} for at in ("03:10", "03:40", "02:59", "02:01")]
-    assert [each["at"][-6:-1] for each in audit.latest_first(shown)] == ["03:40", "03:10", "02:59", "02:01"]
+    assert [each["at"][-6:-1] for each in accesses.latest_first(shown)] == [
+        "03:40",
+        "03:10",
+        "02:59",
+        "02:01",
+    ]
 
 
 @pytest.mark.parametrize("command", ["create", "list", "revoke"])

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
-from services.cli import audit, describe, output
+from services.cli import accesses, describe, output
 from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, config_kind_of, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
@@ -59,7 +59,7 @@ SELECTS = {
         {"key": "tier", "operator": "In", "values": ["a", "b"]},
     ]
 }
-SHOWN = {**TABLES, "accesses": audit.COLUMNS}
+SHOWN = {**TABLES, "accesses": accesses.COLUMNS}
 DATA: dict[str, list[Item]] = {
     "nodes": [
         node(),

@@ -20,6 +20,9 @@ ROWS_MAX = 100
 # A live system keeps its other cores: one statement takes one of them.
 LIMITS = Limits({**BULK.settings, "max_parallel_workers_per_gather": "0"}, BULK.answer_seconds)
 
+ASKED = Limits({**LIMITS.settings, "statement_timeout": "60s"}, answer_seconds=65)
+"""For the audits of the API."""
+
 _ENDS = """
 SELECT s.shard, s.seq_next, coalesce(p.seq_below, 1) AS first FROM shards s LEFT JOIN pruned p USING (shard)
 ORDER BY s.shard
@@ -72,8 +75,8 @@ async def audit(
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             at = await connection.fetchval("SELECT now()")
             may_write = await connection.fetchval("SELECT has_table_privilege('audits', 'INSERT')")
-            seqs, batches, firsts = await _window(connection, since, everything=everything)
-            relations = _relations(seqs, batches, firsts)
+            seqs, batches, kept_from = await _window(connection, since, everything=everything)
+            relations = _relations(seqs, batches, kept_from)
             for invariant in INVARIANTS:
                 report(invariant.name)
                 query = invariant.query
@@ -88,6 +91,7 @@ async def audit(
             at=at,
             seconds=round(time.monotonic() - started, 3),
             invariants_count=len(INVARIANTS),
+            kept_from=kept_from,
             seqs=seqs,
             batches=batches,
             broken=broken,

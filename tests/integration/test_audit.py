@@ -1,0 +1,129 @@
+"""Does `berth audit` find a real ledger and its topic sound, and name what was changed since?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from services import bootstrap
+from services.adapters.postgres.invariants import INVARIANTS
+from services.bootstrap import Place
+from services.ports.audit import Audit
+from services.relay.topic import NAME
+from tests.builders import node_manifest, pod_manifest
+from tests.integration.api_world import client_of, fresh_database, query, work_off
+from tests.integration.commands import berth
+
+DECIDED = "topic = 'berth.decisions' AND partition = 0"
+
+
+@pytest_asyncio.fixture
+async def place(embedded_dsn: str) -> AsyncIterator[Place]:
+    """Return a ledger and a log after two workers' lives, with pods that are placed, adopted, wait and go."""
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 2)
+        async with client_of(place) as client:
+            for life in range(2):
+                pods = [pod_manifest(f"p{life}-{i}", cpu="500m") for i in range(6)]
+                adopted = pod_manifest(f"there{life}", cpu="1", spec={"nodeName": f"n{life}"})
+                waits = pod_manifest(f"big{life}", cpu=99)
+                things = [node_manifest(f"n{life}", cpu=4), *pods, adopted, waits]
+                events = [{"type": "ADDED", "object": thing} for thing in things]
+                events.append({"type": "DELETED", "object": pods[0]})
+                answer = await client.post("/v1/events", json=events)
+                assert answer.status_code == 202, answer.text
+                await work_off(place)
+        yield place
+
+
+async def audit(place: Place, **how: Any) -> Audit:
+    return await bootstrap.audit(place, None, lambda _: None, **how)
+
+
+async def change(place: Place, statement: str) -> None:
+    await query(place, f"WITH changed AS ({statement} RETURNING 1) SELECT count(*) FROM changed")
+
+
+async def test_a_real_ledger_and_its_topic_are_sound(place: Place) -> None:
+    found = await audit(place, topic=True)
+    assert found.broken == []
+    decided = (await query(place, "SELECT count(*) FROM decisions"))[0][0]
+    assert found.decisions_count == found.records_count == decided > 15
+    assert found.invariants_count == len(INVARIANTS) + 1
+    assert (await audit(place)).decisions_count == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        (
+            f"DELETE FROM log_records WHERE {DECIDED} AND log_offset = 3",
+            "decisions 4 to 4 are left out before it",
+        ),
+        (f"DELETE FROM log_records WHERE {DECIDED} AND log_offset = 0", "decisions 1 to 1 are left out"),
+        (
+            f"UPDATE log_records SET value = value || ' '::bytea WHERE {DECIDED} AND log_offset = 3",
+            "the record is not the ledger's",
+        ),
+        (
+            f"DELETE FROM log_records WHERE {DECIDED} AND log_offset > 3",
+            "it ends with decision 4, and the relay has published",
+        ),
+    ],
+)
+async def test_a_topic_that_differs_is_named(place: Place, statement: str, what: str) -> None:
+    await change(place, statement)
+    found = await audit(place, topic=True)
+    (broken,) = found.broken
+    assert (broken.name, found.ok) == (NAME, False)
+    assert what in broken.rows[0]["what"] or what in broken.rows[-1]["what"]
+
+
+async def test_a_record_that_came_twice_is_no_fault(place: Place) -> None:
+    columns = "key, value, timestamp_ms FROM log_records"
+    await change(
+        place,
+        "INSERT INTO log_records (topic, partition, log_offset, key, value, timestamp_ms)"
+        f" SELECT topic, partition, 1000 + log_offset, {columns} WHERE {DECIDED}",
+    )
+    await change(place, f"UPDATE log_topics SET next_offset = 2000 WHERE {DECIDED}")
+    assert (await audit(place, topic=True)).ok
+
+
+async def test_the_api_audits_and_remembers_nothing(place: Place) -> None:
+    async with client_of(place) as client:
+        sound = (await client.get("/v1/audit")).json()
+        assert (sound["ok"], sound["broken"], sound["remembered"]) == (True, [], False)
+        assert [each["decisions_from"] for each in sound["shards"]] == [1, 1]
+    await change(place, "DELETE FROM placements WHERE adopted")
+    async with client_of(place) as client:
+        found, again = [(await client.get("/v1/audit")).json() for _ in range(2)]
+        names = {each["name"] for each in found["broken"]}
+        assert (found["ok"], names) == (False, {"decision-has-placement", "requested-is-the-sum"})
+        assert again["at"] == found["at"], "one audit is for all who ask within ten seconds"
+
+
+async def test_the_command_fails_and_names_the_first_offenders(place: Place, tmp_path: Path) -> None:
+    async def run(*options: str) -> Any:
+        return await asyncio.to_thread(berth, tmp_path, "audit", "--postgres-dsn", place.dsn, *options)
+
+    sound = await run("--topic")
+    assert sound.returncode == 0, sound.stderr
+    count = len(INVARIANTS) + 1
+    assert sound.stdout.startswith(f"{count} of {count} invariants hold, of the present state and ")
+    await change(place, "DELETE FROM placements WHERE adopted")
+    broken = await run()
+    assert broken.returncode == 1
+    assert "requested-is-the-sum is broken: what a node says is requested" in broken.stdout
+    assert "  node=n0  resource=cpu  held=2500  requested=3500" in broken.stdout
+    whole = await run("--full", "-o", "json")
+    assert (whole.returncode, json.loads(whole.stdout)["ok"]) == (1, False)
+    wrong = await run("--since", "yesterday")
+    assert wrong.returncode == 1
+    assert "--since" in wrong.stderr
