@@ -17,10 +17,18 @@ from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services import bootstrap
+from services.codec.effects import journal_row
 from services.ports.journal import JournalRow
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, NodeWrite, OffsetAdvance, PlacementOpened
+from services.ports.ledger import (
+    CommitBatch,
+    Committed,
+    Lease,
+    NodeClaim,
+    NodeFact,
+    OffsetAdvance,
+    PlacementOpened,
+)
 from services.ports.log import TopicPartition
-from services.worker.journal import journal_row
 
 DECISIONS = 2_000
 NODES = 1_500
@@ -33,13 +41,14 @@ PAYLOAD = b"x" * 600
 def nodes_batch(lease: Lease) -> CommitBatch:
     """Return the batch that adds all nodes."""
     allocatable = {"cpu": 64_000, "memory": 1 << 38, "pods": 256, "nvidia.com/gpu": 8, "gpu-milli": 8000}
-    writes = [
-        NodeWrite(
+    facts = [
+        NodeFact(
             id=i + 1,
             name=f"openb-node-{i:04}",
-            version_expected=0,
-            version=1,
-            requested={},
+            version_seen=0,
+            changes=1,
+            delta={},
+            spec_count=1,
             spec=NodeSpec(
                 name=f"openb-node-{i:04}",
                 uid=str(i),
@@ -51,7 +60,7 @@ def nodes_batch(lease: Lease) -> CommitBatch:
         for i in range(NODES)
     ]
     advance = OffsetAdvance(lease.shard, "berth.nodes", 0, lease.epoch, 0, NODES)
-    return CommitBatch(offsets=[advance], nodes=writes, log_time_ms=1)
+    return CommitBatch(offsets=[advance], facts=facts, log_time_ms=1)
 
 
 def decisions_batch(lease: Lease, number: int) -> CommitBatch:
@@ -59,7 +68,7 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
     first = number * DECISIONS + 1
     at_ms = 1_700_000_000_000 + number
     signatures = [group.to_bytes(16, "big") for group in range(GROUPS)]
-    requested = {"cpu": 4_000 + number, "memory": 1 << 33, "pods": 1 + number, "gpu-milli": 500}
+    delta = {"cpu": 4_000, "memory": 1 << 33, "pods": 1, "gpu-milli": 500}
     ids = [
         (seq, f"openb-pod-{seq:07}", f"5c1f4f0e-0000-4000-8000-{seq:012}")
         for seq in range(first, first + DECISIONS)
@@ -69,13 +78,14 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
             OffsetAdvance(lease.shard, "berth.nodes", 0, lease.epoch, NODES, NODES),
             OffsetAdvance(lease.shard, "berth.pods", 0, lease.epoch, first - 1, first - 1 + DECISIONS),
         ],
-        nodes=[
-            NodeWrite(
+        claims=[
+            NodeClaim(
                 id=i + 1,
                 name=f"openb-node-{i:04}",
-                version_expected=number + 1,
-                version=number + 2,
-                requested=requested,
+                version_seen=number + 1,
+                spec_count_seen=1,
+                changes=1,
+                delta=delta,
             )
             for i in range(NODES)
         ],
@@ -155,12 +165,12 @@ async def measure(dsn: str) -> None:
     (lease,) = await ledger.acquire("benchmark", 60)
     at = {TopicPartition("berth.nodes", 0): 0, TopicPartition("berth.pods", 0): 0}
     await ledger.ensure_offsets(lease, at)
-    assert await ledger.commit(nodes_batch(lease)) is CommitOutcome.COMMITTED
+    assert await ledger.commit(nodes_batch(lease)) == Committed()
     times, cpu = [], []
     for number in range(BATCHES):
         batch = decisions_batch(lease, number)
         started, started_cpu = time.perf_counter(), time.process_time()
-        assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+        assert await ledger.commit(batch) == Committed()
         times.append(time.perf_counter() - started)
         cpu.append(time.process_time() - started_cpu)
     await ledger.release([lease])

@@ -38,11 +38,11 @@ from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     Lease,
     Ledger,
     LedgerState,
-    NodeWrite,
+    NodeFact,
     OffsetAdvance,
     PlacementOpened,
 )
@@ -72,18 +72,19 @@ async def fill(place: Place, state: LedgerState, shards: int) -> None:
         there.append(msgspec.structs.replace(placed, shard=shard, seq=len(there) + 1))
     ids = [count(shards + shard, shards) for shard in range(shards)]
     nodes = [
-        NodeWrite(
+        NodeFact(
             id=next(ids[partition_for(n.name.encode(), None, shards)]),
             name=n.name,
-            version_expected=0,
-            version=1,
-            requested=requested[n.name],
+            version_seen=0,
+            changes=1,
+            delta=requested[n.name],
             spec=n.spec,
+            spec_count=1,
         )
         for n in state.nodes
     ]
     first = leases[0]
-    await _commit(ledger, first, 0, nodes=nodes, templates=state.templates)
+    await _commit(ledger, first, 0, facts=nodes, templates=state.templates)
     for lease in leases:
         rows = placements[lease.shard]
         for number, at in enumerate(range(0, len(rows), _ROWS_PER_COMMIT), lease == first):
@@ -115,7 +116,7 @@ def _decision(placed: PlacementOpened, lease: Lease) -> Decision:
 async def _commit(ledger: Ledger, lease: Lease, number: int, **rows: Any) -> None:
     advance = OffsetAdvance(lease.shard, BATCHES, lease.shard, lease.epoch, number, number + 1)
     outcome = await ledger.commit(CommitBatch(offsets=[advance], **rows))
-    assert outcome is CommitOutcome.COMMITTED, outcome
+    assert outcome == Committed(), outcome
 
 
 class Owned(NamedTuple):

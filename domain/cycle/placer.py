@@ -191,6 +191,7 @@ class Placer:
         ]
         attempt_of = {key: base + i for i, key in enumerate(programs)}
         result.attempts.extend(attempts)
+        result.strict.update(attempt_of[key] for key, program in programs.items() if program.is_strict)
         if self._slots.homes.shared:
             for group, program in programs.items():
                 if program.counted.rules:

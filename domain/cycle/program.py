@@ -224,6 +224,11 @@ class Program:
         self.base: Base | None = None
         self.warnings = warnings_of(plan, template)
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether room on a node is not enough once it changed: filters saw its pods or its usage."""
+        return bool(self.counted.rules or self.limits or self.plan.filters_by_usage)
+
     def reason(self, code: int) -> Reason:
         """Return the reason for a failure code of the kernel."""
         if code <= kernel.STATIC_MAX:

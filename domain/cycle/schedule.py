@@ -35,7 +35,7 @@ from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Given, Owned, Settle
+from domain.state.steps import Forgotten, Given, Owned, Settle
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -144,6 +144,12 @@ class Scheduler:
         self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival, shard=shard)
         if not node:
             self.queue.add(pod, arrival, fresh=fresh)
+
+    def forget(self, arrivals: Mapping[str, int]) -> None:
+        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""
+        self.state.apply(Forgotten(arrivals))
+        for key, arrival in arrivals.items():
+            self.queue.add(self.state.pods[key].spec, arrival, fresh=True)
 
     def renew(self) -> list[PodSpec]:
         """Forget what a restart forgets, why groups wait, and return the waiting pods: all are tried again.

@@ -33,8 +33,10 @@ class CycleResult(msgspec.Struct, frozen=True):
 
     That is the order (priority, arrival), of those first that were placed on home nodes. Where other workers
     place pods too, ``matchers`` are those of the attempts that have rules over other pods, by their index.
+    ``strict`` are the indices of attempts that ask for more of a node than its spec and room.
     """
 
     attempts: list[Attempt]
     verdicts: list[Placement | Failure]
     matchers: dict[int, tuple[Matcher, ...]] = {}
+    strict: set[int] = set()

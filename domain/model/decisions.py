@@ -27,6 +27,10 @@ class Outcome(enum.StrEnum):
     RETURNED = "returned", "the deleted node of the pod is there again"
     UNSCHEDULABLE = "unschedulable", "no node now; the pod waits"
     UNRESOLVABLE = "unresolvable", "no node even if every other pod left; the pod waits"
+    CONFLICT = (
+        "conflict",
+        "another worker changed the chosen node first; the pod waits and is tried again at once",
+    )
     RELEASED = "released", "the pod finished or was deleted; what it held is free"
 
 

@@ -7,7 +7,7 @@ and come back while its pods run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -39,7 +39,7 @@ from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
-from domain.state.steps import Assumed, Given, Owned, Passed, Reached, Settle, Step, Written
+from domain.state.steps import Assumed, Forgotten, Given, Owned, Passed, Reached, Settle, Step, Written
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
 from domain.state.usage import UsageWindows
@@ -73,7 +73,7 @@ class ClusterState:
         self.table = NodeTable(self.resources, seed)
         of = self._occupancy = Occupancy(self.resources, self.table)
         self.nodes, self.sums, self.index = of.nodes, of.sums, of.index
-        self.dirty_nodes, self.improved_rows = of.dirty, of.improved_rows
+        self.own_changes, self.improved_rows = of.own_changes, of.improved_rows
         self.pods: dict[str, PodEntry] = {}
         self.tombstones = Tombstones()
         self.usage = UsageWindows(usage_window_seconds)
@@ -105,10 +105,15 @@ class ClusterState:
             case Assumed():
                 self._occupancy.assume(event.keys, event.rows, self.pods)
                 return ()
+            case Forgotten():
+                for key, arrival in event.arrivals.items():
+                    self._occupancy.unplace(self.pods[key], is_change=False)
+                    self.pods[key].arrival = arrival
+                return ()
             case Settle():
                 return tuple(_regrouped(each) for each in self.index.settle(self.pods))
             case Written():
-                self._forget_dirty()
+                self.own_changes.clear()
                 return ()
             case Passed():
                 self.tombstones.pass_to(event.now_ms, event.forget_before_ms)
@@ -155,7 +160,8 @@ class ClusterState:
         is_back = entry.deleted and entry.spec is not None
         if entry.ordinal == 0:
             entry.ordinal = self._last_ordinal = self._next_ordinal(shard)
-            entry.version = 0  # what happened before the node was known is not in the ledger
+            for pod in entry.pods.values():  # what came before the node was known is not in the ledger
+                self.own_changes.count(spec.name, pod.spec, 1, changes=0)
         # A new object under the name counts its versions anew, so that no version blocks a name for ever. The
         # object before it is remembered by its uid, as a pod that is gone.
         replaced = None
@@ -167,10 +173,14 @@ class ClusterState:
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._show(entry)
         self.usage.unknown.discard(spec.name)
-        entry.version += 1
-        self.dirty_nodes[spec.name] = True
+        self._note_spec(spec.name, entry)
         changed = (NodeChanged(spec.name, replaced),)
         return (*changed, *self._of_its_pods(PodReturned, spec.name)) if is_back else changed
+
+    def _note_spec(self, name: str, entry: NodeEntry) -> None:
+        entry.version += 1
+        entry.spec_count += 1
+        self.own_changes.change_spec(name)
 
     def _of_its_pods(
         self, change: type[PodOrphaned] | type[PodReturned], node: str
@@ -188,6 +198,7 @@ class ClusterState:
     def _show(self, entry: NodeEntry) -> None:
         """Give a node a row that counts what its pods occupy."""
         assert entry.spec is not None
+        self.own_changes.settle()
         row = self.table.upsert(entry.spec, entry.ordinal)
         self.sums.follow(self.nodes)
         if entry.deleted:
@@ -205,6 +216,7 @@ class ClusterState:
         if refused:
             return (Skipped(refused),)
         entry.deleted = True
+        self.own_changes.settle()
         # The last version that was seen outlives the node, so that a late duplicate stays late.
         entry.resource_version = newer_of(event.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
@@ -217,8 +229,7 @@ class ClusterState:
         self.improved_rows -= {row, last}
         if last_improved and row != last:
             self.improved_rows.add(row)
-        entry.version += 1
-        self.dirty_nodes[event.name] = True
+        self._note_spec(event.name, entry)
         entry.recent = None
         forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
         return (NodeChanged(event.name), *forgotten, *self._of_its_pods(PodOrphaned, event.name))
@@ -339,19 +350,21 @@ class ClusterState:
         self.tombstones.add(pod.key, pod.uid, newest)
         return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)
 
-    def _place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
+    def _place(self, entry: PodEntry, node: str, *, adopted: bool, is_change: bool = True) -> None:
         if node not in self.nodes:
             self._first_seen(node)
-        self._occupancy.place(entry, node, adopted=adopted)
+        self._occupancy.place(entry, node, adopted=adopted, is_change=is_change)
 
     # --------------------------------------------------------------------------------------- restoring
 
-    def restore_node(self, *, name: str, ordinal: int, version: int, spec: NodeSpec, deleted: bool) -> None:
+    def restore_node(
+        self, *, name: str, ordinal: int, version: int, spec: NodeSpec, spec_count: int = 1, deleted: bool
+    ) -> None:
         """Restore a node from the ledger, before any pod."""
         entry = self._first_seen(name)
         entry.ordinal = ordinal
         self._last_ordinal = max(self._last_ordinal, ordinal)
-        entry.version_drained = version
+        entry.version, entry.spec_count = version, spec_count
         entry.spec = spec
         entry.resource_version = spec.resource_version
         if not deleted:
@@ -364,7 +377,7 @@ class ClusterState:
         entry = self._know(pod, arrival, shard)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
-            self._place(entry, node, adopted=adopted)
+            self._place(entry, node, adopted=adopted, is_change=False)
 
     def restore_usage(self, record: UsageRecord) -> None:
         """Restore the measured usage of a node, after the pods that it covers and before later ones."""
@@ -372,28 +385,9 @@ class ClusterState:
         self.usage.restore(record, known=entry is not None and entry.spec is not None)
         self._occupancy.measure(record.node, newer=True)
 
-    def restored(self) -> None:
-        """Record that the whole ledger was restored: nothing is dirty any more."""
-        self.dirty_nodes.clear()
-        for entry in self.nodes.values():
-            entry.version = entry.version_drained
-
-    def changed_nodes(self) -> list[tuple[str, NodeEntry, bool]]:
-        """Return the nodes changed since the last ``Written``: name, entry, and if the spec changed."""
-        return [(name, self.nodes[name], spec) for name, spec in sorted(self.dirty_nodes.items())]
-
-    def _forget_dirty(self) -> None:
-        for name in self.dirty_nodes:
-            self.nodes[name].version_drained = self.nodes[name].version
-        self.dirty_nodes.clear()
-
     def requested_of(self, name: str) -> dict[str, int]:
         """Return what the pods on a node request, summed per resource, without zeros."""
-        return self.requested_of_each([name])[0]
-
-    def requested_of_each(self, names: Sequence[str]) -> list[dict[str, int]]:
-        """Return ``requested_of`` of each node. Nodes that exist are read from the columns together."""
-        return self.sums.of_each(names, self.nodes)
+        return self.sums.of(name, self.nodes[name])
 
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:

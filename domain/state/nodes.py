@@ -11,8 +11,8 @@ from domain.state.pods import PodEntry
 class NodeEntry:
     """A node that is known: its place in the ledger, its last spec, and the pods that count on it.
 
-    ``version`` counts every change of the node and of what is placed on it. ``version_drained`` is the
-    version that the committer last took over. ``recent`` names the pods that came after the node was last
+    ``version`` counts every change of the node and of what is placed on it, ``spec_count`` those of its spec.
+    ``recent`` names the pods that came after the node was last
     measured; None where it never was, as then all of them did. ``elsewhere`` sums, for a node with a row, the
     requests of its pods that have no column.
     """
@@ -25,14 +25,14 @@ class NodeEntry:
         "recent",
         "resource_version",
         "spec",
+        "spec_count",
         "version",
-        "version_drained",
     )
 
     def __init__(self) -> None:
         self.ordinal = 0  # given with the first spec, so that it is the same after a restart
         self.version = 0
-        self.version_drained = 0
+        self.spec_count = 0
         self.spec: NodeSpec | None = None
         self.deleted = True
         self.resource_version: int | None = None

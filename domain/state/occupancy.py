@@ -9,6 +9,7 @@ import numpy as np
 from domain.model.limits import pods_per_node_max
 from domain.model.pods import PodSpec
 from domain.state.nodes import NodeEntry
+from domain.state.own_changes import OwnChanges
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
@@ -23,8 +24,8 @@ class Occupancy:
     ----------
     nodes : dict
         Every node that an event or a pod has named.
-    dirty : dict
-        Name of a changed node -> whether its spec changed too. The committer drains it.
+    own_changes : OwnChanges
+        What changed since the last batch. The committer drains it.
     improved_rows : set of int
         Rows with more room or another spec. The cycle drains it.
     """
@@ -34,14 +35,16 @@ class Occupancy:
         self.sums = Sums(resources, table)
         self.index = PodIndex()
         self.nodes: dict[str, NodeEntry] = {}
-        self.dirty: dict[str, bool] = {}
+        self.own_changes = OwnChanges(resources, table, self.nodes)
         self.improved_rows: set[int] = set()
 
-    def place(self, entry: PodEntry, node: str, *, adopted: bool) -> None:
-        """Count a pod on a node."""
+    def place(self, entry: PodEntry, node: str, *, adopted: bool, is_change: bool = True) -> None:
+        """Count a pod on a node. It is no change of the node where the ledger counts it already."""
         entry.node, entry.adopted, entry.arrival = node, adopted, 0
         known = self.nodes[node]
-        known.version += 1
+        if is_change and known.spec is not None:
+            known.version += 1
+            self.own_changes.count(node, entry.spec, 1)
         known.add(entry)
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, 1)
@@ -49,15 +52,12 @@ class Occupancy:
             row = self._table.rows[node]
             self.sums.count(row, known, entry.spec, 1)
             self._table.touch(row)
-        if known.spec is not None:
-            self.dirty.setdefault(node, False)
 
-    def unplace(self, entry: PodEntry) -> None:
-        """Stop counting a pod."""
+    def unplace(self, entry: PodEntry, *, is_change: bool = True) -> None:
+        """Stop counting a pod. Where the ledger never counted it, that undoes a change of the node."""
         node = entry.node
         entry.node = ""
         known = self.nodes[node]
-        known.version += 1
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, -1)
         if not known.deleted:
@@ -66,8 +66,11 @@ class Occupancy:
             self._table.touch(row)
             self.improved_rows.add(row)
         known.drop(entry)
-        if known.spec is not None:
-            self.dirty.setdefault(node, False)
+        if not is_change:
+            known.version -= 1
+        elif known.spec is not None:
+            known.version += 1
+            self.own_changes.count(node, entry.spec, -1)
         elif not known.pods:
             del self.nodes[node]  # whatever node names pods may invent, those that are gone leave nothing
 
@@ -83,11 +86,11 @@ class Occupancy:
             known = self.nodes[node]
             known.version += 1
             known.add(entry)
-            self.dirty.setdefault(node, False)
             if entry.pod_class is not None:
                 self.index.assume(entry.pod_class, node)
             placed.append(entry.spec)
-        self.sums.count_new(placed, rows, self.nodes)
+        if placed:
+            self.own_changes.claim(self.sums.count_new(placed, rows, self.nodes))
 
     def measure(self, node: str, *, newer: bool) -> None:
         """Stamp the row of a node that was measured. Its latest measurement covers the pods there by now."""

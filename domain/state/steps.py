@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -15,12 +15,18 @@ class Assumed(msgspec.Struct, frozen=True):
     rows: np.ndarray
 
 
+class Forgotten(msgspec.Struct, frozen=True):
+    """The ledger did not grant what a cycle assumed of these pods (key -> arrival): they wait again."""
+
+    arrivals: Mapping[str, int]
+
+
 class Settle(msgspec.Struct, frozen=True):
     """What selectors ask for since the last time begins to tell pods apart."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """All that ``changed_nodes`` says is in a batch for the ledger."""
+    """All that ``OwnChanges`` hold is in a batch for the ledger."""
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -49,4 +55,4 @@ class Given(msgspec.Struct, frozen=True):
     shards: frozenset[int]
 
 
-Step = Assumed | Given | Settle | Written | Passed | Reached | Owned
+Step = Assumed | Forgotten | Given | Settle | Written | Passed | Reached | Owned

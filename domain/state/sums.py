@@ -11,6 +11,7 @@ from domain.model.limits import signatures_cached_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.resources import PODS
 from domain.state.nodes import NodeEntry
+from domain.state.own_changes import Placed
 from domain.state.resources import RECENT, ResourceIndex, ResourceVector
 from domain.state.table import NodeTable
 
@@ -73,34 +74,30 @@ class Sums:
         if vector.elsewhere:
             entry.count_elsewhere(vector.elsewhere, sign)
 
-    def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]) -> None:
-        """Add pods that have just been placed: ``pods[i]`` on ``rows[i]``."""
-        if not pods:
-            return
+    def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]) -> Placed:
+        """Add pods that have just been placed, one at least: ``pods[i]`` on ``rows[i]``; return that."""
         vectors = [self.vector(pod) for pod in pods]
-        where = np.repeat(rows.astype(np.int64), [len(vector.columns) for vector in vectors])
+        lengths = [len(vector.columns) for vector in vectors]
+        where = np.repeat(rows.astype(np.int64), lengths)
         columns = np.concatenate([vector.columns for vector in vectors])
         values = np.concatenate([vector.values for vector in vectors])
         np.add.at(self._table.requested, (columns, where), values)
-        for i in [i for i, vector in enumerate(vectors) if vector.elsewhere]:
-            nodes[self._table.names[rows[i]]].count_elsewhere(vectors[i].elsewhere, 1)
+        elsewhere = [(int(rows[i]), vector.elsewhere) for i, vector in enumerate(vectors) if vector.elsewhere]
+        for row, requests in elsewhere:
+            nodes[self._table.names[row]].count_elsewhere(requests, 1)
         self._table.touch_many(np.unique(rows))
+        return Placed(rows, lengths, columns, values, elsewhere)
 
     def measured(self, row: int) -> None:
         """Record that a new measurement covers all pods of the node in a row."""
         self._table.requested[RECENT, row] = 0
 
-    def of_each(self, names: Sequence[str], nodes: Mapping[str, NodeEntry]) -> list[dict[str, int]]:
-        """Return per node what its pods request, summed and without zeros. All rows are read together."""
-        rows = [self._table.rows.get(name) for name in names]
-        columns = self._table.requested[:, [row for row in rows if row is not None]]
-        here = iter(columns.T.tolist())
-        return [
-            self._resources.named(next(here)) | nodes[name].elsewhere
-            if row is not None
-            else self._of_pods(nodes[name])
-            for name, row in zip(names, rows, strict=True)
-        ]
+    def of(self, name: str, entry: NodeEntry) -> dict[str, int]:
+        """Return what the pods on a node request, summed and without zeros."""
+        row = self._table.rows.get(name)
+        if row is None:
+            return self._of_pods(entry)
+        return self._resources.named(self._table.requested[:, row].tolist()) | entry.elsewhere
 
     def _of_pods(self, entry: NodeEntry) -> dict[str, int]:
         total: Counter[str] = Counter()

@@ -11,7 +11,7 @@ import msgspec
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from domain.model.timestamps import format_ms
-from services.ports.ledger import CommitBatch, DeadLetter
+from services.ports.ledger import CommitBatch, DeadLetter, NodeChange
 
 
 class ShardAdvance(NamedTuple):
@@ -67,12 +67,15 @@ def _epochs(batch: CommitBatch) -> dict[int, int]:
 
 
 def _check_nodes(batch: CommitBatch) -> None:
-    _unique("node id", [write.id for write in batch.nodes])
-    for write in batch.nodes:
-        if not write.version_expected and write.spec is None:
-            raise ValueError(f"node {write.name} is new and comes without a spec")
-        if write.version <= write.version_expected:
-            raise ValueError(f"node {write.name} does not get a newer version")
+    _unique("node id", [fact.id for fact in batch.facts])
+    _unique("node id", [claim.id for claim in batch.claims])
+    for fact in batch.facts:
+        if not fact.version_seen and fact.spec is None:
+            raise ValueError(f"node {fact.name} is new and comes without a spec")
+    each: NodeChange
+    for each in (*batch.facts, *batch.claims):
+        if each.changes < 1:
+            raise ValueError(f"node {each.name} does not get a newer version")
 
 
 def _spans(
@@ -97,9 +100,9 @@ def _unique(what: str, values: list[object]) -> None:
         raise ValueError(f"a {what} occurs twice in one batch")
 
 
-def amounts(requested: Mapping[str, int]) -> dict[str, int]:
-    """Return a resource vector as the ledger gives it back: zeros left out."""
-    return {name: value for name, value in requested.items() if value}
+def own_shards(batch: CommitBatch) -> list[int]:
+    """Return the shards in which a batch looks for its pods."""
+    return list(batch.shards) or sorted({advance.shard for advance in batch.offsets})
 
 
 def decision_key(namespace: str, name: str) -> bytes:

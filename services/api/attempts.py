@@ -14,7 +14,7 @@ from services.ports.ledger import GroupAttempts
 from services.ports.store import DecisionFilter, Store
 
 DECISIONS_MAX = 1000
-_REFUSALS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
+_REFUSALS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.CONFLICT)
 
 
 class _Wait(NamedTuple):

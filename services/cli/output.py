@@ -29,6 +29,7 @@ STYLES = {
     "Ready": "green",
     "pending": "yellow",
     "unschedulable": "yellow",
+    "conflict": "yellow",
     "cordoned": "yellow",
     "unresolvable": "red",
     "orphaned": "red",

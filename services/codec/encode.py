@@ -10,7 +10,7 @@ import orjson
 
 from domain.manifests.metadata import Identity, read_name, read_namespace
 from domain.manifests.objects import convert_manifest
-from domain.model.decisions import Decision
+from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import format_ms
@@ -60,6 +60,9 @@ class DecisionRecord(msgspec.Struct, gc=False):
 
 _NO_REASONS: Mapping[str, int] = {}
 _encode_record = msgspec.json.Encoder().encode
+
+CONFLICT = "conflict"
+"""The reason code of a pod that berth had placed, and that another worker's change undid."""
 
 
 def encode_decision(
@@ -119,6 +122,25 @@ def encode_decision(
             node_version,
         )
     )
+
+
+def encode_conflict(payload: bytes) -> bytes:
+    """Return the record of a decision that another worker's change of the node undid: the pod waits again."""
+    record: dict[str, Any] = msgspec.json.decode(payload)
+    reason = conflict_reason(record["node"])
+    record |= {"outcome": Outcome.CONFLICT, "node": None, "score": None, "node_version": None}
+    return _encode_record(record | {"reason": reason, "reasons": {CONFLICT: 1}})
+
+
+def conflict_reason(node: str | None) -> str:
+    """Return why a pod was not placed on a node that berth had chosen."""
+    return f"another worker changed {node} first"
+
+
+def move_version(payload: bytes, by: int) -> bytes:
+    """Return the record of a decision with another version of its node: that is the last key."""
+    before, _, version = payload.rpartition(b":")
+    return payload if version == b"null}" else b"%b:%d}" % (before, int(version[:-1]) + by)
 
 
 def decision_key(decision: Decision) -> bytes:

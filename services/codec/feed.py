@@ -17,7 +17,7 @@ from domain.model.events import (
 )
 from domain.model.pods import PodLife, PodTemplate
 from services.ports.journal import Feed, Followed, JournalRow, NodeFed, Opened, Refreshed
-from services.ports.ledger import CommitBatch, NodeWrite
+from services.ports.ledger import CommitBatch, NodeChange
 
 FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
 """Events that every worker folds, whoever read them."""
@@ -53,7 +53,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     labels: dict[tuple[tuple[str, str], ...], int] = {}
     lives: dict[PodLife | None, int] = {}
     names: dict[str, int] = {}
-    specs, changes = _nodes(batch.nodes, names)
+    specs, changes = _nodes(batch, names)
     pods, renewed = batch.placements_opened, batch.placements_refreshed
     opened = Opened(
         keys=[f"{pod.namespace}/{pod.name}" for pod in pods],
@@ -84,20 +84,26 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             closed=[uid for uid, _ in batch.placements_closed if uid not in again],
             opened=opened,
             refreshed=refreshed,
+            uncounted=[pod.pod_uid for pod in pods if not pod.counted],
+            counted=list(batch.counted),
             events=events,
         )
     )
 
 
-def _nodes(writes: Sequence[NodeWrite], names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:
+def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:
     """Number the nodes of a batch; return the specs that it gives, and by how much it raises versions."""
+    changes: list[NodeChange] = [*batch.facts, *batch.claims]
+    _number(names, [change.name for change in changes])
+    raised = [0] * len(names)
+    for change in changes:
+        raised[names[change.name]] += change.changes
     specs = [
-        NodeFed(index, write.id, write.spec, write.deleted, 0, write.sent_by)
-        for index, write in enumerate(writes)
-        if write.spec is not None
+        NodeFed(names[fact.name], fact.id, fact.spec, fact.deleted, fact.spec_count, fact.sent_by)
+        for fact in batch.facts
+        if fact.spec is not None
     ]
-    _number(names, [write.name for write in writes])
-    return specs, [write.version - write.version_expected for write in writes]
+    return specs, raised
 
 
 def _event(event: FeedEvent) -> bytes:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from domain.model.errors import BerthError
 from services.ports.journal import Checkpoint, JournalRow
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
+from services.ports.ledger import CommitBatch, Committed, Lease, LedgerState, NotCommitted
 
 
 class Unreadable(BerthError):
@@ -50,5 +50,5 @@ class Scratch(Protocol):
     async def load(self, leases: Sequence[Lease]) -> LedgerState:
         """See ``Ledger.load``."""
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit``. Only what a restart reads is kept."""

@@ -9,11 +9,22 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from domain.model.decisions import Attempt, Decision
-from domain.model.nodes import NodeSpec
-from domain.model.pods import PodLife, PodTemplate
+from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
 from services.ports.log import TopicPartition
+from services.ports.nodes import NodeChange as NodeChange
+from services.ports.nodes import NodeClaim as NodeClaim
+from services.ports.nodes import NodeFact as NodeFact
+from services.ports.nodes import NodeRow as NodeRow
+from services.ports.pods import GroupAttempts as GroupAttempts
+from services.ports.pods import PendingGroup as PendingGroup
+from services.ports.pods import PendingPod as PendingPod
+from services.ports.pods import PlacementClosed as PlacementClosed
+from services.ports.pods import PlacementOpened as PlacementOpened
+from services.ports.pods import PlacementRefreshed as PlacementRefreshed
+from services.ports.pods import PodRow as PodRow
+from services.ports.pods import PodTombstone as PodTombstone
 from services.ports.positions import LogFault, Position
 
 
@@ -42,190 +53,6 @@ class OffsetAdvance(NamedTuple):
     epoch: int
     lo: int
     hi: int
-
-
-class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node in the ledger: ``id`` is its order of arrival, kept for ever.
-
-    A deleted node keeps its row. ``spec`` is then its last spec, with the resource version of the deletion.
-    """
-
-    id: int
-    name: str
-    version: int
-    spec: NodeSpec | None
-    requested: dict[str, int]
-    deleted: bool = False
-
-
-class NodeWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a node: compare ``version_expected`` (0: a new row), then set all fields and ``version``.
-
-    The version counts changes (of the spec, and pods that come and go), so that each decision of a batch can
-    name the version that it led to.
-
-    ``spec`` is None when only ``requested`` changes. ``deleted``: the node is gone after this write.
-    Its row stays for its version, and a spec that comes with the deletion for its resource version.
-    ``requested`` is the new sum per resource, ``pods`` included. ``sent_by`` sent the event that changed the
-    spec.
-    """
-
-    id: int
-    name: str
-    version_expected: int
-    version: int
-    requested: dict[str, int]
-    spec: NodeSpec | None = None
-    deleted: bool = False
-    sent_by: str | None = None
-
-
-class NodeFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What events say of a node and of the pods on it. It holds whatever others did, and adds to the row.
-
-    ``version_seen`` is the version that the worker knew before (0: a new row). ``changes`` is added to the
-    version, ``delta`` (resource -> ±, ``pods`` included, without zeros) to what is requested. ``spec`` is None
-    where only pods came and went. With a spec, ``deleted`` says whether the node is gone, and ``spec_count``
-    counts the changes of its spec, this one included; ``sent_by`` sent the event that changed it last.
-    """
-
-    id: int
-    name: str
-    version_seen: int
-    changes: int
-    delta: dict[str, int]
-    spec: NodeSpec | None = None
-    deleted: bool = False
-    spec_count: int = 0
-    sent_by: str | None = None
-
-
-class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What pods that a cycle placed would take of a node, if nobody was faster.
-
-    It is granted where the spec and the version are as seen: ``version_seen`` is that after the facts of the
-    same batch. Where only the version moved, it is granted if nothing but room decided (``resource_only``) and
-    there is room yet. ``is_doubtful``: the version seen counts pods that lost meanwhile, so it says nothing.
-    """
-
-    id: int
-    name: str
-    version_seen: int
-    spec_count_seen: int
-    changes: int
-    delta: dict[str, int]
-    resource_only: bool = False
-    is_doubtful: bool = False
-
-
-class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What every row of a pod holds."""
-
-    pod_uid: str
-    namespace: str
-    name: str
-    resource_version: int | None
-    signature: bytes
-    labels: dict[str, str]
-    shard: int
-    life: PodLife | None = None
-
-
-class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):
-    """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it)."""
-
-    node: str
-    adopted: bool
-    seq: int
-    at_ms: int
-
-
-class PlacementClosed(NamedTuple):
-    """The open placement of a pod ends."""
-
-    pod_uid: str
-    at_ms: int
-
-
-class PlacementRefreshed(NamedTuple):
-    """A change of a placed pod that does not matter for placing."""
-
-    pod_uid: str
-    resource_version: int | None
-    labels: dict[str, str]
-    life: PodLife | None = None
-
-
-class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
-    """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first.
-
-    ``sent_by`` sent the event by which it waits. Here and elsewhere None means: from before this was noted.
-    ``tried`` is false while the pod waits for its first attempt, because others had their turn before it.
-    """
-
-    arrival: int
-    since_ms: int
-    sent_by: str | None = None
-    tried: bool = True
-
-
-class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the pending pods of one signature wait: of ``nodes_count`` nodes, how many per reason code.
-
-    The last one says why they wait now. The first ``attempts_first_max`` and the latest
-    ``attempts_latest_max`` stay as the group's history. Equal ones in a row are one entry with a count.
-    """
-
-    shard: int
-    signature: bytes
-    reasons: dict[str, int]
-    unresolvable: bool
-    cycle_seq: int
-    at_ms: int
-    profile: str = ""
-    profile_revision: int = 0
-    nodes_count: int = 0
-
-
-class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
-    """``times`` failed attempts of a group in a row with the same reasons; ``number`` counts from 1.
-
-    ``at_ms`` and ``last_at_ms`` are the times of the first and the last one. An attempt counts if a pod began
-    to wait at it or if the reasons were new. ``profile_revision`` is 0 if there is no such profile.
-    """
-
-    shard: int
-    signature: bytes
-    number: int
-    at_ms: int
-    last_at_ms: int
-    times: int
-    profile: str
-    profile_revision: int
-    nodes_count: int
-    reasons: dict[str, int]
-    unresolvable: bool
-    cycle_seq: int
-
-    def again(self, group: PendingGroup) -> GroupAttempts | None:
-        """Return the same with one more attempt, or None if that one failed for other reasons."""
-        if (self.reasons, self.profile_revision) != (group.reasons, group.profile_revision):
-            return None
-        return msgspec.structs.replace(self, times=self.times + 1, last_at_ms=group.at_ms)
-
-
-class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back.
-
-    Each uid that a name had has its own. Without a namespace it is a node that another one replaced.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: int | None
-    shard: int
-    at_ms: int
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,6 +117,10 @@ class UsageRow(NamedTuple):
 class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one batch of events changes, written in one transaction or not at all.
 
+    ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
+    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it.
+    ``counted`` are uids of open placements that a fact counts from now on. Pods are looked for in ``shards``,
+    those of the writer; without any, in those of the offsets.
     ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
     ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
     ``templates`` are those that the ledger may not have yet. ``pending_removed``
@@ -302,7 +133,11 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     offsets: Sequence[OffsetAdvance]
-    nodes: Sequence[NodeWrite] = ()
+    shards: Sequence[int] = ()
+    facts: Sequence[NodeFact] = ()
+    claims: Sequence[NodeClaim] = ()
+    counted: Sequence[str] = ()
+    waited: Mapping[str, tuple[int, int, str | None]] = {}
     templates: Mapping[bytes, PodTemplate] = {}
     placements_closed: Sequence[PlacementClosed] = ()
     placements_opened: Sequence[PlacementOpened] = ()
@@ -325,31 +160,15 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     journal: JournalRow | None = None
 
 
-class CommitOutcome(enum.Enum):
-    """What became of a batch."""
-
-    COMMITTED = "committed"
-    FENCED = "fenced"  # an offset row was not as expected: another owner, or this batch is already in
-    MOVED = "moved"  # a node's version was not as expected: nothing was written
-
-
-class Resolution(enum.Enum):
-    """What became of a batch whose outcome was unknown, by the offset rows."""
-
-    COMMITTED = "committed"
-    NOT_COMMITTED = "not-committed"
-    FENCED = "fenced"
-
-
 class Committed(NamedTuple):
     """The batch is in the ledger.
 
-    Others had changed the nodes of the pods in ``lost`` (keys): these wait again. ``moved_count`` pods were
-    placed although others had changed their node, as there was room yet. ``lost_nodes`` are the ids of the
-    nodes whose claims were not granted.
+    Others had changed the nodes of the pods in ``lost`` (key -> uid): these wait again. ``lost_nodes`` are
+    the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
+    changed their node, as there was room yet.
     """
 
-    lost: tuple[str, ...] = ()
+    lost: Mapping[str, str] = {}
     lost_nodes: frozenset[int] = frozenset()
     moved_count: int = 0
 
@@ -471,10 +290,12 @@ class Ledger(Protocol):
         ``Fenced``: an epoch is no longer the shard's.
         """
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
-        """Write the batch in one transaction, in the lock order: offsets, nodes by id, the rest.
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
+        """Write the batch in one transaction, in the lock order: offsets, facts and claims by id, the rest.
 
-        After an exception the outcome is unknown: ask ``resolve``.
+        Facts wait for others who change the same node, claims do not: they lose. What is written is the batch
+        as ``settle`` makes it of what lost and moved. After an exception the outcome is unknown: ask
+        ``resolve``.
         """
 
     async def journalled(self, shard: int) -> Journalled | None:
@@ -496,8 +317,11 @@ class Ledger(Protocol):
         where the ledger is not at the batch and the epochs that ``at`` says.
         """
 
-    async def resolve(self, batch: CommitBatch) -> Resolution:
-        """Read the offset rows on a fresh connection, waiting for a transaction still in flight."""
+    async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
+        """Read the offset rows on a fresh connection, waiting for a transaction still in flight.
+
+        What lost and moved of a batch that is in the ledger says the batch's row of the journal.
+        """
 
     async def aclose(self) -> None:
         """Release what the ledger holds; leases stay until they run out."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from services.codec.effects import SPECS
 from services.ports.journal import JournalRow
 
 
@@ -53,7 +54,9 @@ def difference(
             row.decisions_hash.hex(),
             again.decisions_hash.hex(),
         )
-    for kind in dict.fromkeys((*row.effects, *again.effects)):
+    # A build of before facts wrote hashes with sums that a batch no longer knows.
+    skipped = {"nodes", SPECS} if "nodes" in row.effects else set()
+    for kind in (kind for kind in dict.fromkeys((*row.effects, *again.effects)) if kind not in skipped):
         before, now = row.effects.get(kind, "none"), again.effects.get(kind, "none")
         if before != now and (is_restart or kind != RETRIED):
             return _said(row, f"the rows of {kind}", before, now)

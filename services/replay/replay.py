@@ -8,9 +8,10 @@ from operator import itemgetter
 import msgspec
 
 from domain.model.errors import BerthError
+from services.codec.settling import settle
 from services.ports.history import History, Scratch
 from services.ports.journal import Checkpoint, JournalRow, Start, positions_of
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
+from services.ports.ledger import CommitBatch, Lease, LedgerState, NotCommitted
 from services.ports.log import Log, LogReader
 from services.replay.compare import Difference, difference
 from services.replay.tape import Tape
@@ -130,11 +131,12 @@ class Replay:
                 planner = await _begin(start.start, start.offsets, scratch)
             if row.renewed:
                 planner.renew()
-            batch = planner.plan(await tape.take(row))
+            planned = planner.plan(await tape.take(row), row.forgotten)
+            batch = settle(planned, set(row.lost), row.moved)
             found = await self._compare(row, batch, is_restart=progress.restarts_count > 0)
             if found is not None:
                 return Outcome(progress=progress, difference=found)
-            if await scratch.commit(batch) is not CommitOutcome.COMMITTED:
+            if isinstance(await scratch.commit(batch), NotCommitted):
                 raise CannotReplay(f"batch {row.batch} does not follow from the batches before it")
             progress.batch = row.batch
             progress.batches_count += 1

@@ -47,18 +47,18 @@ from services.ports.log import Record
 from services.worker.book import Book
 from services.worker.ledger_rows import (
     config_row,
+    count_placements,
     dead_letter,
     describe_attempt,
     describe_node,
-    node_writes,
+    node_claims,
+    node_facts,
     pending_groups,
     pending_pods,
     placement_opened,
     profile_row,
     usage_rows,
 )
-
-_NO_REASONS: Mapping[str, int] = {}
 
 
 class BatchBuilder:
@@ -86,6 +86,8 @@ class BatchBuilder:
         self._config: list[ConfigRow] = []
         self._measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
+        self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
+        self._strict: set[str] = set()  # nodes of bound pods that ask for more than spec and room
         self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
@@ -155,8 +157,6 @@ class BatchBuilder:
                 self.refuse(record, shard, Rejected(change.code, change.path, change.message))
             case Skipped():
                 self._skipped[change.reason] = self._skipped.get(change.reason, 0) + 1
-            case _:
-                pass
 
     def _resolve(self, change: PodResolved) -> None:
         """Write a pod's row again: it goes on waiting in another group, which was not tried yet."""
@@ -257,21 +257,20 @@ class BatchBuilder:
             cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._book.seq[shard])
             if isinstance(verdict, Placement):
                 self._bind(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
+                if verdict.attempt in result.strict:
+                    self._strict.add(verdict.node)
             else:
                 self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
         for (index, shard), seq in cycle_seqs.items():
-            attempt = result.attempts[index]
-            self._attempts.append(
-                msgspec.structs.replace(attempt, shard=shard, seq=seq, duration_us=duration_us)
-            )
+            more = {"shard": shard, "seq": seq, "duration_us": duration_us}
+            self._attempts.append(msgspec.structs.replace(result.attempts[index], **more))
         for group in pending_groups(result, cycle_seqs, self._book, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
-        at_ms = self._decided_at_ms(pod)
-        sent_by = self._book.senders.pop(pod.key)
-        del self._book.since_ms[pod.key]
+        at_ms, sent_by = self._decided_at_ms(pod), self._book.senders.pop(pod.key)
+        self._waited[pod.uid] = placement.arrival, self._book.since_ms.pop(pod.key), sent_by
         self._end_wait(pod)
         decision = self._decide(
             pod,
@@ -326,7 +325,7 @@ class BatchBuilder:
         node_version: int | None = None,
         profile_revision: int | None = None,
         reason: str = "",
-        reasons: Mapping[str, int] = _NO_REASONS,
+        reasons: Mapping[str, int] = {},
         warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET,
         score: float | None = None,
         cycle_seq: int = 0,
@@ -355,12 +354,8 @@ class BatchBuilder:
         )
         self._need_template(pod)
         fragment = self._book.fragment(pod)
-        self.decisions.append(
-            (
-                decision,
-                encode_decision(decision, fragment, pod.labels, node_version, sent_by, reasons, warnings),
-            )
-        )
+        payload = encode_decision(decision, fragment, pod.labels, node_version, sent_by, reasons, warnings)
+        self.decisions.append((decision, payload))
         return decision
 
     def _need_template(self, pod: PodSpec) -> None:
@@ -371,13 +366,18 @@ class BatchBuilder:
 
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
         """Return the batch."""
-        nodes = node_writes(self._scheduler.state, self._specs)
+        state = self._scheduler.state
+        facts = node_facts(state, self._specs)
         for pod, _ in self._waiting.values():
             self._need_template(pod)
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self.decisions}
         return CommitBatch(
             offsets=offsets,
-            nodes=nodes,
+            shards=list(self._book.epochs),
+            facts=facts,
+            claims=node_claims(state, self._strict),
+            counted=count_placements(self.opened, facts, state),
+            waited=self._waited,
             templates=self._templates,
             placements_closed=self._closed,
             placements_opened=list(self.opened.values()),
@@ -391,7 +391,7 @@ class BatchBuilder:
             dead_letters=self._dead_letters,
             profiles=self._profiles,
             config=self._config,
-            usage=usage_rows(self._measured, self._scheduler.state, self._book),
+            usage=usage_rows(self._measured, state, self._book),
             seq_next={shard: self._book.seq[shard] for shard in shards},
             dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
             skipped=self._skipped,

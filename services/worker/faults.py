@@ -5,13 +5,6 @@ from __future__ import annotations
 from domain.model.errors import BerthError
 
 
-class Moved(BerthError):
-    """A node of the ledger is not at the version that this worker knows."""
-
-    code = "node-moved"
-    retriable = True
-
-
 class Stalled(BerthError):
     """The worker got no step further."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -20,7 +20,8 @@ from services.codec.kept import kept_of_refused
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
-    NodeWrite,
+    NodeClaim,
+    NodeFact,
     PendingGroup,
     PendingPod,
     PlacementOpened,
@@ -52,29 +53,49 @@ def dead_letter(
     )
 
 
-def node_writes(state: ClusterState, senders: Mapping[str, str]) -> list[NodeWrite]:
-    """Return the nodes that changed since the last batch.
-
-    ``senders`` says of each node whose spec changed who sent that.
-    """
-    changed = state.changed_nodes()
-    sums = state.requested_of_each([name for name, *_ in changed])
-    writes = []
-    for (name, entry, spec_changed), requested in zip(changed, sums, strict=True):
-        assert entry.spec is not None
-        writes.append(
-            NodeWrite(
-                id=entry.ordinal,
-                name=name,
-                version_expected=entry.version_drained,
-                version=entry.version,
-                requested=requested,
-                spec=entry.spec if spec_changed else None,
-                deleted=entry.deleted,
-                sent_by=senders[name] if spec_changed else None,
-            )
+def node_facts(state: ClusterState, senders: Mapping[str, str]) -> list[NodeFact]:
+    """Return what events changed of nodes. ``senders`` says of each node with another spec who sent that."""
+    return [
+        NodeFact(
+            id=each.entry.ordinal,
+            name=each.name,
+            version_seen=each.version,
+            changes=each.changes,
+            delta=each.delta,
+            spec=each.entry.spec if each.is_spec else None,
+            deleted=each.entry.deleted,
+            spec_count=each.entry.spec_count,
+            sent_by=senders[each.name] if each.is_spec else None,
         )
-    return writes
+        for each in state.own_changes.facts()
+    ]
+
+
+def node_claims(state: ClusterState, strict: Set[str]) -> list[NodeClaim]:
+    """Return what cycles placed on nodes; on those in ``strict`` a pod asks for more than spec and room."""
+    return [
+        NodeClaim(
+            id=each.entry.ordinal,
+            name=each.name,
+            version_seen=each.version,
+            spec_count_seen=each.entry.spec_count,
+            changes=each.changes,
+            delta=each.delta,
+            resource_only=each.name not in strict,
+        )
+        for each in state.own_changes.claims()
+    ]
+
+
+def count_placements(
+    opened: dict[str, PlacementOpened], facts: Sequence[NodeFact], state: ClusterState
+) -> list[str]:
+    """Mark the opened placements that no node counts yet; return older ones that nodes count from now on."""
+    for uid, placed in opened.items():
+        if placed.adopted and state.nodes[placed.node].spec is None:
+            opened[uid] = msgspec.structs.replace(placed, counted=False)
+    on_new = (state.nodes[fact.name].pods.values() for fact in facts if not fact.version_seen)
+    return [pod.spec.uid for pods in on_new for pod in pods if pod.spec.uid not in opened]
 
 
 def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> PlacementOpened:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from domain.model.decisions import Outcome
 from domain.state.changes import SKIP_REASONS
 from domain.state.tombstones import Tombstones
 from services.lag import Lag
-from services.ports.ledger import CommitBatch
+from services.ports.ledger import CommitBatch, Committed
 from services.ports.positions import LogFault
 
 
@@ -82,10 +83,8 @@ class WorkerMetrics:
             "Pods forgotten before their time, for their number",
             registry=registry,
         )
-        self.plan_seconds = Histogram(
-            "berth_plan_seconds", "Decode, fold and place one batch", registry=registry
-        )
-        self.commit_seconds = Histogram("berth_commit_seconds", "Commit one batch", registry=registry)
+        self.conflicts, self.moved = _overtaken(registry)
+        self.plan_seconds, self.commit_seconds = _durations(registry)
 
     def began(self, faults: Sequence[LogFault]) -> None:
         """Count what the log had lost when the state was read."""
@@ -104,11 +103,16 @@ class WorkerMetrics:
             self.lag_records.labels(str(shard)).set(lag.records)
             self.lag_seconds.labels(str(shard)).set(lag.seconds)
 
-    def committed(self, batch: CommitBatch) -> None:
+    def committed(self, batch: CommitBatch, committed: Committed) -> None:
         """Count a batch that is durable."""
+        self.conflicts.inc(len(committed.lost))
+        self.moved.inc(committed.moved_count)
         self.batches.inc()
         self.records.inc(sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~")))
         outcomes = Tally(decision.outcome for decision, _ in batch.decisions)
+        if committed.lost:
+            outcomes[Outcome.BOUND] -= len(committed.lost)
+            outcomes[Outcome.CONFLICT] += len(committed.lost)
         for outcome, count in outcomes.items():
             self.decisions.labels(outcome.value).inc(count)
         self.measured.inc(len(batch.usage))
@@ -117,3 +121,18 @@ class WorkerMetrics:
         self.unverified.inc(batch.unverified_count)
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()
+
+
+def _overtaken(registry: CollectorRegistry) -> tuple[Counter, Counter]:
+    first = "Pods placed on a node that another worker had changed first"
+    return (
+        Counter("berth_worker_conflicts", f"{first}: they wait again", registry=registry),
+        Counter("berth_worker_moved", f"{first}, and that still had room", registry=registry),
+    )
+
+
+def _durations(registry: CollectorRegistry) -> tuple[Histogram, Histogram]:
+    return (
+        Histogram("berth_plan_seconds", "Decode, fold and place one batch", registry=registry),
+        Histogram("berth_commit_seconds", "Commit one batch", registry=registry),
+    )

@@ -19,6 +19,7 @@ from domain.model.profiles import Profile, ProfileRevision
 from domain.state.digest import sums_digest
 from domain.state.steps import Owned, Passed, Reached, Written
 from services.codec.decode import Decoded, Decoder
+from services.codec.effects import Source, journal_row
 from services.codec.feed import FeedEvent
 from services.codec.seal import Senders
 from services.ports.journal import BATCHES, DIGEST_EVERY, JournalRow, Start, positions_of
@@ -37,7 +38,6 @@ from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import is_news
-from services.worker.journal import Source, journal_row
 from services.worker.ledger_rows import config_object
 
 _LOGGER = logging.getLogger(__name__)
@@ -99,6 +99,9 @@ class Planner:
         )
         self._is_first = True
         self._is_renewed = False
+        self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
+        self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
+        self._forgotten: Sequence[str] = ()
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
         self.scheduler.state.apply(Owned(frozenset(), self.shards_count))
         self._restore(base)
@@ -114,12 +117,12 @@ class Planner:
                     name=node.name,
                     ordinal=node.id,
                     version=node.version,
+                    spec_count=node.spec_count,
                     spec=node.spec,
                     deleted=node.deleted,
                 )
         self.book.know(base.templates)
         self._restore_placed(base)
-        self.scheduler.state.restored()
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
@@ -221,7 +224,7 @@ class Planner:
             return known is not None and known.spec.uid == event.pod.uid and not event.pod.finished
         return isinstance(event, ConfigUpserted | ConfigDeleted) and event.kind != PRIORITY_CLASS
 
-    def plan(self, records: Sequence[Record]) -> CommitBatch:
+    def plan(self, records: Sequence[Record], lost: Sequence[str] = ()) -> CommitBatch:
         """Fold the records, place what can be placed, and return all of it as one batch.
 
         A change of configuration is a batch of its own, begun when nothing is left to try: what came before
@@ -230,8 +233,12 @@ class Planner:
         goes under thousands of pods ends one: each time all of them are decided. Records behind are kept for
         the next call.
 
+        ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
+        the ledger did not grant it. They wait again, and are tried as if they came now.
+
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
+        self._forget(lost)
         if self._is_renewed:
             self.book.reasons_known.clear()
             pods = self.scheduler.state.pods
@@ -283,6 +290,7 @@ class Planner:
             builder.decide(result, duration_us=self._stopwatch() - began_us)
         batch = builder.build(self._advance(ends))
         self.scheduler.state.apply(Written())
+        self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
         return msgspec.structs.replace(batch, journal=self._journal(batch, sources, shared))
 
     @property
@@ -303,6 +311,17 @@ class Planner:
         """Return the digest of the state."""
         return sums_digest(self.scheduler.state)
 
+    def _forget(self, keys: Sequence[str]) -> None:
+        self._forgotten = keys
+        arrivals: dict[str, int] = {}
+        for key in keys:
+            entry = self.scheduler.state.pods[key]
+            if entry.node:  # else the state was read after the batch that lost it
+                arrivals[key], since_ms, sent_by = self._waited[entry.spec.uid]
+                self.book.wait(key, since_ms, sent_by)
+                self.book.untried.add(key)
+        self.scheduler.forget(arrivals)
+
     def renew(self) -> None:
         """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""
         self._is_renewed = True
@@ -315,6 +334,7 @@ class Planner:
             batch=self.batch,
             start=self.start if self._is_first else None,
             renewed=self._is_renewed,
+            forgotten=self._forgotten,
         )
         self._is_first = self._is_renewed = False
         digest = None if self.batch % DIGEST_EVERY else self.digest()

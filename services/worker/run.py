@@ -25,20 +25,21 @@ from services.lag import lags
 from services.ports.journal import positions_of
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     Incarnation,
     Lease,
     Ledger,
     LedgerBase,
-    Resolution,
+    NotCommitted,
 )
 from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition
 from services.topics import CHECK_SECONDS, check_topics, until_first, watch_topics
 from services.worker.beginning import TOPICS, begin
 from services.worker.checkpoints import Checkpoints
 from services.worker.collector import Memory
-from services.worker.faults import BatchStalled, CommitOverdue, Hanging, Moved, Stalled
+from services.worker.faults import BatchStalled, CommitOverdue, Hanging, Stalled
 from services.worker.intake import Intake
+from services.worker.losers import Losers, LoserTouched, Moved
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
 from services.worker.progress import Progress
@@ -149,7 +150,7 @@ class Worker:
                 async with contextlib.aclosing(await self._log.reader()) as reader:
                     await self._serve(await self._acquired(reader), reader)
             except (
-                *(Unavailable, Fenced, Moved, Stalled, CommitOverdue),
+                *(Unavailable, Fenced, Moved, LoserTouched, Stalled, CommitOverdue),
                 *(LogTruncated, LedgerMismatch),
             ) as error:
                 # If it went well for a while, this fault is a new one; a contradiction comes at once again.
@@ -300,24 +301,29 @@ class Worker:
     async def _loop(self, planner: Planner, intake: Intake, progress: Progress) -> None:
         """Plan and commit; one commit is in flight while the next batch is planned."""
         commit: asyncio.Task[None] | None = None
+        losers = Losers()
         try:
             while True:
                 # Pods that wait their turn do not keep further records out: others may come before them.
-                seconds = 0.0 if planner.has_work else self._settings.poll_seconds
+                seconds = 0.0 if planner.has_work or losers.keys else self._settings.poll_seconds
                 records = await intake.next_batch(self._batch_records_max, seconds, planner.held)
                 if records or not progress.has_batch:  # a commit without an answer is no progress
                     progress.step()
                 if not records and not planner.has_work:
                     if commit is not None and commit.done():
                         commit.result()
-                    continue
+                    if not losers.keys:
+                        continue
                 await self._checkpoints.take_if_due(planner, commit)
+                planned_meanwhile = commit is not None and not commit.done()
                 with self._metrics.plan_seconds.time():
-                    batch = await progress.of_batch(self._think(planner.plan, records))
+                    batch = await progress.of_batch(self._think(planner.plan, records, losers.take()))
                 progress.step()
                 if commit is not None:
                     await asyncio.shield(commit)
-                commit = asyncio.create_task(progress.of_batch(self._commit(batch, progress)))
+                    if planned_meanwhile:
+                        batch = losers.judge(batch)
+                commit = asyncio.create_task(progress.of_batch(self._commit(batch, progress, losers)))
                 # Let the commit begin before the next batch takes the thread.
                 await asyncio.sleep(0)
         finally:
@@ -335,7 +341,7 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------ commit
 
-    async def _commit(self, batch: CommitBatch, progress: Progress) -> None:
+    async def _commit(self, batch: CommitBatch, progress: Progress, losers: Losers) -> None:
         """Write one batch exactly once, however often the ledger fails meanwhile."""
         backoff, unknown, overdue_count = Backoff(), False, 0
         while True:
@@ -353,28 +359,19 @@ class Worker:
                 if overdue_count == OVERDUE_MAX:
                     raise CommitOverdue(f"the ledger ended a commit {OVERDUE_MAX} times: {error}") from error
                 await backoff.wait()
-        match outcome:
-            case CommitOutcome.COMMITTED:
-                self._metrics.committed(batch)
-                for a in batch.offsets:
-                    self._folded[TopicPartition(a.topic, a.partition)] = a.hi
-                self._commits_count += 1
-                most = self._settings.batch_records_max
-                if self._batch_records_max < most and self._commits_count == GROWING_COMMITS:
-                    self._resize(min(most, self._batch_records_max + max(1, most // 16)))
-            case CommitOutcome.FENCED:
-                raise Fenced("another owner has moved the offsets")
-            case CommitOutcome.MOVED:
-                raise Moved("a node was changed by someone else")
+        if isinstance(outcome, NotCommitted):
+            raise Fenced("another owner has moved the offsets")
+        self._metrics.committed(batch, outcome)
+        losers.note(batch, outcome)
+        for a in batch.offsets:
+            self._folded[TopicPartition(a.topic, a.partition)] = a.hi
+        self._commits_count += 1
+        most = self._settings.batch_records_max
+        if self._batch_records_max < most and self._commits_count == GROWING_COMMITS:
+            self._resize(min(most, self._batch_records_max + max(1, most // 16)))
 
-    async def _once(self, batch: CommitBatch, *, unknown: bool) -> CommitOutcome:
+    async def _once(self, batch: CommitBatch, *, unknown: bool) -> Committed | NotCommitted:
         """Commit. If the outcome of the last try is unknown, first ask what became of it."""
-        if unknown:
-            match await self._ledger.resolve(batch):
-                case Resolution.COMMITTED:
-                    return CommitOutcome.COMMITTED
-                case Resolution.FENCED:
-                    return CommitOutcome.FENCED
-                case Resolution.NOT_COMMITTED:
-                    pass
+        if unknown and (outcome := await self._ledger.resolve(batch)) is not NotCommitted.ABSENT:
+            return outcome
         return await self._ledger.commit(batch)

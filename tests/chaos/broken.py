@@ -17,7 +17,7 @@ import msgspec
 from services.adapters.postgres.ledger import PostgresLedger
 from services.cli.main import main
 from services.ports.journal import BATCHES
-from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.ledger import CommitBatch, Committed, NotCommitted
 
 _CHANCE = 0.2
 replace = msgspec.structs.replace
@@ -27,11 +27,11 @@ def _offsets_apart() -> None:
     """Advance the offsets in a transaction of their own, and die between the two at times."""
     commit = PostgresLedger.commit
 
-    async def apart(self: PostgresLedger, batch: CommitBatch) -> CommitOutcome:
+    async def apart(self: PostgresLedger, batch: CommitBatch) -> Committed | NotCommitted:
         read = [advance for advance in batch.offsets if advance.topic != BATCHES]
         if read:
             outcome = await commit(self, CommitBatch(offsets=read, log_time_ms=batch.log_time_ms))
-            if outcome is not CommitOutcome.COMMITTED:
+            if isinstance(outcome, NotCommitted):
                 return outcome
             if random.random() < _CHANCE:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -26,7 +26,7 @@ from domain.state.table import NodeTable
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.plan.scenario import plan_scenario
-from services.ports.ledger import CommitBatch, CommitOutcome, NodeWrite
+from services.ports.ledger import CommitBatch, Committed, NodeClaim, NodeFact
 from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.builders import node_manifest, pod_manifest
 from tests.contract.batches import advance
@@ -286,18 +286,19 @@ class Racing:
     async def start(self, nodes: dict[str, dict[str, int]]) -> None:
         (self._lease,) = await self.ledger.acquire("worker", 30)
         await self.ledger.ensure_offsets(self._lease, {TopicPartition(PODS_TOPIC, 0): 0})
-        writes = [
-            NodeWrite(
+        facts = [
+            NodeFact(
                 id=self.ids[name],
                 name=name,
-                version_expected=0,
-                version=row["version"],
-                requested={},
+                version_seen=0,
+                changes=row["version"],
+                delta={},
                 spec=node(name, row["free_cpu_m"]),
+                spec_count=1,
             )
             for name, row in nodes.items()
         ]
-        assert await self._commit(writes) is CommitOutcome.COMMITTED
+        assert await self._commit(facts=facts) == Committed()
 
     async def attempt(self, name: str, seen_version: int, cpu_m: int) -> str:
         state = ClusterState(seed=1)
@@ -305,24 +306,24 @@ class Racing:
         if evaluate(state, self._plan, pod("p", template(cpu_m))).node is None:
             return "no-room"
         left = self.free[name, seen_version] - cpu_m
-        write = NodeWrite(
+        claim = NodeClaim(
             id=self.ids[name],
             name=name,
-            version_expected=seen_version,
-            version=seen_version + 1,
-            requested={"cpu": self.most[name] - left},
+            version_seen=seen_version,
+            spec_count_seen=1,
+            changes=1,
+            delta={"cpu": cpu_m},
         )
-        outcome = await self._commit([write])
-        if outcome is CommitOutcome.MOVED:
+        if (await self._commit(claims=[claim])).lost_nodes:
             return "conflict"
-        assert outcome is CommitOutcome.COMMITTED
         self.free[name, seen_version + 1] = left
         return "bound"
 
-    async def _commit(self, writes: list[NodeWrite]) -> CommitOutcome:
+    async def _commit(self, **nodes: Any) -> Committed:
         move = advance(self._lease, self._offset, self._offset + 1)
-        outcome = await self.ledger.commit(CommitBatch(offsets=[move], nodes=writes, log_time_ms=1))
-        self._offset += outcome is CommitOutcome.COMMITTED
+        outcome = await self.ledger.commit(CommitBatch(offsets=[move], log_time_ms=1, **nodes))
+        assert isinstance(outcome, Committed)
+        self._offset += 1
         return outcome
 
 

@@ -9,12 +9,14 @@ from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.usage import Measured, SeriesRecord, UsageRecord
+from services.codec.encode import encode_decision
 from services.ports.ledger import (
     CommitBatch,
     ConfigRow,
     DeadLetter,
     Lease,
-    NodeWrite,
+    NodeClaim,
+    NodeFact,
     OffsetAdvance,
     PendingGroup,
     PendingPod,
@@ -40,26 +42,23 @@ def node_spec(name: str, **more: Any) -> NodeSpec:
     return NodeSpec(**{"name": name, "uid": name, "resource_version": 1, "allocatable": offered, **more})
 
 
-def new_node(number: int, **more: Any) -> NodeWrite:
-    """Return the write that adds node ``n<number>``."""
+def new_node(number: int, **more: Any) -> NodeFact:
+    """Return the fact that adds node ``n<number>``."""
     name = f"n{number}"
-    return NodeWrite(
-        **{
-            "id": number,
-            "name": name,
-            "version_expected": 0,
-            "version": 1,
-            "requested": {},
-            "spec": node_spec(name),
-            **more,
-        }
-    )
+    given = {"id": number, "name": name, "version_seen": 0, "changes": 1, "delta": {}, "spec_count": 1}
+    return NodeFact(**{**given, "spec": node_spec(name), **more})
 
 
-def load_node(number: int, version: int, **requested: int) -> NodeWrite:
-    """Return the write that changes what is requested of a node."""
-    return NodeWrite(
-        id=number, name=f"n{number}", version_expected=version, version=version + 1, requested=requested
+def change_node(number: int, version: int, delta: dict[str, int] | None = None, **more: Any) -> NodeFact:
+    """Return a fact about a node that is known."""
+    given = {"id": number, "name": f"n{number}", "version_seen": version, "changes": 1}
+    return NodeFact(**{**given, "delta": delta or {}, **more})
+
+
+def load_node(number: int, version: int, **delta: int) -> NodeClaim:
+    """Return the claim that adds to what is requested of a node, which is granted by its version alone."""
+    return NodeClaim(
+        id=number, name=f"n{number}", version_seen=version, spec_count_seen=1, changes=1, delta=delta
     )
 
 
@@ -85,9 +84,8 @@ def decision(lease: Lease, seq: int, pod: str, node: str | None = None, **more: 
 
 
 def record(made: Decision, node_version: int | None = None) -> tuple[Decision, bytes]:
-    """Return a decision with bytes that tell it apart, and the version of its node if it has one."""
-    more = b"" if node_version is None else b',"node_version":%d' % node_version
-    return made, b'{"id":"%d-%d"%s}' % (made.shard, made.seq, more)
+    """Return a decision with its record; ``node_version`` where it has a node."""
+    return made, encode_decision(made, b'{"requests":{}}', {}, node_version, "key:ops")
 
 
 def opened(made: Decision, **more: Any) -> PlacementOpened:
@@ -178,13 +176,17 @@ def config(name: str, **more: Any) -> ConfigRow:
 
 
 def bind(lease: Lease, seqs: Sequence[int], lo: int, node: str = "n1", **more: Any) -> CommitBatch:
-    """Return a batch that binds one pod per seq, ``p<shard>-<seq>``."""
+    """Return a batch that binds one pod per seq, ``p<shard>-<seq>``. ``nodes`` are facts and claims."""
+    nodes = more.pop("nodes", ())
     made = [decision(lease, seq, f"p{lease.shard}-{seq}", node) for seq in seqs]
     return CommitBatch(
         **{
             "offsets": [advance(lease, lo, lo + len(made))],
             "decisions": [record(one) for one in made],
+            "facts": [each for each in nodes if isinstance(each, NodeFact)],
+            "claims": [each for each in nodes if isinstance(each, NodeClaim)],
             "placements_opened": [opened(one) for one in made],
+            "waited": {one.pod_uid: (one.seq, AT_MS, "key:ops") for one in made},
             "templates": {SIGNATURE: PodTemplate(requests={"cpu": 100})},
             "seq_next": {lease.shard: seqs[-1] + 1},
             "log_time_ms": AT_MS,
@@ -218,9 +220,9 @@ def everything(lease: Lease) -> CommitBatch:
     )
     return CommitBatch(
         offsets=[advance(lease, 0, 5)],
-        nodes=[
-            new_node(1, sent_by="key:ops", spec=spec, requested={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}),
-            new_node(2, requested={"cpu": 250, "pods": 1}),
+        facts=[
+            new_node(1, sent_by="key:ops", spec=spec, delta={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}),
+            new_node(2, delta={"cpu": 250, "pods": 1}),
         ],
         templates={
             SIGNATURE: PodTemplate(requests={"cpu": 100, "nvidia.com/gpu": 2}, tolerations=()),

@@ -21,7 +21,7 @@ from services.adapters.postgres.outbox import PostgresOutbox
 from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
 from services.ports.history import History
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger
+from services.ports.ledger import CommitBatch, Lease, Ledger, NotCommitted
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Outbox
 from services.ports.store import Store
@@ -224,7 +224,17 @@ async def start(ledger: Ledger, shards: int, owner: str = "worker") -> list[Leas
     return leases
 
 
-async def refuses(backend: Backend, ledger: Ledger, batch: CommitBatch, outcome: CommitOutcome) -> None:
+async def start_two(backend: Backend) -> tuple[tuple[Ledger, Lease], tuple[Ledger, Lease]]:
+    """Let two writers hold a shard each, and lay down the offset rows of their pods."""
+    ledgers = backend.ledger(), backend.ledger()
+    first, second = await start(ledgers[0], SHARDS)
+    await ledgers[0].release([second])
+    (taken,) = await ledgers[1].acquire("second", LEASE_SECONDS, at_most=1)
+    assert taken.shard == second.shard
+    return (ledgers[0], first), (ledgers[1], taken)
+
+
+async def refuses(backend: Backend, ledger: Ledger, batch: CommitBatch, outcome: NotCommitted) -> None:
     """Assert that the batch gets this outcome and leaves every table as it was."""
     before = await backend.dump()
     assert await ledger.commit(batch) is outcome

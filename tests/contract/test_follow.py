@@ -18,7 +18,7 @@ from services.codec.feed import FeedEvent, pack_again, pack_feed, unpack_event, 
 from services.ports.journal import JournalRow
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     Lease,
     Ledger,
     PlacementClosed,
@@ -42,7 +42,7 @@ def journalled(batch: CommitBatch, shard: int, number: int) -> CommitBatch:
 
 
 async def commit(ledger: Ledger, batch: CommitBatch) -> None:
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.commit(batch) == Committed()
 
 
 async def two_chains(ledger: Ledger) -> list[Lease]:
@@ -138,7 +138,7 @@ def test_a_feed_says_what_the_batch_did() -> None:
 
 def test_a_pod_may_count_on_a_node_that_the_batch_did_not_change() -> None:
     lease = Lease(0, 1)
-    batch = msgspec.structs.replace(bind(lease, [1, 2], 0, node="unknown"), nodes=[load_node(1, 4)])
+    batch = msgspec.structs.replace(bind(lease, [1, 2], 0, node="unknown"), claims=[load_node(1, 4)])
     feed = unpack_feed(pack_feed(batch))
     assert (feed.nodes, feed.changes) == (["n1", "unknown"], [1])
     assert feed.opened.nodes == [1, 1]

@@ -19,12 +19,12 @@ from services.ports.journal import (
     pack_order,
     unpack_order,
 )
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, LedgerState
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted
 from services.ports.log import PODS_TOPIC
 from tests.contract.batches import AT_MS, advance, bind, everything
 from tests.contract.ledgers import SHARDS, Backend, start
 
-COMMITTED, FENCED = CommitOutcome.COMMITTED, CommitOutcome.FENCED
+COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
 
 def began(leases: Sequence[Lease]) -> Start:
@@ -83,11 +83,11 @@ async def test_a_batch_and_its_row_are_written_together(backend: Backend, ledger
     assert await ledger.journalled(0) is None
     assert await backend.history().span() is None
     first = row(1, began(leases))
-    assert await ledger.commit(journalled(everything(leases[0]), first)) is COMMITTED
+    assert await ledger.commit(journalled(everything(leases[0]), first)) == COMMITTED
     assert await ledger.journalled(0) == Journalled(1, None, None)
     stale = journalled(bind(leases[0], [4], 0), row(2))
     assert await ledger.commit(stale) is FENCED
-    assert await ledger.commit(journalled(bind(leases[0], [4], 5), row(2, digest="d"))) is COMMITTED
+    assert await ledger.commit(journalled(bind(leases[0], [4], 5), row(2, digest="d"))) == COMMITTED
     assert await rows_of(backend) == [first, row(2, digest="d")]
     assert await rows_of(backend, 2, 2) == [row(2, digest="d")]
     assert await backend.history().span() == (1, 2)
@@ -96,7 +96,7 @@ async def test_a_batch_and_its_row_are_written_together(backend: Backend, ledger
 
 async def test_a_second_row_of_a_batch_is_refused_with_its_batch(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
-    assert await ledger.commit(journalled(everything(leases[0]), row(1))) is COMMITTED
+    assert await ledger.commit(journalled(everything(leases[0]), row(1))) == COMMITTED
     before = await backend.dump()
     with pytest.raises(LedgerMismatch, match="journal_pkey"):
         await ledger.commit(journalled(bind(leases[0], [4], 5), row(1)))
@@ -150,7 +150,7 @@ async def test_what_is_committed_meanwhile_is_not_in_a_checkpoint(backend: Backe
 async def test_a_checkpoint_of_a_ledger_that_moved_on_is_refused(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
     before = await ledger.load(leases)
-    assert await ledger.commit(CommitBatch(offsets=[advance(leases[0], 0, 1)])) is COMMITTED
+    assert await ledger.commit(CommitBatch(offsets=[advance(leases[0], 0, 1)])) == COMMITTED
     held: list[bool] = []
     with pytest.raises(Fenced):
         await ledger.write_checkpoint(mark(leases, 0, before), 9, lambda: held.append(True))

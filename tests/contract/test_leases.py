@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from domain.model.errors import Fenced
 from domain.model.limits import heartbeat_seconds_max
-from services.ports.ledger import CommitOutcome, Incarnation, Lease, Resolution
+from services.ports.ledger import Committed, Incarnation, Lease, NotCommitted
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.positions import LogFault
 from tests.contract.batches import bind
@@ -36,7 +36,7 @@ async def test_a_live_owner_keeps_its_shards(backend: Backend) -> None:
     assert not await second.acquire("b", LEASE_SECONDS)
     assert not await second.acquire("a", LEASE_SECONDS)  # the same name, but another process
     assert await backend.dump() == before
-    assert await first.commit(bind(leases[0], [1], 0)) is CommitOutcome.COMMITTED
+    assert await first.commit(bind(leases[0], [1], 0)) == Committed()
 
 
 async def test_an_expired_lease_is_taken_over_with_the_next_epoch(backend: Backend) -> None:
@@ -46,8 +46,8 @@ async def test_an_expired_lease_is_taken_over_with_the_next_epoch(backend: Backe
     new = await second.acquire("b", LEASE_SECONDS)
     assert new == [Lease(0, 2), Lease(1, 2)]
     assert not await first.renew(old, LEASE_SECONDS)
-    assert await first.commit(bind(old[0], [1], 0)) is CommitOutcome.FENCED
-    assert await second.commit(bind(new[0], [1], 0)) is CommitOutcome.COMMITTED
+    assert await first.commit(bind(old[0], [1], 0)) is NotCommitted.FENCED
+    assert await second.commit(bind(new[0], [1], 0)) == Committed()
 
 
 async def test_a_renewed_lease_does_not_expire(backend: Backend) -> None:
@@ -107,8 +107,8 @@ async def test_an_owner_may_start_over_in_the_same_process(backend: Backend) -> 
     old = await start(ledger, SHARDS, "a")
     new = await ledger.acquire("a", LEASE_SECONDS)
     assert new == [Lease(0, 2), Lease(1, 2)]
-    assert await ledger.commit(bind(old[0], [1], 0)) is CommitOutcome.FENCED
-    assert await ledger.commit(bind(new[0], [1], 0)) is CommitOutcome.COMMITTED
+    assert await ledger.commit(bind(old[0], [1], 0)) is NotCommitted.FENCED
+    assert await ledger.commit(bind(new[0], [1], 0)) == Committed()
 
 
 async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_owners(backend: Backend) -> None:
@@ -119,8 +119,8 @@ async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_owners(
     assert await start(second, SHARDS, "b") == old
     before = await backend.dump()
     batch = bind(old[0], [1], 0)
-    assert await first.commit(batch) is CommitOutcome.FENCED
-    assert await first.resolve(batch) is Resolution.FENCED
+    assert await first.commit(batch) is NotCommitted.FENCED
+    assert await first.resolve(batch) is NotCommitted.FENCED
     assert not await first.renew(old, LEASE_SECONDS)
     await first.release(old)
     with pytest.raises(Fenced):
@@ -140,7 +140,7 @@ async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_owners(
     with pytest.raises(Fenced):
         await first.note_log_faults([fault])
     assert await backend.dump() == before
-    assert await second.commit(batch) is CommitOutcome.COMMITTED
+    assert await second.commit(batch) == Committed()
 
 
 async def test_released_shards_are_free(backend: Backend) -> None:
@@ -183,9 +183,9 @@ async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
     assert await second.acquire("b", LEASE_SECONDS, 2) == [Lease(1, 3)]
     assert await first.renew(leases[:1], LEASE_SECONDS)
     assert not await first.renew(leases, LEASE_SECONDS)
-    assert await first.commit(bind(leases[0], [1], 0)) is CommitOutcome.COMMITTED
-    assert await first.commit(bind(leases[1], [1], 0)) is CommitOutcome.FENCED
-    assert await second.commit(bind(Lease(1, 3), [1], 0)) is CommitOutcome.COMMITTED
+    assert await first.commit(bind(leases[0], [1], 0)) == Committed()
+    assert await first.commit(bind(leases[1], [1], 0)) is NotCommitted.FENCED
+    assert await second.commit(bind(Lease(1, 3), [1], 0)) == Committed()
 
 
 async def test_no_more_shards_are_taken_than_wanted(backend: Backend) -> None:
@@ -213,14 +213,14 @@ async def test_a_worker_is_up_while_its_heart_beats(backend: Backend) -> None:
 async def test_a_new_owner_takes_over_the_offset_rows(backend: Backend) -> None:
     first, second = backend.ledger(), backend.ledger()
     old = await start(first, SHARDS, "a")
-    assert await first.commit(bind(old[0], [1, 2, 3], 0)) is CommitOutcome.COMMITTED
+    assert await first.commit(bind(old[0], [1, 2, 3], 0)) == Committed()
     await backend.pass_time(LEASE_SECONDS + 1)
     new = await start(second, SHARDS, "b")
     await second.ensure_offsets(new[0], {TopicPartition(PODS_TOPIC, 0): 0})
     state = await second.load(new)
     assert state.offsets[0, PODS_TOPIC, 0] == 3
     assert state.seq_next == {0: 4, 1: 1}
-    assert await second.commit(bind(new[0], [4], 3)) is CommitOutcome.COMMITTED
+    assert await second.commit(bind(new[0], [4], 3)) == Committed()
 
 
 async def test_of_many_that_want_the_shards_one_gets_them(backend: Backend) -> None:

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from domain.model.errors import Fenced
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, LedgerState, Resolution
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted
 from services.ports.log import PODS_TOPIC
 from tests.contract.batches import (
     advance,
     bind,
+    change_node,
     decision,
     everything,
     load_node,
@@ -23,7 +24,7 @@ from tests.contract.batches import (
 )
 from tests.contract.ledgers import SHARDS, Backend, refuses, start
 
-COMMITTED, FENCED, MOVED = CommitOutcome.COMMITTED, CommitOutcome.FENCED, CommitOutcome.MOVED
+COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
 
 def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
@@ -53,12 +54,12 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
 async def test_load_returns_exactly_what_was_committed(backend: Backend, ledger: Ledger) -> None:
     first, _ = await start(ledger, SHARDS)
     batch = everything(first)
-    assert await ledger.commit(batch) is COMMITTED
+    assert await ledger.commit(batch) == COMMITTED
     state = await ledger.load([first])
     assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(batch, await backend.store().seal_secret())
     assert len(state.seal_secret) >= 16
     assert [(n.id, n.name, n.version, n.spec, n.requested, n.deleted) for n in state.nodes] == [
-        (w.id, w.name, 1, w.spec, w.requested, False) for w in batch.nodes
+        (w.id, w.name, 1, w.spec, w.delta, False) for w in batch.facts
     ]
 
 
@@ -75,8 +76,8 @@ async def test_an_empty_ledger_loads_empty(ledger: Ledger) -> None:
 
 async def test_load_gives_placements_of_all_shards_but_only_own_pending_pods(ledger: Ledger) -> None:
     first, second = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(first, [1], 0, pending_added=[waiting(first, "a", 1)])) is COMMITTED
-    assert await ledger.commit(bind(second, [1], 0, pending_added=[waiting(second, "b", 2)])) is COMMITTED
+    assert await ledger.commit(bind(first, [1], 0, pending_added=[waiting(first, "a", 1)])) == COMMITTED
+    assert await ledger.commit(bind(second, [1], 0, pending_added=[waiting(second, "b", 2)])) == COMMITTED
     state = await ledger.load([second])
     assert [placement.shard for placement in state.placements] == [0, 1]
     assert [pod.name for pod in state.pending] == ["b"]
@@ -95,9 +96,9 @@ async def test_a_big_batch(ledger: Ledger) -> None:
     (lease, _) = await start(ledger, SHARDS)
     count = 3000
     nodes = [new_node(number) for number in range(1, 1501)]
-    assert await ledger.commit(bind(lease, range(1, count + 1), 0, nodes=nodes)) is COMMITTED
+    assert await ledger.commit(bind(lease, range(1, count + 1), 0, nodes=nodes)) == COMMITTED
     loads = [load_node(number, 1, cpu=number) for number in range(1500, 0, -1)]
-    assert await ledger.commit(bind(lease, range(count + 1, 2 * count + 1), count, nodes=loads)) is COMMITTED
+    assert await ledger.commit(bind(lease, range(count + 1, 2 * count + 1), count, nodes=loads)) == COMMITTED
     state = await ledger.load([lease])
     assert len(state.placements) == 2 * count
     assert [(n.version, n.requested) for n in state.nodes] == [(2, {"cpu": n}) for n in range(1, 1501)]
@@ -108,10 +109,10 @@ async def test_a_big_batch(ledger: Ledger) -> None:
 
 async def test_an_offset_that_is_elsewhere_is_fenced(backend: Backend, ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1, 2], 0)) is COMMITTED
+    assert await ledger.commit(bind(lease, [1, 2], 0)) == COMMITTED
     await refuses(backend, ledger, bind(lease, [3], 1), FENCED)
     await refuses(backend, ledger, bind(lease, [3], 3), FENCED)
-    assert await ledger.commit(bind(lease, [3], 2)) is COMMITTED
+    assert await ledger.commit(bind(lease, [3], 2)) == COMMITTED
 
 
 async def test_an_offset_row_that_does_not_exist_is_fenced(backend: Backend, ledger: Ledger) -> None:
@@ -122,14 +123,14 @@ async def test_an_offset_row_that_does_not_exist_is_fenced(backend: Backend, led
 
 async def test_a_stale_epoch_writes_nothing(backend: Backend, ledger: Ledger) -> None:
     old, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(old, [1], 0)) is COMMITTED
+    assert await ledger.commit(bind(old, [1], 0)) == COMMITTED
     await backend.pass_time(3600)
     other = backend.ledger()
     new, _ = await start(other, SHARDS, "other")
     assert new.epoch == old.epoch + 1
     await refuses(backend, ledger, bind(old, [2], 1), FENCED)
-    assert await ledger.resolve(bind(old, [2], 1)) is Resolution.FENCED
-    assert await other.commit(bind(new, [2], 1)) is COMMITTED
+    assert await ledger.resolve(bind(old, [2], 1)) is NotCommitted.FENCED
+    assert await other.commit(bind(new, [2], 1)) == COMMITTED
     await refuses(backend, ledger, bind(old, [3], 2), FENCED)
 
 
@@ -155,7 +156,7 @@ async def test_a_shard_may_decide_without_events_of_its_own_but_not_with_a_stale
         )
 
     await refuses(backend, ledger, batch(Lease(second.shard, second.epoch - 1)), FENCED)
-    assert await ledger.commit(batch(second)) is COMMITTED
+    assert await ledger.commit(batch(second)) == COMMITTED
     assert (await ledger.load([second])).seq_next == {1: 2}
 
 
@@ -164,12 +165,12 @@ async def test_sending_a_committed_batch_again_is_fenced_and_resolves_as_committ
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     batch = everything(lease)
-    assert await ledger.resolve(batch) is Resolution.NOT_COMMITTED
-    assert await ledger.commit(batch) is COMMITTED
+    assert await ledger.resolve(batch) is NotCommitted.ABSENT
+    assert await ledger.commit(batch) == COMMITTED
     await refuses(backend, ledger, batch, FENCED)
-    assert await ledger.resolve(batch) is Resolution.COMMITTED
-    assert await ledger.commit(bind(lease, [4], 5)) is COMMITTED
-    assert await ledger.resolve(batch) is Resolution.FENCED  # it is history: nobody may ask any more
+    assert await ledger.resolve(batch) == Committed()
+    assert await ledger.commit(bind(lease, [4], 5)) == COMMITTED
+    assert await ledger.resolve(batch) is NotCommitted.FENCED  # it is history: nobody may ask any more
 
 
 async def test_a_batch_without_events_is_told_apart_by_its_decisions(
@@ -177,9 +178,9 @@ async def test_a_batch_without_events_is_told_apart_by_its_decisions(
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     batch = bind(lease, [1], 0, offsets=[advance(lease, 0, 0)], nodes=[new_node(1)])
-    assert await ledger.resolve(batch) is Resolution.NOT_COMMITTED
-    assert await ledger.commit(batch) is COMMITTED
-    assert await ledger.resolve(batch) is Resolution.COMMITTED
+    assert await ledger.resolve(batch) is NotCommitted.ABSENT
+    assert await ledger.commit(batch) == COMMITTED
+    assert await ledger.resolve(batch) == Committed()
     await refuses(backend, ledger, batch, FENCED)
 
 
@@ -191,8 +192,8 @@ async def test_a_batch_without_events_is_told_apart_by_its_decisions(
         ({"seq_next": {0: 3}}, "without a hole"),
         ({"seq_next": {}}, "without its next seq"),
         ({"offsets": "backwards"}, "backwards"),
-        ({"nodes": [new_node(1), new_node(1)]}, "twice"),
-        ({"nodes": [load_node(1, 0)]}, "without a spec"),
+        ({"facts": [new_node(1), new_node(1)]}, "twice"),
+        ({"facts": [change_node(1, 0)]}, "without a spec"),
     ],
 )
 async def test_a_batch_that_could_not_be_resolved_or_is_malformed_is_refused(

@@ -9,14 +9,15 @@ from domain.model.errors import Fenced, LedgerMismatch
 from domain.model.pods import Controller, PodLife, PodTemplate
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     Lease,
     Ledger,
+    NodeFact,
+    NotCommitted,
     PendingGroup,
     PlacementClosed,
     PlacementRefreshed,
     PodTombstone,
-    Resolution,
 )
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
 from services.ports.positions import LogFault, Position, Unmentioned
@@ -25,6 +26,7 @@ from tests.contract.batches import (
     SIGNATURE,
     advance,
     bind,
+    change_node,
     config,
     dead_letter,
     decision,
@@ -37,35 +39,38 @@ from tests.contract.batches import (
     usage,
     waiting,
 )
-from tests.contract.ledgers import LEASE_SECONDS, SHARDS, Backend, refuses, start
+from tests.contract.ledgers import LEASE_SECONDS, SHARDS, Backend, start
 
-COMMITTED, FENCED, MOVED = CommitOutcome.COMMITTED, CommitOutcome.FENCED, CommitOutcome.MOVED
+COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
 
 # ----------------------------------------------------------------------------------------------------- nodes
 
 
-async def test_node_versions_form_a_chain(backend: Backend, ledger: Ledger) -> None:
+async def test_node_versions_form_a_chain(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) is COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) == COMMITTED
     for version in (1, 2, 3):
-        loads = [load_node(1, version, cpu=version, memory=0)]
-        assert await ledger.commit(bind(lease, [version + 1], version, nodes=loads)) is COMMITTED
-    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(1, 3)]), MOVED)
-    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(1, 5)]), MOVED)
-    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(2, 1), load_node(1, 3)]), MOVED)
-    await refuses(backend, ledger, bind(lease, [5], 4, nodes=[load_node(7, 1)]), MOVED)
+        loads = [load_node(1, version, cpu=version)]
+        assert await ledger.commit(bind(lease, [version + 1], version, nodes=loads)) == COMMITTED
+    for at, claim in enumerate([load_node(1, 3, cpu=9), load_node(1, 5, cpu=9), load_node(7, 1, cpu=9)]):
+        outcome = await ledger.commit(bind(lease, [5 + at], 4 + at, node=claim.name, nodes=[claim]))
+        lost = {f"ns/p0-{5 + at}": f"uid-p0-{5 + at}"}
+        assert outcome == Committed(lost=lost, lost_nodes=frozenset({claim.id}))
     state = await ledger.load([lease])
-    assert [(n.version, n.requested) for n in state.nodes] == [(4, {"cpu": 3}), (1, {})]
+    assert [(n.version, n.requested) for n in state.nodes] == [(4, {"cpu": 6}), (1, {})]
 
 
-@pytest.mark.parametrize("write", [new_node(1, name="other"), new_node(2, name="n1")])
-async def test_a_new_node_that_is_known_by_id_or_name_has_moved(
-    backend: Backend, ledger: Ledger, write: object
+@pytest.mark.parametrize("fact", [new_node(1, name="other"), new_node(2, name="n1"), change_node(7, 1)])
+async def test_a_new_node_that_is_known_or_a_known_one_that_is_not_there_is_a_contradiction(
+    backend: Backend, ledger: Ledger, fact: NodeFact
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])) is COMMITTED
-    await refuses(backend, ledger, bind(lease, [2], 1, nodes=[write]), MOVED)
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])) == COMMITTED
+    before = await backend.dump()
+    with pytest.raises(LedgerMismatch):
+        await ledger.commit(bind(lease, [2], 1, nodes=[fact]))
+    assert await backend.dump() == before
 
 
 async def test_a_node_is_changed_deleted_and_comes_back(ledger: Ledger) -> None:
@@ -73,14 +78,14 @@ async def test_a_node_is_changed_deleted_and_comes_back(ledger: Ledger) -> None:
     gone = node_spec("n1", resource_version=7)
     back = node_spec("n1", resource_version=9, allocatable={"cpu": 1, "fpga": 3})
     writes = [
-        new_node(1, requested={"cpu": 5}),
-        msgspec.structs.replace(load_node(1, 1, cpu=5), spec=gone, deleted=True),
-        msgspec.structs.replace(load_node(1, 2, cpu=2), deleted=True),
-        msgspec.structs.replace(load_node(1, 3, cpu=2), spec=back),
+        new_node(1, delta={"cpu": 5}),
+        change_node(1, 1, spec=gone, deleted=True, spec_count=2),
+        change_node(1, 2, {"cpu": -3}),
+        change_node(1, 3, spec=back, spec_count=3),
     ]
     seen = []
     for at, write in enumerate(writes):
-        assert await ledger.commit(bind(lease, [at + 1], at, nodes=[write])) is COMMITTED
+        assert await ledger.commit(bind(lease, [at + 1], at, nodes=[write])) == COMMITTED
         (row,) = (await ledger.load([lease])).nodes
         seen.append((row.version, row.deleted, row.spec, row.requested))
     assert seen == [
@@ -96,13 +101,13 @@ async def test_a_node_is_changed_deleted_and_comes_back(ledger: Ledger) -> None:
 
 async def test_a_batch_that_fails_late_leaves_no_trace(backend: Backend, ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])) is COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])) == COMMITTED
     twice = decision(lease, 2, "p0-1", "n1")  # this pod is placed already
     failing = bind(
         lease,
         [2],
         1,
-        nodes=[load_node(1, 1, cpu=7), new_node(2, requested={"tpu": 4})],
+        nodes=[load_node(1, 1, cpu=7), new_node(2, delta={"tpu": 4})],
         placements_opened=[opened(twice)],
         templates={b"new-template-16b": PodTemplate(priority=3)},
     )
@@ -110,9 +115,9 @@ async def test_a_batch_that_fails_late_leaves_no_trace(backend: Backend, ledger:
     with pytest.raises(LedgerMismatch, match="placements_open"):
         await ledger.commit(failing)
     assert await backend.dump() == before
-    assert await ledger.resolve(failing) is Resolution.NOT_COMMITTED
-    good = bind(lease, [2], 1, nodes=[load_node(1, 1, tpu=1, cpu=7), new_node(2, requested={"tpu": 4})])
-    assert await ledger.commit(good) is COMMITTED
+    assert await ledger.resolve(failing) is NotCommitted.ABSENT
+    good = bind(lease, [2], 1, nodes=[load_node(1, 1, tpu=1, cpu=7), new_node(2, delta={"tpu": 4})])
+    assert await ledger.commit(good) == COMMITTED
     requested = [node.requested for node in (await ledger.load([lease])).nodes]
     assert requested == [{"tpu": 1, "cpu": 7}, {"tpu": 4}]
 
@@ -130,29 +135,29 @@ async def test_what_is_not_open_cannot_be_closed(backend: Backend, ledger: Ledge
 
 async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0)) is COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0)) == COMMITTED
     again = decision(lease, 2, "p0-1", "n2")
     moving = bind(lease, [2], 1, decisions=[record(again)], placements_opened=[opened(again)])
     with pytest.raises(LedgerMismatch):
         await ledger.commit(moving)
     closing = [PlacementClosed("uid-p0-1", AT_MS + 1)]
-    assert await ledger.commit(msgspec.structs.replace(moving, placements_closed=closing)) is COMMITTED
+    assert await ledger.commit(msgspec.structs.replace(moving, placements_closed=closing)) == COMMITTED
     (placement,) = (await ledger.load([lease])).placements
     assert (placement.node, placement.seq) == ("n2", 2)
 
 
 async def test_a_placement_gets_a_newer_resource_version_and_labels(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1, 2], 0)) is COMMITTED
+    assert await ledger.commit(bind(lease, [1, 2], 0)) == COMMITTED
     life = PodLife(terminating=True, controller=Controller("ReplicaSet", "web", "u-1"))
     newer = [PlacementRefreshed("uid-p0-2", 77, {"app": "x"}, life), PlacementRefreshed("uid-nobody", 5, {})]
-    assert await ledger.commit(bind(lease, [3], 2, placements_refreshed=newer)) is COMMITTED
+    assert await ledger.commit(bind(lease, [3], 2, placements_refreshed=newer)) == COMMITTED
     placements = (await ledger.load([lease])).placements
     assert [p.resource_version for p in placements] == [1, 77, 1]
     assert placements[1].labels == {"app": "x"}
     assert [p.life for p in placements] == [None, life, None]
     bare = [PlacementRefreshed("uid-p0-2", None, {})]
-    assert await ledger.commit(bind(lease, [4], 3, placements_refreshed=bare)) is COMMITTED
+    assert await ledger.commit(bind(lease, [4], 3, placements_refreshed=bare)) == COMMITTED
     known = (await ledger.load([lease])).placements[1]
     assert (known.resource_version, known.labels, known.life) == (None, {}, None)
 
@@ -176,7 +181,7 @@ async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backen
     other = b"other-signature!"
     pods = [waiting(lease, "b", 2), waiting(lease, "a", 1), waiting(lease, "c", 3, signature=other)]
     batch = bind(lease, [1], 0, pending_added=pods, pending_groups=[group(SIGNATURE, 1), group(SIGNATURE, 2)])
-    assert await ledger.commit(batch) is COMMITTED
+    assert await ledger.commit(batch) == COMMITTED
     assert [pod.name for pod in (await ledger.load([lease])).pending] == ["a", "b", "c"]
     assert await groups() == 1
     changed = waiting(lease, "b", 9, resource_version=4, life=PodLife(start_time="2026-01-01T00:00:00Z"))
@@ -188,17 +193,17 @@ async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backen
         pending_added=[changed],
         pending_groups=[group(other, 3)],
     )
-    assert await ledger.commit(batch) is COMMITTED
+    assert await ledger.commit(batch) == COMMITTED
     assert (await ledger.load([lease])).pending == [waiting(lease, "a", 1), changed]
     assert await groups() == 1  # the other one has no pods left
     batch = bind(lease, [3], 2, pending_removed=["uid-a", "uid-b"])
-    assert await ledger.commit(batch) is COMMITTED
+    assert await ledger.commit(batch) == COMMITTED
     assert await groups() == 0
 
 
 async def test_a_pod_cannot_wait_twice(backend: Backend, ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0, pending_added=[waiting(lease, "a", 1)])) is COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0, pending_added=[waiting(lease, "a", 1)])) == COMMITTED
     before = await backend.dump()
     with pytest.raises(LedgerMismatch, match="pending_pkey"):
         await ledger.commit(bind(lease, [2], 1, pending_added=[waiting(lease, "a", 2)]))
@@ -214,8 +219,8 @@ async def test_the_latest_tombstone_of_each_uid_counts(ledger: Ledger) -> None:
         )
 
     first = [gone("a", "1", 1, 30), gone("a", "1", 2, 30), gone("a", "0", 9, 30), gone("b", "2", 1, 20)]
-    assert await ledger.commit(bind(lease, [1], 0, tombstones=first)) is COMMITTED
-    assert await ledger.commit(bind(lease, [2], 1, tombstones=[gone("b", "2", 9, 40)])) is COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0, tombstones=first)) == COMMITTED
+    assert await ledger.commit(bind(lease, [2], 1, tombstones=[gone("b", "2", 9, 40)])) == COMMITTED
     expected = [gone("a", "0", 9, 30), gone("a", "1", 2, 30), gone("b", "2", 9, 40)]
     assert (await ledger.load([lease])).tombstones == expected
 
@@ -227,7 +232,7 @@ async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None
         dead_letter(lease, 2, raw=b"", key=b"\xff"),
     ]
     batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
-    assert await ledger.commit(batch) is COMMITTED
+    assert await ledger.commit(batch) == COMMITTED
     assert (await ledger.load([lease])).dead_seq_next == {0: 3}
 
 
@@ -242,7 +247,7 @@ async def test_every_revision_of_a_profile_is_kept_and_the_last_one_loaded(
         [profile("a", 9)],
     ]
     for at, rows in enumerate(batches):
-        assert await ledger.commit(bind(lease, [at + 1], at, profiles=rows)) is COMMITTED
+        assert await ledger.commit(bind(lease, [at + 1], at, profiles=rows)) == COMMITTED
     known = [profile("a", 10, at_ms=AT_MS + 1), profile("b", 2, spec=None, resource_version=9)]
     assert sorted((await ledger.load([lease])).profiles, key=lambda row: row.name) == known
     assert len((await backend.dump())["profiles"]) == 5
@@ -258,7 +263,7 @@ async def test_of_a_configuration_object_the_latest_is_kept(backend: Backend, le
         [config("a", object={"value": 1}), config("a", object={"value": 2}, resource_version=9)],
     ]
     for at, rows in enumerate(batches):
-        assert await ledger.commit(bind(lease, [at + 1], at, config=rows)) is COMMITTED
+        assert await ledger.commit(bind(lease, [at + 1], at, config=rows)) == COMMITTED
     assert (await ledger.load([lease])).config == [elsewhere, batches[3][1], batches[1][0]]
     assert len((await backend.dump())["config_objects"]) == 3
 
@@ -280,7 +285,7 @@ async def test_usage_is_replaced_node_by_node_and_forgotten_where_nothing_is_lef
         [],
     ]
     for at, rows in enumerate(batches):
-        assert await ledger.commit(bind(lease, [at + 1], at, usage=rows)) is COMMITTED
+        assert await ledger.commit(bind(lease, [at + 1], at, usage=rows)) == COMMITTED
     known = [usage("B"), usage("a", at_ms=AT_MS + 5, marks={0: 9})]
     assert (await ledger.load([lease])).usage == known
 
@@ -295,8 +300,8 @@ async def test_usage_of_a_node_cannot_be_written_twice_at_once(backend: Backend,
 
 async def test_log_time_never_goes_back(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0, log_time_ms=500)) is COMMITTED
-    assert await ledger.commit(bind(lease, [2], 1, log_time_ms=400)) is COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0, log_time_ms=500)) == COMMITTED
+    assert await ledger.commit(bind(lease, [2], 1, log_time_ms=400)) == COMMITTED
     assert (await ledger.load([lease])).log_time_ms == 500
 
 
@@ -306,7 +311,7 @@ async def test_log_time_never_goes_back(ledger: Ledger) -> None:
 async def test_offset_rows_are_made_once(ledger: Ledger) -> None:
     first, _ = await start(ledger, SHARDS)
     at = TopicPartition(PODS_TOPIC, 0)
-    assert await ledger.commit(bind(first, [1], 0)) is COMMITTED
+    assert await ledger.commit(bind(first, [1], 0)) == COMMITTED
     await ledger.ensure_offsets(first, {at: 0, TopicPartition("berth.nodes", 0): 42})
     await ledger.ensure_offsets(first, {})
     offsets = (await ledger.load([first])).offsets

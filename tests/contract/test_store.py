@@ -15,7 +15,7 @@ from domain.model.limits import (
     raw_bytes_shown_max,
 )
 from domain.model.pods import PodTemplate
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, Ledger, PendingGroup, PlacementClosed
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, PendingGroup, PlacementClosed
 from services.ports.log import PODS_TOPIC, Span
 from services.ports.store import (
     ConfigFilter,
@@ -32,12 +32,13 @@ from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
     advance,
+    change_node,
     config,
     dead_letter,
     decision,
     everything,
-    load_node,
     new_node,
+    node_spec,
     opened,
     profile,
     record,
@@ -64,7 +65,7 @@ async def store(backend: Backend) -> Store:
 
 
 async def commit(ledger: Ledger, batch: CommitBatch) -> None:
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.commit(batch) == Committed()
 
 
 # ------------------------------------------------------------------------------------------ nodes and pods
@@ -78,11 +79,11 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     assert first.node.spec is not None
     assert first.node.spec.labels == {"zone": "ä"}
     assert (first.spec_changed_ms, first.spec_sent_by) == (AT_MS, "key:ops")
-    gone = msgspec.structs.replace(load_node(2, 1), deleted=True)
+    gone = change_node(2, 1, spec=node_spec("n2"), deleted=True, spec_count=2)
     await commit(
         ledger,
         CommitBatch(
-            offsets=[advance(leases[0], 5, 6)], nodes=[gone, new_node(3, name="m_3")], log_time_ms=AT_MS + 9
+            offsets=[advance(leases[0], 5, 6)], facts=[gone, new_node(3, name="m_3")], log_time_ms=AT_MS + 9
         ),
     )
     assert [state.node.name for state in await store.nodes(10, None, None)] == ["m_3", "n1"]
@@ -90,7 +91,7 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     assert [state.node.name for state in await store.nodes(10, None, "_")] == ["m_3"]
     deleted = await store.node("n2")
     assert deleted is not None
-    assert (deleted.node.deleted, deleted.node.version, deleted.spec_changed_ms) == (True, 2, AT_MS)
+    assert (deleted.node.deleted, deleted.node.version, deleted.spec_changed_ms) == (True, 2, AT_MS + 9)
     assert deleted.node.spec == second.node.spec
     assert await store.node("none") is None
     assert await store.counts() == Counts(nodes=2, pending_pods=1)
@@ -99,8 +100,8 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
 async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
     before = await store.pods(PodFilter(), 10, None)
     assert not any(pod.orphaned for pod in before)
-    gone = msgspec.structs.replace(load_node(2, 1), deleted=True)
-    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], nodes=[gone], log_time_ms=AT_MS))
+    gone = change_node(2, 1, spec=node_spec("n2"), deleted=True, spec_count=2)
+    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], facts=[gone], log_time_ms=AT_MS))
     found = {pod.name: (pod.node, pod.orphaned) for pod in await store.pods(PodFilter(), 10, None)}
     assert found == {"placed": ("n1", False), "adopted": ("n2", True), "waits": (None, False)}
     adopted = await store.pod("ns", "adopted")
@@ -216,7 +217,7 @@ async def test_one_decision_and_the_attempt_behind_it(store: Store, leases: list
     row = await store.decision(0, 1)
     assert row is not None
     assert (row.shard, row.seq, row.signature, row.cycle_seq) == (0, 1, SIGNATURE, 1)
-    assert row.payload == record(decision(leases[0], 1, "placed", "n1"))[1]
+    assert row.payload == everything(leases[0]).decisions[0][1]
     assert row.recorded_at is not None
     assert await store.decision(0, 9) is None
     assert await store.attempt(0, 1) == everything(leases[0]).attempts[0]

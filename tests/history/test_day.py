@@ -58,7 +58,7 @@ def test_a_changed_row_of_the_journal_is_found(day: Day) -> None:
         ("the journal's row was changed", msgspec.structs.replace(row, decisions_hash=b"")),
         ("the digest of the state", msgspec.structs.replace(row, digest=None)),
         ("log time", msgspec.structs.replace(row, log_time_ms=row.log_time_ms + 1)),
-        ("the rows of nodes", msgspec.structs.replace(row, effects={**row.effects, "nodes": "00"})),
+        ("the rows of tombstones", msgspec.structs.replace(row, effects={**row.effects, "tombstones": "00"})),
     ):
         found = replay(_with(day, [*day.journal[:at], changed, *day.journal[at + 1 :]])).difference
         assert found is not None

@@ -14,24 +14,17 @@ from domain.model.pods import PodTemplate
 from services.adapters.postgres.audit import audit, check
 from services.adapters.postgres.invariants import INVARIANTS
 from services.adapters.postgres.migrate import init_shards
+from services.codec.effects import journal_row
 from services.ports.journal import BATCHES, JournalRow
-from services.ports.ledger import (
-    CommitBatch,
-    CommitOutcome,
-    Lease,
-    Ledger,
-    OffsetAdvance,
-    PlacementClosed,
-)
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, OffsetAdvance, PlacementClosed
 from services.ports.log import TopicPartition
-from services.worker.journal import journal_row
 from tests.contract.batches import (
     SIGNATURE,
     advance,
     bind,
+    change_node,
     decision,
     everything,
-    load_node,
     new_node,
     node_spec,
     opened,
@@ -105,6 +98,9 @@ BROKEN = {
 }
 """Some break another one with it: a node made smaller in the past is over its allocatable now, too."""
 
+ONE, LESS = {"cpu": 100, "pods": 1}, {"cpu": -100, "pods": -1}
+"""What one pod of the tests adds to a node, and what it gives back."""
+
 ALSO_BREAKS = {
     "decision-has-placement": {"requested-is-the-sum"},
     "decided-versions-chain": {"decisions-are-the-journals"},
@@ -120,9 +116,10 @@ async def _commit(ledger: Ledger, batch: CommitBatch, number: int = 0) -> None:
     The decisions tell the versions of their nodes, which count up to what is written.
     """
     versions: dict[int, int] = {}
-    for write in batch.nodes:
-        on_it = [made.seq for made, _ in batch.decisions if made.node == write.name]
-        versions |= {seq: write.version - left for left, seq in enumerate(reversed(on_it))}
+    for fact in batch.facts:
+        on_it = [made.seq for made, _ in batch.decisions if made.node == fact.name]
+        last = fact.version_seen + fact.changes
+        versions |= {seq: last - left for left, seq in enumerate(reversed(on_it))}
     told = [record(made, versions.get(made.seq)) for made, _ in batch.decisions]
     batch = msgspec.structs.replace(batch, decisions=told)
     if number:
@@ -130,7 +127,7 @@ async def _commit(ledger: Ledger, batch: CommitBatch, number: int = 0) -> None:
         journal = journal_row(batch, sources, JournalRow(shard=0, batch=number), None)
         count = OffsetAdvance(0, BATCHES, 0, batch.offsets[0].epoch, number - 1, number)
         batch = msgspec.structs.replace(batch, journal=journal, offsets=[*batch.offsets, count])
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.commit(batch) == Committed()
 
 
 @pytest_asyncio.fixture
@@ -150,19 +147,19 @@ async def backend(empty: PostgresBackend) -> PostgresBackend:
     await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
     spec = node_spec("n1", allocatable={"cpu": 8000, "pods": 110, "nvidia.com/gpu": 4})
     first = everything(lease)
-    changes = {"requested": {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}}
-    nodes = [new_node(1, spec=spec, **changes), new_node(2, spec=spec, **changes)]
-    await _commit(ledger, msgspec.structs.replace(first, nodes=nodes), 1)
-    loads = [load_node(1, 1, **{"cpu": 200, "nvidia.com/gpu": 4, "pods": 2})]
-    await _commit(ledger, bind(lease, [4], 5, nodes=loads), 2)
+    one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
+    facts = [new_node(1, spec=spec, delta=one), new_node(2, spec=spec, delta=one)]
+    await _commit(ledger, msgspec.structs.replace(first, facts=facts), 1)
+    loads = [change_node(1, 1, one)]
+    await _commit(ledger, bind(lease, [4], 5, facts=loads), 2)
     moved = decision(lease, 5, "p0-4", "n2")
     await _commit(
         ledger,
         CommitBatch(
             offsets=[advance(lease, 6, 7)],
-            nodes=[
-                load_node(1, 2, **changes["requested"]),
-                load_node(2, 1, **{"cpu": 200, "nvidia.com/gpu": 4, "pods": 2}),
+            facts=[
+                change_node(1, 2, {name: -value for name, value in one.items()}),
+                change_node(2, 1, one),
             ],
             decisions=[record(moved)],
             placements_closed=[PlacementClosed(moved.pod_uid, moved.decided_at_ms)],
@@ -198,15 +195,15 @@ async def test_a_broken_ledger_turns_its_check_red(backend: PostgresBackend, nam
 async def _fill(ledger: Ledger, lease: Lease, **more: Any) -> None:
     """Fill node n1 with two pods of 100m of its 200m."""
     spec = node_spec("n1", allocatable={"cpu": 200, "pods": 9})
-    node = new_node(1, spec=spec, requested={"cpu": 200, "pods": 2})
-    await _commit(ledger, bind(lease, [1, 2], 0, nodes=[node], **more))
+    node = new_node(1, spec=spec, delta={"cpu": 200, "pods": 2})
+    await _commit(ledger, bind(lease, [1, 2], 0, facts=[node], **more))
 
 
 async def test_a_decision_that_overcommits_is_found_even_when_it_is_over(empty: PostgresBackend) -> None:
     ledger = empty.ledger()
     lease, _ = await start(ledger, SHARDS)
     await _fill(ledger, lease)
-    await _commit(ledger, bind(lease, [3], 2, nodes=[load_node(1, 1, cpu=300, pods=3)]))
+    await _commit(ledger, bind(lease, [3], 2, facts=[change_node(1, 1, ONE)]))
     assert {violation.name for violation in await check(empty.dsn)} == {
         "never-over-allocatable",
         "over-allocatable",
@@ -214,7 +211,7 @@ async def test_a_decision_that_overcommits_is_found_even_when_it_is_over(empty: 
     gone = decision(lease, 4, "p0-1", outcome=Outcome.RELEASED)
     batch = CommitBatch(
         offsets=[advance(lease, 3, 4)],
-        nodes=[load_node(1, 2, cpu=200, pods=2)],
+        facts=[change_node(1, 2, LESS)],
         placements_closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
         decisions=[record(gone)],
         seq_next={0: 5},
@@ -235,7 +232,7 @@ async def test_adopted_pods_and_shrunk_nodes_are_warnings(empty: PostgresBackend
         lease,
         [3],
         2,
-        nodes=[load_node(1, 1, cpu=300, pods=3)],
+        facts=[change_node(1, 1, ONE)],
         decisions=[record(adopted)],
         placements_opened=[opened(adopted, adopted=True)],
     )
@@ -243,9 +240,9 @@ async def test_adopted_pods_and_shrunk_nodes_are_warnings(empty: PostgresBackend
     (violation,) = await check(empty.dsn)
     assert (violation.name, violation.warning) == ("over-allocatable", True)
     spec = node_spec("n1", allocatable={"cpu": 100, "pods": 9})
-    shrunk = msgspec.structs.replace(load_node(1, 2, cpu=300, pods=3), spec=spec)
+    shrunk = change_node(1, 2, spec=spec, spec_count=2)
     await _commit(
-        ledger, bind(lease, [4], 3, decisions=[], placements_opened=[], seq_next={}, nodes=[shrunk])
+        ledger, bind(lease, [4], 3, decisions=[], placements_opened=[], seq_next={}, facts=[shrunk])
     )
     (violation,) = await check(empty.dsn)
     assert (violation.name, violation.warning) == ("over-allocatable", True)
@@ -260,7 +257,7 @@ async def test_a_pod_that_asks_for_nothing_may_join_a_full_node(empty: PostgresB
         lease,
         [3],
         2,
-        nodes=[load_node(1, 1, cpu=200, pods=3)],
+        facts=[change_node(1, 1, {"pods": 1})],
         decisions=[record(light)],
         placements_opened=[opened(light)],
         templates={b"asks-for-nothing": PodTemplate()},
@@ -276,7 +273,7 @@ async def test_a_resized_pod_is_a_warning_and_one_placed_on_top_of_it_is_not(emp
     resized = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RESIZED, signature=b"asks-for-a-lot-0")
     batch = CommitBatch(
         offsets=[advance(lease, 2, 3)],
-        nodes=[load_node(1, 1, cpu=1_100, pods=2)],
+        facts=[change_node(1, 1, {"cpu": 900})],
         templates={b"asks-for-a-lot-0": PodTemplate(requests={"cpu": 1_000})},
         placements_closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
         placements_opened=[opened(resized)],
@@ -286,7 +283,7 @@ async def test_a_resized_pod_is_a_warning_and_one_placed_on_top_of_it_is_not(emp
     await _commit(ledger, batch)
     (violation,) = await check(empty.dsn)
     assert (violation.name, violation.warning) == ("over-allocatable", True)
-    await _commit(ledger, bind(lease, [4], 3, nodes=[load_node(1, 2, cpu=1_200, pods=3)]))
+    await _commit(ledger, bind(lease, [4], 3, facts=[change_node(1, 2, ONE)]))
     red = {violation.name for violation in await check(empty.dsn) if not violation.warning}
     assert red == {"never-over-allocatable"}
 
@@ -301,19 +298,19 @@ async def _two_writers(backend: PostgresBackend, *, room_first: bool) -> set[str
     await _fill(ledger, lease)
     gone = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RELEASED)
 
-    def release(version: int, cpu: int) -> CommitBatch:
+    def release(version: int) -> CommitBatch:
         return CommitBatch(
             offsets=[advance(lease, 2, 3)],
-            nodes=[load_node(1, version, cpu=cpu, pods=cpu // 100)],
+            facts=[change_node(1, version, LESS)],
             placements_closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
             decisions=[record(gone)],
             seq_next={0: 4},
         )
 
-    def join(version: int, cpu: int) -> CommitBatch:
-        return bind(other, [1], 0, nodes=[load_node(1, version, cpu=cpu, pods=cpu // 100)])
+    def join(version: int) -> CommitBatch:
+        return bind(other, [1], 0, facts=[change_node(1, version, ONE)])
 
-    for batch in [release(1, 100), join(2, 200)] if room_first else [join(1, 300), release(2, 200)]:
+    for batch in [release(1), join(2)] if room_first else [join(1), release(2)]:
         await _commit(ledger, batch)
     column, shard = ("recorded_at", 1) if room_first else ("released_recorded_at", 0)
     await backend.execute(
@@ -337,7 +334,7 @@ async def test_a_pod_that_is_placed_anew_by_a_transaction_that_began_first(empty
     resized = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RESIZED)
     batch = CommitBatch(
         offsets=[advance(lease, 2, 3)],
-        nodes=[load_node(1, 1, cpu=200, pods=2)],
+        facts=[change_node(1, 1)],
         placements_closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
         placements_opened=[opened(resized)],
         decisions=[record(resized)],

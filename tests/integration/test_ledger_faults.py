@@ -11,16 +11,16 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from domain.model.errors import Unavailable
+from domain.model.errors import LedgerMismatch, Unavailable
 from ops.kafka import free_port
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.outbox import PostgresOutbox
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, OffsetAdvance, Resolution
+from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, OffsetAdvance
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Stream
 from tests.contract.batches import bind, load_node, new_node
-from tests.contract.ledgers import LEASE_SECONDS, SHARDS, PostgresBackend, open_backend, start
+from tests.contract.ledgers import LEASE_SECONDS, SHARDS, PostgresBackend, open_backend, start, start_two
 from tests.servers import MakeDatabase
 
 LOCK_OFFSETS = "SELECT FROM shard_offsets FOR UPDATE"
@@ -77,7 +77,7 @@ async def _until_waiting(backend: PostgresBackend) -> None:
         await connection.close()
 
 
-async def _settle(ledger: PostgresLedger, batch: CommitBatch) -> Resolution:
+async def _settle(ledger: PostgresLedger, batch: CommitBatch) -> Committed | NotCommitted:
     """Ask what became of the batch until there is an answer."""
     async with asyncio.timeout(20):
         while True:
@@ -98,7 +98,7 @@ async def test_a_cancelled_commit_is_whole_or_nothing(
     lease, _ = await start(ledger, SHARDS)
     clock = asyncio.get_running_loop().time
     started = clock()
-    assert await ledger.commit(_big(lease, 0)) is CommitOutcome.COMMITTED
+    assert await ledger.commit(_big(lease, 0)) == Committed()
     longest = (clock() - started) * 1.2
     rounds = 24
     found = []
@@ -109,14 +109,15 @@ async def test_a_cancelled_commit_is_whole_or_nothing(
         committing.cancel()
         await asyncio.gather(committing, return_exceptions=True)
         found.append(await _settle(ledger, batch))
-        if found[-1] is Resolution.NOT_COMMITTED:
-            assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+        if found[-1] is NotCommitted.ABSENT:
+            assert await ledger.commit(batch) == Committed()
         state = await ledger.load([lease])
         assert state.seq_next[0] == batch.seq_next[0] == len(state.placements) + 1
         assert {node.version for node in state.nodes} == {number + 1}
-    assert Resolution.NOT_COMMITTED in found
-    assert Resolution.FENCED not in found
-    made_up = {"requested-is-the-sum", "never-over-allocatable"}  # these batches never did the sums
+    assert NotCommitted.ABSENT in found
+    assert NotCommitted.FENCED not in found
+    # These batches never did the sums, nor do their decisions tell versions.
+    made_up = {"requested-is-the-sum", "never-over-allocatable", "decided-versions-chain"}
     assert {violation.name for violation in await check(backend.dsn)} <= made_up
 
 
@@ -132,29 +133,27 @@ async def test_a_session_that_the_server_ends_leaves_nothing(
         await _cut(backend, "berth-commit")
         with pytest.raises(Unavailable):
             await committing
-    assert await ledger.resolve(batch) is Resolution.NOT_COMMITTED
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.resolve(batch) is NotCommitted.ABSENT
+    assert await ledger.commit(batch) == Committed()
 
 
 async def test_after_an_idle_session_was_ended_the_next_commit_gets_through(
     backend: PostgresBackend, ledger: PostgresLedger
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert await ledger.commit(bind(lease, [1], 0)) is CommitOutcome.COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0)) == Committed()
     await _cut(backend, "berth-commit")
     batch = bind(lease, [2], 1)
     with contextlib.suppress(Unavailable):
         await ledger.commit(batch)
-    if await ledger.resolve(batch) is Resolution.NOT_COMMITTED:
-        assert await ledger.commit(batch) is CommitOutcome.COMMITTED
-    assert await ledger.resolve(batch) is Resolution.COMMITTED
+    if await ledger.resolve(batch) is NotCommitted.ABSENT:
+        assert await ledger.commit(batch) == Committed()
+    assert await ledger.resolve(batch) == Committed()
 
 
-@pytest.mark.parametrize(
-    ("end", "resolution"), [("COMMIT", Resolution.COMMITTED), ("ROLLBACK", Resolution.NOT_COMMITTED)]
-)
+@pytest.mark.parametrize(("end", "resolution"), [("COMMIT", Committed()), ("ROLLBACK", NotCommitted.ABSENT)])
 async def test_resolve_waits_for_a_transaction_in_flight(
-    backend: PostgresBackend, ledger: PostgresLedger, end: str, resolution: Resolution
+    backend: PostgresBackend, ledger: PostgresLedger, end: str, resolution: Committed | NotCommitted
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     batch = bind(lease, [1], 0, decisions=[], placements_opened=[], seq_next={})
@@ -164,7 +163,7 @@ async def test_resolve_waits_for_a_transaction_in_flight(
         await _until_waiting(backend)
         assert not resolving.done()
         await other.execute(end)
-        assert await resolving is resolution
+        assert await resolving == resolution
 
 
 async def test_nothing_waits_for_ever(backend: PostgresBackend, ledger: PostgresLedger) -> None:
@@ -177,25 +176,24 @@ async def test_nothing_waits_for_ever(backend: PostgresBackend, ledger: Postgres
         async with asyncio.timeout(9):
             ends = await asyncio.gather(*waits, return_exceptions=True)
     assert all(isinstance(end, Unavailable) for end in ends), ends
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.commit(batch) == Committed()
 
 
-async def test_a_node_that_somebody_is_changing_has_moved(
+async def test_claims_on_a_node_that_somebody_is_changing_are_lost(
     backend: PostgresBackend, ledger: PostgresLedger
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
-    assert (
-        await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) is CommitOutcome.COMMITTED
-    )
+    assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) == Committed()
     batch = bind(lease, [2], 1, nodes=[load_node(1, 1), load_node(2, 1)])
     async with _other(backend) as other:
         await other.execute("SELECT FROM nodes WHERE id = 2 FOR UPDATE")
         async with asyncio.timeout(2):
-            assert await ledger.commit(batch) is CommitOutcome.MOVED
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+            outcome = await ledger.commit(batch)
+    assert outcome == Committed(lost_nodes=frozenset({2})), "claims do not wait"
+    assert [row.version for row in (await ledger.load([lease])).nodes] == [2, 1]
 
 
-async def test_a_new_node_that_somebody_adds_at_the_same_time_has_moved(
+async def test_a_new_node_that_somebody_adds_at_the_same_time_is_a_contradiction(
     backend: PostgresBackend, ledger: PostgresLedger
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
@@ -207,22 +205,20 @@ async def test_a_new_node_that_somebody_adds_at_the_same_time_has_moved(
         committing = asyncio.create_task(ledger.commit(bind(lease, [1], 0, nodes=[new_node(1)])))
         await _until_waiting(backend)
         await other.execute("COMMIT")
-        assert await committing is CommitOutcome.MOVED
+        with pytest.raises(LedgerMismatch, match="nodes_name_key"):
+            await committing
     assert not (await ledger.load([lease])).placements
 
 
-async def test_two_workers_may_meet_new_resources_at_the_same_time(
-    backend: PostgresBackend, ledger: PostgresLedger
-) -> None:
-    first, second = await start(ledger, SHARDS)
+async def test_two_workers_may_meet_new_resources_at_the_same_time(backend: PostgresBackend) -> None:
+    (ledger, first), (other, second) = await start_two(backend)
     names = [f"example.com/r{i}" for i in range(8)]
     batches = [
-        bind(first, [1], 0, nodes=[new_node(1, requested=dict.fromkeys(names, 1))]),
-        bind(second, [1], 0, nodes=[new_node(2, requested=dict.fromkeys(reversed(names), 2))]),
+        bind(first, [1], 0, nodes=[new_node(1, delta=dict.fromkeys(names, 1))]),
+        bind(second, [1], 0, nodes=[new_node(2, delta=dict.fromkeys(reversed(names), 2))]),
     ]
-    ledgers = [ledger, backend.ledger()]
-    outcomes = await asyncio.gather(*(one.commit(batch) for one, batch in zip(ledgers, batches, strict=True)))
-    assert outcomes == [CommitOutcome.COMMITTED] * 2
+    outcomes = await asyncio.gather(ledger.commit(batches[0]), other.commit(batches[1]))
+    assert outcomes == (Committed(), Committed())
     nodes = (await ledger.load([first])).nodes
     assert [node.requested for node in nodes] == [dict.fromkeys(names, 1), dict.fromkeys(names, 2)]
 

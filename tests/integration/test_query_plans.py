@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest_asyncio
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.store import MemoryStore
-from services.adapters.postgres import sql, sql_outbox
+from services.adapters.postgres import sql, sql_nodes, sql_outbox
 from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.migrate import init_shards
@@ -76,6 +77,8 @@ INSERT INTO shard_offsets SELECT i % 4, 't', i, 1, 0 FROM generate_series(0, 99)
 _SHARDS = [0, 1, 2, 3]
 _IDS = list(range(1, SOME + 1))
 _UIDS = [f"uid{i}" for i in _IDS]
+_ONES = [1] * SOME
+_OWN = [0, 1]
 _BYTES = [i.to_bytes(1, "big") for i in range(100)]
 
 HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
@@ -86,22 +89,27 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "advance shards": (
         sql.ADVANCE_SHARDS,
-        (_SHARDS, [0] * 4, [1] * 4, [2] * 4, [1] * 4, [1] * 4, 5),
+        (_SHARDS, [0] * 4, [1] * 4, [2] * 4, [1] * 4, [1] * 4, 5, uuid.UUID(int=0)),
         {"shards_pkey"},
     ),
-    "update nodes": (
-        sql.update_nodes(2),
-        (_IDS, [1] * SOME, [2] * SOME, [None] * SOME, [False] * SOME, [1] * SOME, [0] * SOME),
+    "take facts": (
+        sql_nodes.take_facts(2),
+        (_IDS, _ONES, _ONES, [None] * SOME, [False] * SOME, _ONES, _ONES, [0] * SOME),
         {"nodes_pkey"},
     ),
-    "nodes known": (sql.NODES_KNOWN, ([-1], ["none"]), {"nodes_pkey", "nodes_name_key"}),
-    "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME), {"placements_open"}),
+    "grant claims": (
+        sql_nodes.grant_claims(2),
+        (_IDS, _ONES, _ONES, _ONES, [True] * SOME, [True] * SOME, _ONES, [0] * SOME),
+        {"nodes_pkey"},
+    ),
+    "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME, _OWN), {"placements_open"}),
+    "count placements": (sql.COUNT_PLACEMENTS, (_UIDS, _OWN), {"placements_open"}),
     "refresh placements": (
         sql.REFRESH_PLACEMENTS,
-        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME),
+        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME, _OWN),
         {"placements_open"},
     ),
-    "remove pending": (sql.REMOVE_PENDING, (_UIDS,), {"pending_pkey"}),
+    "remove pending": (sql.REMOVE_PENDING, (_UIDS, _OWN), {"pending_pkey"}),
     "remove empty groups": (
         sql.REMOVE_EMPTY_GROUPS,
         ([i % 4 for i in range(100)], _BYTES),
@@ -420,7 +428,7 @@ async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str) -> None:
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:
     """Without the settings of the hot path the plan scans an empty table, so the settings do matter."""
-    statement, values, _ = HOT_STATEMENTS["update nodes"]
+    statement, values, _ = HOT_STATEMENTS["grant claims"]
     scanning = Limits({**COMMON.settings, "enable_indexscan": "off", "enable_bitmapscan": "off"}, 15)
     async with fresh(dsn, "plans", scanning) as connection:
         _, whole = _scans(await _plan(connection, statement, values))

@@ -18,7 +18,7 @@ from services.adapters.postgres import tidying
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import Session
 from services.adapters.postgres.migrate import init_shards
-from services.ports.ledger import CommitBatch, CommitOutcome, PodTombstone
+from services.ports.ledger import CommitBatch, Committed, PodTombstone
 from services.ports.log import (
     DECISIONS_TOPIC,
     PODS_TOPIC,
@@ -66,7 +66,7 @@ async def test_tombstones_beyond_the_horizon_are_deleted_slice_by_slice(
         )
         for name, hours in ages.items()
     ]
-    assert await ledger.commit(bind(lease, [1], 0, tombstones=stones)) is CommitOutcome.COMMITTED
+    assert await ledger.commit(bind(lease, [1], 0, tombstones=stones)) == Committed()
     await tidying.forget_tombstones(session, 10, 0)
     left = {stone.name for stone in (await ledger.load([lease])).tombstones}
     assert left == {name for name, hours in ages.items() if hours <= 10}
@@ -98,7 +98,7 @@ async def test_the_oldest_dead_letters_go(
     batch = CommitBatch(
         offsets=[advance(lease, 0, 20)], dead_letters=letters, dead_seq_next={0: 21}, log_time_ms=AT_MS
     )
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.commit(batch) == Committed()
     epoch = await outbox.acquire(0, "relay", 10)
     await outbox.mark_published(0, Stream.DEAD_LETTERS, epoch, published)
     await tidying.forget_dead_letters(session, most, days, 0)
@@ -140,7 +140,7 @@ async def test_a_start_reads_only_the_templates_of_live_pods(backend: PostgresBa
     old = {bytes([number] * 16): PodTemplate(requests={"cpu": number}) for number in range(1, 100)}
     batch = bind(lease, [1], 0)
     batch = msgspec.structs.replace(batch, templates={**batch.templates, **old})
-    assert await ledger.commit(batch) is CommitOutcome.COMMITTED
+    assert await ledger.commit(batch) == Committed()
     assert set((await ledger.load([lease])).templates) == {SIGNATURE}
 
 

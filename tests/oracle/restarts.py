@@ -29,5 +29,4 @@ def restarted(old: Scheduler, profiles: Mapping[str, Profile]) -> Scheduler:
     for pod in sorted((pod for pod in state.pods.values() if not pod.node), key=lambda pod: pod.arrival):
         new.restore_pod(pod.spec, arrival=pod.arrival)
     new.state.tombstones = state.tombstones
-    new.state.restored()
     return new

@@ -61,7 +61,6 @@ def restored(old: Scheduler, profiles: dict[str, Profile]) -> Scheduler:
     for which, (at_ms, version) in state.tombstones.known():
         key, uid = which.split(" ")
         new.state.tombstones.add(key, uid, None if version < 0 else version, at_ms)
-    new.state.restored()
     return new
 
 

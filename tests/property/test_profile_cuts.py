@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from services.ports.ledger import CommitOutcome
+from services.ports.ledger import Committed
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest
 from tests.property.profile_log import Producer, decisions, written
@@ -86,7 +86,7 @@ def test_a_batch_ends_before_and_after_a_profile() -> None:
     records = [node, pods[0], profile, pods[1]]
     while records or site.planner.has_work:
         batch = site.planner.plan(records)
-        assert site.database.apply(batch) is CommitOutcome.COMMITTED
+        assert site.database.apply(batch) == Committed()
         sizes.append((len(batch.profiles), sum(a.hi - a.lo for a in batch.offsets if a.topic[0] != "~")))
         records = []
     assert sizes == [(0, 2), (1, 1), (0, 1)]

@@ -31,7 +31,6 @@ def fits_somewhere(world: World, state_of: Scheduler, waiting: PodSpec) -> bool:
             fresh.state.restore_pod(
                 pod.spec, node=pod.node, adopted=False
             )  # those that wait count as masters
-    fresh.state.restored()
     fresh.fold(PodUpserted(waiting))
     return any(
         verdict.pod.key == waiting.key and hasattr(verdict, "node") for verdict in fresh.cycle().verdicts

@@ -22,7 +22,7 @@ from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
 from services.ports.journal import BATCHES
-from services.ports.ledger import CommitOutcome
+from services.ports.ledger import Committed
 from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -154,7 +154,7 @@ async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -
         records = await intake.next_batch(10, 0.0 if planner.has_work else 0.01, planner.held)
         if not records and not planner.has_work:
             return [payload for _, payload in database.decisions[0]]
-        assert database.apply(planner.plan(records), ledger) is CommitOutcome.COMMITTED
+        assert database.apply(planner.plan(records), ledger) == Committed()
         if crashes and crashes.random() < 0.4:
             planner, intake = await started()
 

@@ -25,7 +25,7 @@ from domain.state.resources import NOWHERE
 from services.adapters.memory.database import MemoryDatabase
 from services.codec.decode import Decoder
 from services.codec.envelope import Rejected
-from services.ports.ledger import CommitBatch, CommitOutcome, DeadLetter, NodeRow
+from services.ports.ledger import CommitBatch, Committed, DeadLetter, NodeRow, NotCommitted
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
 from tests.builders import (
     Json,
@@ -196,7 +196,7 @@ def plan(site: Site, kind: str, manifest: Json) -> CommitBatch:
     batches: list[CommitBatch] = []
     apply = MemoryDatabase.apply
 
-    def noted(database: MemoryDatabase, batch: CommitBatch) -> CommitOutcome:
+    def noted(database: MemoryDatabase, batch: CommitBatch) -> Committed | NotCommitted:
         batches.append(batch)
         return apply(database, batch)
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.memory.log import MemoryLog
-from services.ports.ledger import CommitOutcome, Lease, Ledger
+from services.ports.ledger import Committed, Lease, Ledger
 from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition, topic_specs
 from services.ports.outbox import Stream
 from services.relay.run import Relay, RelayMetrics, RelaySettings
@@ -57,7 +57,7 @@ class World:
     async def decide(self, count: int) -> None:
         """Commit so many more decisions."""
         batch = bind(self._lease, range(self._seq, self._seq + count), self._seq - 1)
-        assert await self._ledger.commit(batch) is CommitOutcome.COMMITTED
+        assert await self._ledger.commit(batch) == Committed()
         self._seq += count
 
     async def write(self, *entries: Entry) -> None:
@@ -105,7 +105,7 @@ class World:
             del rows[kept:]
         for row in list(database.open_placements.values()):
             if row.opened.seq > kept:
-                del database.open_placements[row.opened.pod_uid]
+                del database.open_placements[row.opened.pod_uid, row.opened.shard]
                 database._opening_seqs.discard((0, row.opened.seq))
         database.offsets[0, PODS_TOPIC, 0].next_offset = kept
         database.shards[0].seq_next = self._seq = kept + 1

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.hostile import BURSTS, ORDINARY, new_planner, records
 from domain.cycle import schedule as schedule_module
-from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.ledger import CommitBatch, Committed
 from services.ports.log import NODES_TOPIC
 from tests.property.site import Producer, Site, audit, payloads
 from tests.property.site import batches as batches_of
@@ -95,7 +95,7 @@ def test_a_restart_changes_no_turn(seed: int, monkeypatch: pytest.MonkeyPatch) -
     steady, shaken, waited = Site(), Site(), 0
     for piece in [*batches_of(sent, random), *([[]] * 30)]:
         for site in (steady, shaken):
-            assert site.database.apply(site.planner.plan(piece)) is CommitOutcome.COMMITTED
+            assert site.database.apply(site.planner.plan(piece)) == Committed()
         waited += len(steady.planner.book.untried)
         if random.random() < 0.5 and not shaken.planner.held:
             shaken.planner = shaken.restarted()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from typing import Any
 
 from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.batches import shard_advances
 from services.ports.journal import BATCHES
-from services.ports.ledger import CommitBatch, CommitOutcome, ProfileRow
+from services.ports.ledger import CommitBatch, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
@@ -48,11 +49,10 @@ class Auditor:
         self.tape = Tape(log, database, self.findings)
         self.late_publishers = 0  # appends of relays that no longer held their shard
         self.fenced_commits = 0
-        self.conflicts = 0  # batches that found a node at another version
+        self.conflicts = 0  # claims that were not granted
 
-    def refused(self, batch: CommitBatch, outcome: CommitOutcome) -> None:
+    def refused(self, batch: CommitBatch) -> None:
         """Count a batch that was not written."""
-        self.conflicts += outcome is CommitOutcome.MOVED
         self.fenced_commits += any(a.epoch < self._database.shards[a.shard].epoch for a in batch.offsets)
 
     def require(self, holds: bool, invariant: Invariant, message: str) -> None:
@@ -61,20 +61,27 @@ class Auditor:
 
     # ------------------------------------------------------------------------------- each transaction
 
-    def committed(self, batch: CommitBatch) -> None:
+    def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
         """Check what must hold after every transaction."""
         self.tape.note(batch)
+        self.conflicts += len(lost_nodes)
         for s in shard_advances(batch):
             epoch = self._database.shards[s.shard].epoch
             holder = self._database.worker_leases[s.shard].holder
             owned = s.epoch == epoch and holder in (None, self._database.writer)
             self.require(owned, Invariant.STALE_EPOCH_WRITE, f"{s} in epoch {epoch} of another owner")
-        for write in batch.nodes:
-            writes = self._database.node_versions[write.id]
-            before = writes[-2].version if len(writes) > 1 else 0
-            chained = write.version_expected == before < write.version
-            what = f"{write.name} goes from {before} to {write.version}, expecting {write.version_expected}"
-            self.require(chained, Invariant.VERSION_CHAIN, what)
+        raised = {fact.id: fact.changes for fact in batch.facts}
+        for claim in batch.claims:
+            if claim.id not in lost_nodes:
+                raised[claim.id] = raised.get(claim.id, 0) + claim.changes
+                found = self._database.node_versions[claim.id][-1] - claim.changes
+                seen = claim.resource_only or found == claim.version_seen
+                what = f"{claim.name} was at {found}, and the claim had seen {claim.version_seen}"
+                self.require(seen, Invariant.VERSION_CHAIN, what)
+        for node, changes in raised.items():
+            before, after = [0, *self._database.node_versions[node]][-2:]
+            what = f"node {node} goes from {before} to {after} by {changes} changes"
+            self.require(after == before + changes, Invariant.VERSION_CHAIN, what)
 
     # ------------------------------------------------------------------------------------------ the end
 
@@ -110,7 +117,7 @@ class Auditor:
 
     def _check_placements(self, outside: Outside) -> None:
         """Open placements and waiting pods are those of the decisions, in both directions."""
-        placed = {uid: row.opened.node for uid, row in self._database.open_placements.items()}
+        placed = {uid: row.opened.node for (uid, _), row in self._database.open_placements.items()}
         told = {uid: life.node for uid, life in outside.lives.items() if life.node}
         for uid in sorted(placed.keys() | told.keys()):
             there, said = placed.get(uid), told.get(uid)
@@ -119,9 +126,10 @@ class Auditor:
             else:
                 self.require(there == said, Invariant.LEDGER_DIFFERS, f"{uid} on {there}, told {said}")
         waiting = {uid for uid, life in outside.lives.items() if life.waits}
-        for uid in sorted(waiting - self._database.pending.keys()):
+        pending = {uid for uid, _ in self._database.pending}
+        for uid in sorted(waiting - pending):
             self.require(False, Invariant.LOST_POD, f"{uid} was told to wait, and does not")
-        for uid in sorted(self._database.pending.keys() - waiting):
+        for uid in sorted(pending - waiting):
             self.require(False, Invariant.LEDGER_DIFFERS, f"{uid} waits, and was not told")
         open_rows = Counter(r.opened.pod_uid for r in self._database.placements if r.released_at_ms is None)
         for uid, count in open_rows.items():

@@ -15,7 +15,7 @@ from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryReader, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
-from services.ports.ledger import CommitBatch, CommitOutcome, Resolution
+from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span, TopicPartition
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
@@ -136,12 +136,12 @@ class UnreliableLedger(Remote):
         self._transactions = transactions
         process.clients.append(inner)
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger``."""
         return await self._process.call(LEDGER, lambda: self._send(batch))
 
-    async def _send(self, batch: CommitBatch) -> CommitOutcome:
-        async def serve() -> CommitOutcome:
+    async def _send(self, batch: CommitBatch) -> Committed | NotCommitted:
+        async def serve() -> Committed | NotCommitted:
             if delay_seconds:
                 await asyncio.sleep(delay_seconds)
             self._transactions.begun.add(task)
@@ -164,17 +164,17 @@ class UnreliableLedger(Remote):
                 raise
             raise Unavailable("injected: the server ended with the transaction") from None
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
+    def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         """Carry a batch out, at one moment."""
         return self.database.apply(batch, self._inner)
 
-    async def resolve(self, batch: CommitBatch) -> Resolution:
+    async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger``."""
 
-        async def read() -> Resolution:
+        async def read() -> Committed | NotCommitted:
             while self._transactions.begun:  # the row locks of transactions in flight
                 await asyncio.sleep(0.001)
-            resolution: Resolution = await self._inner.resolve(batch)
+            resolution: Committed | NotCommitted = await self._inner.resolve(batch)
             return resolution
 
         return await self._process.call(LEDGER, read, writes=False)

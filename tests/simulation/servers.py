@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
 from services.ports.clock import Clock
-from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import Entry, Record, Span, TopicPartition
 
 
@@ -30,10 +30,12 @@ class Transactions:
     """Transactions that were sent: ``sent`` are all that did not end yet, ``begun`` those that hold locks."""
 
     def __init__(self) -> None:
-        self.sent: set[asyncio.Task[CommitOutcome]] = set()
-        self.begun: set[asyncio.Task[CommitOutcome]] = set()
+        self.sent: set[asyncio.Task[Committed | NotCommitted]] = set()
+        self.begun: set[asyncio.Task[Committed | NotCommitted]] = set()
 
-    def send(self, transaction: Coroutine[Any, Any, CommitOutcome]) -> asyncio.Task[CommitOutcome]:
+    def send(
+        self, transaction: Coroutine[Any, Any, Committed | NotCommitted]
+    ) -> asyncio.Task[Committed | NotCommitted]:
         """Let a transaction run, whoever waits for it."""
         task = asyncio.get_running_loop().create_task(transaction)
         self.sent.add(task)
@@ -101,17 +103,17 @@ class SimulatedDatabase(MemoryDatabase):
     """Shows every transaction, and can fall back to an earlier moment."""
 
     writer: object = None  # whose transaction is carried out
-    committed: Callable[[CommitBatch], None] = staticmethod(lambda batch: None)
-    refused: Callable[[CommitBatch, CommitOutcome], None] = staticmethod(lambda batch, outcome: None)
+    committed: Callable[[CommitBatch, Set[int]], None] = staticmethod(lambda batch, lost_nodes: None)
+    refused: Callable[[CommitBatch], None] = staticmethod(lambda batch: None)
 
-    def apply(self, batch: CommitBatch, holder: object = None) -> CommitOutcome:
+    def apply(self, batch: CommitBatch, holder: object = None) -> Committed | NotCommitted:
         """See ``MemoryDatabase``."""
         self.writer = holder
         outcome = super().apply(batch, holder)
-        if outcome is CommitOutcome.COMMITTED:
-            self.committed(batch)
+        if isinstance(outcome, Committed):
+            self.committed(batch, outcome.lost_nodes)
         else:
-            self.refused(batch, outcome)
+            self.refused(batch)
         return outcome
 
     def lay_down(self, shards: int) -> None:
@@ -123,10 +125,8 @@ class SimulatedDatabase(MemoryDatabase):
     def write_foreign(self, node_id: int) -> None:
         """Raise the version of a node, as another writer would."""
         row = self.nodes[node_id]
-        write = self.node_versions[node_id][-1]
-        newer = {"version_expected": row.version, "version": row.version + 1}
         self.nodes[node_id] = msgspec.structs.replace(row, version=row.version + 1)
-        self.node_versions[node_id].append(msgspec.structs.replace(write, **newer))
+        self.node_versions[node_id].append(row.version + 1)
 
     def remember(self) -> dict[str, Any]:
         """Return all tables as they are now."""

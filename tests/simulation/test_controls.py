@@ -14,7 +14,7 @@ import pytest
 
 from domain.model.decisions import Outcome
 from services.adapters.batches import ShardAdvance
-from services.ports.ledger import CommitBatch, CommitOutcome, LedgerBase, NodeWrite
+from services.ports.ledger import CommitBatch, Committed, LedgerBase, NodeClaim, NodeRow, NotCommitted
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
@@ -48,19 +48,19 @@ class _NoFence(SimulatedDatabase):
 class _OffsetsApart(UnreliableLedger):
     """Advances the offsets in a transaction of their own, and dies between the two at times."""
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
+    def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         if self._process.rng.random() < CHANCE and not self.database.is_fenced(batch, [], None):
             for a in batch.offsets:
                 self.database.offsets[a[:3]].next_offset = a.hi
             self._process.kill()
-            return CommitOutcome.FENCED
+            return NotCommitted.FENCED
         return super().apply(batch)
 
 
 class _BlindToVersions(SimulatedDatabase):
     """Writes a node whatever its version is."""
 
-    def _is_expected(self, write: NodeWrite) -> bool:
+    def grants(self, claim: NodeClaim, row: NodeRow) -> bool:
         return True
 
 
@@ -73,7 +73,7 @@ class _Changing(UnreliableLedger):
     def change(self, batch: CommitBatch) -> CommitBatch:
         raise NotImplementedError
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
+    def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         return super().apply(self.change(batch))
 
     def some(self) -> bool:
@@ -116,7 +116,7 @@ class _LosesUsage(_Changing):
 class _LosesLetters(_Changing):
     """Counts records that make no sense, and throws them away."""
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
+    def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         outcome = super().apply(batch)
         for letter in batch.dead_letters:
             self.database.dead_letters[letter.shard].remove(letter)
@@ -152,16 +152,16 @@ class _WrongSums(_Changing):
     """Writes sums of nodes that lack a pod."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        nodes = [replace(write, requested={**write.requested, "pods": 0}) for write in batch.nodes]
-        return replace(batch, nodes=nodes)
+        claims = [replace(claim, delta={**claim.delta, "pods": 0}) for claim in batch.claims]
+        return replace(batch, claims=claims)
 
 
 class _LosesDecisions(UnreliableLedger):
     """Loses a decision after it was committed."""
 
-    def apply(self, batch: CommitBatch) -> CommitOutcome:
+    def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         outcome = super().apply(batch)
-        if outcome is CommitOutcome.COMMITTED and batch.decisions and self._process.rng.random() < CHANCE:
+        if isinstance(outcome, Committed) and batch.decisions and self._process.rng.random() < CHANCE:
             shard = batch.decisions[-1][0].shard
             self.database.decisions[shard].pop()
             self.database.recorded_ms[shard].pop()

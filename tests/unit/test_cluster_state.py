@@ -69,7 +69,8 @@ def ports_on(state: ClusterState) -> dict[PortMark, dict[str, int]]:
 
 def written(state: ClusterState) -> list[tuple[str, int, int, bool]]:
     """Write the changed nodes: name, version, the version before, and if the spec changed."""
-    found = [(name, e.version, e.version_drained, spec) for name, e, spec in state.changed_nodes()]
+    facts = state.own_changes.facts()
+    found = [(fact.name, fact.entry.version, fact.version, fact.is_spec) for fact in facts]
     assert state.apply(Written()) == ()
     return found
 

@@ -16,7 +16,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
-from services.ports.ledger import CommitBatch, CommitOutcome
+from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -96,7 +96,7 @@ class _Site:
         )
 
     def placed(self) -> dict[str, str]:
-        return {uid: row.opened.node for uid, row in self.database.open_placements.items()}
+        return {uid: row.opened.node for (uid, _), row in self.database.open_placements.items()}
 
     def outcomes(self) -> list[str]:
         return [f"{d.outcome} {d.name}" for d, _ in self.database.decisions[0]]
@@ -242,7 +242,7 @@ async def test_a_ledger_that_contradicts_is_read_anew(
     caplog.set_level(logging.WARNING)
     apply, contradictions = MemoryDatabase.apply, [LedgerMismatch("injected")]
 
-    def contradict(self: MemoryDatabase, batch: CommitBatch, holder: object) -> CommitOutcome:
+    def contradict(self: MemoryDatabase, batch: CommitBatch, holder: object) -> Committed | NotCommitted:
         if contradictions:
             raise contradictions.pop()
         return apply(self, batch, holder)

@@ -234,7 +234,6 @@ def test_a_restored_pod_is_tried_once_and_is_no_news(scheduler: Scheduler) -> No
     """Its failure was recorded before the restart."""
     scheduler.state.restore_node(name="a", ordinal=1, version=1, spec=node("a", cpu=0), deleted=False)
     scheduler.restore_pod(pod("p", template(10, requests={f"x.io/{i}": 1 for i in range(9)})))
-    scheduler.state.restored()
     result = scheduler.cycle()
     assert (len(result.attempts), result.verdicts) == (1, [])
     assert not scheduler.has_work

@@ -16,7 +16,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog, MemoryReader
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease
+from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from services.worker.collector import Memory
 from services.worker.faults import Hanging
@@ -67,7 +67,7 @@ class SlowLedger(MemoryLedger):
     records_max = 1_000_000
     renews = True
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         count = sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~"))
         await asyncio.sleep(self.commit_seconds + count * self.record_seconds)
         if count > self.records_max:

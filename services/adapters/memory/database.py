@@ -13,19 +13,24 @@ from domain.model.errors import LedgerMismatch
 from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
-from services.adapters.batches import ShardAdvance, amounts, shard_advances
+from services.adapters.batches import ShardAdvance, own_shards, shard_advances
+from services.adapters.memory.nodes import added, after, is_free
+from services.codec.settling import outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     ConfigRow,
     DeadLetter,
     GroupAttempts,
     Incarnation,
     LedgerState,
+    NodeChange,
+    NodeClaim,
+    NodeFact,
     NodeRow,
-    NodeWrite,
+    NotCommitted,
     PendingGroup,
     PendingPod,
     PlacementOpened,
@@ -122,15 +127,16 @@ class MemoryDatabase:
         self.log_faults: list[LogFault] = []
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
-        self.node_versions: dict[int, list[NodeWrite]] = {}  # every write of a node, in commit order
+        self.node_versions: dict[int, list[int]] = {}  # of each node after each commit that changed it
+        self.nodes_held: set[int] = set()  # nodes that somebody else is changing: claims on them lose
         self.spec_changes: dict[int, tuple[int, str | None]] = {}  # node id -> log time, who sent it
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []
-        self.open_placements: dict[str, PlacementRow] = {}  # pod uid
+        self.open_placements: dict[tuple[str, int], PlacementRow] = {}  # pod uid, shard
         self.decisions: dict[int, list[tuple[Decision, bytes]]] = {shard: [] for shard in range(shards)}
         self.recorded_ms: dict[int, list[int]] = {shard: [] for shard in range(shards)}  # of each decision
         self.attempts: dict[tuple[int, int], Attempt] = {}
-        self.pending: dict[str, PendingPod] = {}
+        self.pending: dict[tuple[str, int], PendingPod] = {}  # pod uid, shard
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
         self.events: dict[tuple[str, str], tuple[bytes, int]] = {}  # (holder, id) -> digest, when
@@ -155,7 +161,7 @@ class MemoryDatabase:
         """An event that the next committed batch sets."""
         return self._changed
 
-    def apply(self, batch: CommitBatch, holder: object = None) -> CommitOutcome:
+    def apply(self, batch: CommitBatch, holder: object = None) -> Committed | NotCommitted:
         """Write the batch of ``holder`` or nothing of it; see ``Ledger.commit``.
 
         Raises
@@ -167,10 +173,15 @@ class MemoryDatabase:
         """
         advances = shard_advances(batch)
         if self.is_fenced(batch, advances, holder):
-            return CommitOutcome.FENCED
-        if not all(self._is_expected(write) for write in batch.nodes):
-            return CommitOutcome.MOVED
-        self._check(batch)
+            return NotCommitted.FENCED
+        lost, moved = self._judge(batch)
+        settled = settle(batch, lost, moved)
+        self._check(settled)
+        self.write(settled, advances)
+        return outcome_of(batch, lost, moved)
+
+    def write(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> None:
+        """Write a batch that was settled and checked."""
         for a in batch.offsets:
             self.offsets[a[:3]].next_offset = a.hi
         for s in advances:
@@ -178,8 +189,13 @@ class MemoryDatabase:
             shard.seq_next = shard.seq_next if s.seq_hi is None else s.seq_hi
             shard.dead_seq_next = shard.dead_seq_next if s.dead_hi is None else s.dead_hi
             shard.log_time_ms = max(shard.log_time_ms, batch.log_time_ms)
-        for write in batch.nodes:
-            self._write_node(write, batch.log_time_ms)
+        for fact in batch.facts:
+            self._take_fact(fact, batch.log_time_ms)
+        for claim in batch.claims:
+            self.nodes[claim.id] = added(self.nodes[claim.id], claim)
+        changes: list[NodeChange] = [*batch.facts, *batch.claims]
+        for number in {change.id for change in changes}:
+            self.node_versions.setdefault(number, []).append(self.nodes[number].version)
         self._write_pods(batch)
         if batch.journal is not None:
             self.position += 1
@@ -188,7 +204,6 @@ class MemoryDatabase:
         self.batches_count += 1
         self._changed.set()
         self._changed = asyncio.Event()
-        return CommitOutcome.COMMITTED
 
     def restore_node(self, node: NodeRow) -> None:
         """Take a node from another ledger."""
@@ -223,18 +238,39 @@ class MemoryDatabase:
                 return True
         return False
 
-    def _is_expected(self, write: NodeWrite) -> bool:
-        if write.version_expected:
-            row = self.nodes.get(write.id)
-            return row is not None and row.version == write.version_expected
-        return write.id not in self.nodes and write.name not in self._node_ids
+    def _judge(self, batch: CommitBatch) -> tuple[set[int], dict[int, int]]:
+        """Return which claims lose, and by how much the versions of nodes are ahead of what was seen."""
+        lost: set[int] = set()
+        moved: dict[int, int] = {}
+        facts = {fact.id: fact for fact in batch.facts}
+        for fact in batch.facts:
+            row = self.nodes.get(fact.id)
+            if not fact.version_seen:
+                if row is not None or fact.name in self._node_ids:
+                    raise LedgerMismatch(f"nodes_name_key: node {fact.name} is there already")
+            elif row is None:
+                raise LedgerMismatch(f"node {fact.name} to change is not there")
+            elif row.version != fact.version_seen:
+                moved[fact.id] = row.version - fact.version_seen
+        for claim in batch.claims:
+            fact_of = facts.get(claim.id)
+            row = self.nodes.get(claim.id) if fact_of is None else after(self.nodes.get(claim.id), fact_of)
+            if row is None or not self.grants(claim, row):
+                lost.add(claim.id)
+            elif row.version != claim.version_seen:
+                moved[claim.id] = row.version - claim.version_seen
+        return lost, moved
+
+    def grants(self, claim: NodeClaim, row: NodeRow) -> bool:
+        """Return whether a claim on a node is granted, by the node as it is after the batch's facts."""
+        return claim.id not in self.nodes_held and is_free(claim, row)
 
     def _check(self, batch: CommitBatch) -> None:
         """Refuse what a unique constraint would refuse."""
-        closed = {closed.pod_uid for closed in batch.placements_closed}
-        if len(closed) != len(batch.placements_closed) or not closed <= self.open_placements.keys():
+        closed = {self._open(batch, closed.pod_uid) for closed in batch.placements_closed}
+        if len(closed) != len(batch.placements_closed) or None in closed:
             raise LedgerMismatch("a placement to close is not open")
-        opened = [placement.pod_uid for placement in batch.placements_opened]
+        opened = [(placement.pod_uid, placement.shard) for placement in batch.placements_opened]
         if len(set(opened)) != len(opened) or not self.open_placements.keys().isdisjoint(
             set(opened) - closed
         ):
@@ -242,8 +278,8 @@ class MemoryDatabase:
         seqs = [(placement.shard, placement.seq) for placement in batch.placements_opened]
         if len(set(seqs)) != len(seqs) or not self._opening_seqs.isdisjoint(seqs):
             raise LedgerMismatch("placements_pkey: a decision would open two placements")
-        added = [pod.pod_uid for pod in batch.pending_added]
-        still = self.pending.keys() - set(batch.pending_removed)
+        added = [(pod.pod_uid, pod.shard) for pod in batch.pending_added]
+        still = self.pending.keys() - set(self._removed(batch))
         if len(set(added)) != len(added) or not still.isdisjoint(added):
             raise LedgerMismatch("pending_pkey: a pod would be pending twice")
         tried = [(attempt.shard, attempt.seq) for attempt in batch.attempts]
@@ -252,34 +288,37 @@ class MemoryDatabase:
         if batch.journal is not None and (batch.journal.shard, batch.journal.batch) in self.journal:
             raise LedgerMismatch("journal_pkey: a batch would be written twice")
 
-    def _write_node(self, write: NodeWrite, at_ms: int) -> None:
-        version = write.version
-        if write.spec is not None:
-            self.spec_changes[write.id] = at_ms, write.sent_by
-            self.node_specs[write.id, version] = write.spec
-        self.nodes[write.id] = NodeRow(
-            id=write.id,
-            name=write.name,
-            version=version,
-            spec=write.spec if write.spec is not None else self.nodes[write.id].spec,
-            requested=amounts(write.requested),
-            deleted=write.deleted,
-        )
-        self._node_ids[write.name] = write.id
-        self.node_versions.setdefault(write.id, []).append(write)
+    def _take_fact(self, fact: NodeFact, at_ms: int) -> None:
+        row = self.nodes[fact.id] = after(self.nodes.get(fact.id), fact)
+        self._node_ids[fact.name] = fact.id
+        if fact.spec is not None:
+            self.spec_changes[fact.id] = at_ms, fact.sent_by
+            self.node_specs[fact.id, row.version] = fact.spec
+
+    def _open(self, batch: CommitBatch, uid: str) -> tuple[str, int] | None:
+        """Return the key of a pod's open placement, in one of the writer's shards."""
+        shards = own_shards(batch)
+        return next(((uid, shard) for shard in shards if (uid, shard) in self.open_placements), None)
 
     def _write_pods(self, batch: CommitBatch) -> None:
         for signature, template in batch.templates.items():
             self.templates.setdefault(signature, template)
         for closed in batch.placements_closed:
-            self.open_placements.pop(closed.pod_uid).released_at_ms = closed.at_ms
+            key = self._open(batch, closed.pod_uid)
+            assert key is not None
+            self.open_placements.pop(key).released_at_ms = closed.at_ms
         for uid, resource_version, labels, life in batch.placements_refreshed:
-            if (row := self.open_placements.get(uid)) is not None:
+            if (key := self._open(batch, uid)) is not None:
+                row = self.open_placements[key]
                 row.opened = msgspec.structs.replace(
                     row.opened, resource_version=resource_version, labels=labels, life=life
                 )
+        for uid in batch.counted:
+            if (key := self._open(batch, uid)) is not None:
+                row = self.open_placements[key]
+                row.opened = msgspec.structs.replace(row.opened, counted=True)
         for opened in batch.placements_opened:
-            row = self.open_placements[opened.pod_uid] = PlacementRow(opened)
+            row = self.open_placements[opened.pod_uid, opened.shard] = PlacementRow(opened)
             self.placements.append(row)
             self._opening_seqs.add((opened.shard, opened.seq))
         for decision, payload in batch.decisions:
@@ -297,10 +336,10 @@ class MemoryDatabase:
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
             self.profiles[profile.name, profile.revision] = newer
         for thing in batch.config:
-            key = (thing.kind, thing.namespace, thing.name)
-            self.config_objects.pop(key, None)
+            about = (thing.kind, thing.namespace, thing.name)
+            self.config_objects.pop(about, None)
             if not thing.is_forgotten:
-                self.config_objects[key] = thing
+                self.config_objects[about] = thing
         for usage in batch.usage:
             self.usage.pop(usage.record.node, None)
             if usage.record.series:
@@ -308,18 +347,23 @@ class MemoryDatabase:
 
     def _write_pending(self, batch: CommitBatch) -> None:
         touched = {(group.shard, group.signature) for group in batch.pending_groups}
-        for uid in batch.pending_removed:
-            if (pod := self.pending.pop(uid, None)) is not None:
-                touched.add((pod.shard, pod.signature))
+        for key in self._removed(batch):
+            pod = self.pending.pop(key)
+            touched.add((pod.shard, pod.signature))
         for pod in batch.pending_added:
-            self.pending[pod.pod_uid] = pod
+            self.pending[pod.pod_uid, pod.shard] = pod
         for group in batch.pending_groups:
             self.pending_groups[group.shard, group.signature] = group
             self._note_attempt(group)
         if touched:
             touched -= {(pod.shard, pod.signature) for pod in self.pending.values()}
-        for key in touched:
-            self.pending_groups.pop(key, None)
+        for group_key in touched:
+            self.pending_groups.pop(group_key, None)
+
+    def _removed(self, batch: CommitBatch) -> list[tuple[str, int]]:
+        shards = own_shards(batch)
+        keys = ((uid, shard) for uid in batch.pending_removed for shard in shards)
+        return [key for key in keys if key in self.pending]
 
     def _note_attempt(self, group: PendingGroup) -> None:
         """Count an attempt that failed like the one before, or add it; keep the first and the latest ones."""

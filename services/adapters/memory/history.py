@@ -9,7 +9,7 @@ import msgspec
 from services.adapters.memory.database import MemoryDatabase, OffsetRow, PlacementRow
 from services.adapters.memory.ledger import state_of
 from services.ports.journal import BATCHES, Checkpoint, JournalRow
-from services.ports.ledger import CommitBatch, CommitOutcome, Lease, LedgerState
+from services.ports.ledger import CommitBatch, Committed, Lease, LedgerState, NotCommitted
 
 
 class MemoryHistory:
@@ -64,8 +64,8 @@ class ScratchLedger:
         for node in state.nodes:
             database.restore_node(node)
         database.templates = dict(state.templates)
-        database.open_placements = {row.pod_uid: PlacementRow(row) for row in state.placements}
-        database.pending = {row.pod_uid: row for row in state.pending}
+        database.open_placements = {(row.pod_uid, row.shard): PlacementRow(row) for row in state.placements}
+        database.pending = {(row.pod_uid, row.shard): row for row in state.pending}
         database.tombstones = {(row.namespace, row.name, row.uid): row for row in state.tombstones}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}
@@ -87,7 +87,7 @@ class ScratchLedger:
         }
         return msgspec.structs.replace(state, refold_below=below, seal_secret=self._secret)
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit``; nothing is kept that a restart does not read."""
         outcome = self._database.apply(batch)
         self._database.forget_history()

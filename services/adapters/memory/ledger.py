@@ -20,18 +20,19 @@ from services.adapters.memory.database import (
     WorkerRow,
 )
 from services.codec.feed import followed, unpack_feed
+from services.codec.settling import outcome_of
 from services.ports.clock import Clock
 from services.ports.journal import Checkpoint, Followed, Journalled, batches_of
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     Incarnation,
     Lease,
     LedgerBase,
     LedgerPart,
     LedgerState,
+    NotCommitted,
     PodRow,
-    Resolution,
     both,
 )
 from services.ports.log import TopicPartition
@@ -193,7 +194,7 @@ class MemoryLedger(Client):
             raise Fenced("a shard to load has left the epoch of its lease")
         return part_of(database, leases)
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         return self._answering().apply(batch, self)
 
@@ -233,15 +234,20 @@ class MemoryLedger(Client):
         others = [each for each in database.checkpoints if each[0].batch != at.batch]
         database.checkpoints = [*others, (at, state)][-kept:]
 
-    async def resolve(self, batch: CommitBatch) -> Resolution:
+    async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.resolve``."""
         self._answering()
         advances = shard_advances(batch)
         if self._stands(batch, advances, after=True):
-            return Resolution.COMMITTED
+            row = (
+                self._answering().journal.get((batch.journal.shard, batch.journal.batch))
+                if batch.journal
+                else None
+            )
+            return outcome_of(batch, set(row.lost), row.moved) if row else Committed()
         if self._stands(batch, advances, after=False):
-            return Resolution.NOT_COMMITTED
-        return Resolution.FENCED
+            return NotCommitted.ABSENT
+        return NotCommitted.FENCED
 
     def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
         """Return whether all rows are as after (before) the batch, which moves at least one of them."""

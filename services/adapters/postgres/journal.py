@@ -6,13 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
+
 from domain.model.errors import Fenced
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import Connection
 from services.adapters.postgres.loading import read_head, read_parts
 from services.adapters.postgres.rows import json_text
 from services.codec.checkpoint import pack_head, pack_rows
+from services.codec.settling import outcome_of
 from services.ports.journal import Checkpoint, Journalled, JournalRow
+from services.ports.ledger import CommitBatch, Committed
+
+_decode_ids = msgspec.json.Decoder(list[int]).decode
+_decode_moved = msgspec.json.Decoder(dict[int, int]).decode
 
 _INSERT = """
 INSERT INTO journal (shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms,
@@ -47,6 +54,17 @@ async def write(connection: Connection, row: JournalRow) -> None:
     )
 
 
+async def settled(connection: Connection, batch: CommitBatch) -> Committed:
+    """Return what became of the claims of a batch that is in the ledger, by its row."""
+    if batch.journal is None:
+        return Committed()
+    row = await connection.fetchrow(_SETTLED, batch.journal.shard, batch.journal.batch)
+    if row is None:
+        return Committed()
+    return outcome_of(batch, set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}"))
+
+
+_SETTLED = "SELECT lost, moved FROM journal WHERE shard = $1 AND batch = $2"
 _END = """
 SELECT batch, digest, (SELECT max(c.batch) FROM checkpoints c WHERE c.shard = $1) AS checkpoint
 FROM journal WHERE shard = $1 ORDER BY batch DESC LIMIT 1

@@ -10,25 +10,26 @@ from typing import Any
 import asyncpg
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
-from services.adapters.batches import ShardAdvance, shard_advances
+from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load, load_base, load_part
+from services.adapters.postgres.nodes import change_nodes
+from services.codec.settling import outcome_of, settle
 from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
     CommitBatch,
-    CommitOutcome,
+    Committed,
     ConfigRow,
     Incarnation,
     Lease,
     LedgerBase,
     LedgerPart,
     LedgerState,
-    NodeWrite,
+    NotCommitted,
     PendingGroup,
-    Resolution,
     UsageRow,
 )
 from services.ports.log import TopicPartition
@@ -136,7 +137,7 @@ class PostgresLedger:
 
     # ------------------------------------------------------------------------------------------ commit
 
-    async def commit(self, batch: CommitBatch) -> CommitOutcome:
+    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit``.
 
         Raises
@@ -153,25 +154,24 @@ class PostgresLedger:
             await connection.execute("BEGIN")
             if not await _advance(connection, batch, advances, self.incarnation):
                 await connection.execute("ROLLBACK")
-                return CommitOutcome.FENCED
+                return NotCommitted.FENCED
             resources = await self._with_resources(connection, batch)
-            if not await _write_nodes(connection, batch, resources):
-                await connection.execute("ROLLBACK")
-                return CommitOutcome.MOVED
             try:
-                await _write_placements(connection, batch)
-                await _write_rest(connection, batch)
-                if batch.journal is not None:
-                    await journal.write(connection, batch.journal)
+                lost, moved = await change_nodes(connection, batch, resources)
+                settled = settle(batch, lost, moved)
+                await _write_placements(connection, settled)
+                await _write_rest(connection, settled)
+                if settled.journal is not None:
+                    await journal.write(connection, settled.journal)
             except asyncpg.UniqueViolationError as error:
                 raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
             await connection.execute("COMMIT")
             self._resources = resources
-            return CommitOutcome.COMMITTED
+            return outcome_of(batch, lost, moved)
 
     async def _with_resources(self, connection: Connection, batch: CommitBatch) -> rows.ResourceIds:
         """Return positions for all names of the batch, giving new ones to names that have none."""
-        names = rows.resource_names(batch.nodes)
+        names = rows.resource_names(batch)
         if not self._resources.missing(names):
             return self._resources
         await connection.execute(sql.LOCK_RESOURCES)
@@ -200,7 +200,7 @@ class PostgresLedger:
         ):
             await journal.write_checkpoint(source, to, at, kept, held)
 
-    async def resolve(self, batch: CommitBatch) -> Resolution:
+    async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.resolve``; ``Unavailable`` when a transaction in flight outlasts the patience."""
         advances = shard_advances(batch)
         async with fresh(self._dsn, "berth-resolve") as connection, connection.transaction():
@@ -210,11 +210,11 @@ class PostgresLedger:
             }
             found = await connection.fetch(sql.READ_SHARDS, [a.shard for a in advances])
             shards = {row["shard"]: row for row in found if row["holder"] == self.incarnation}
-        if _stands(batch, advances, offsets, shards, after=True):
-            return Resolution.COMMITTED
+            if _stands(batch, advances, offsets, shards, after=True):
+                return await journal.settled(connection, batch)
         if _stands(batch, advances, offsets, shards, after=False):
-            return Resolution.NOT_COMMITTED
-        return Resolution.FENCED
+            return NotCommitted.ABSENT
+        return NotCommitted.FENCED
 
     async def aclose(self) -> None:
         """See ``Ledger.aclose``."""
@@ -249,52 +249,14 @@ async def _advance(
     return _count(counted) == len(advances)
 
 
-async def _write_nodes(connection: Connection, batch: CommitBatch, ids: rows.ResourceIds) -> bool:
-    """Compare and swap the nodes in the order of their ids. False: a version was not the expected one."""
-    writes = sorted(batch.nodes, key=lambda write: write.id)
-    known = [write for write in writes if write.version_expected]
-    new = [write for write in writes if not write.version_expected]
-    if known:
-        query, columns = _node_update(known, ids)
-        changed = await connection.execute(query, *columns)
-        if _count(changed) != len(known):
-            return False
-    if new:
-        keys = ([write.id for write in new], [write.name for write in new])
-        if await connection.fetchval(sql.NODES_KNOWN, *keys) is not None:
-            return False
-        try:
-            await _copy(
-                connection, "nodes", sql.NODE_COLUMNS, [rows.node_columns(write, ids) for write in new]
-            )
-        except asyncpg.UniqueViolationError:
-            return False  # another worker met the same new node in the same moment
-    history = [rows.node_spec_columns(write, batch.log_time_ms) for write in writes if write.spec is not None]
-    await _copy(connection, "node_specs", sql.NODE_SPEC_COLUMNS, history)
-    return True
-
-
-def _node_update(writes: Sequence[NodeWrite], ids: rows.ResourceIds) -> tuple[str, list[list[Any]]]:
-    """Return the statement and its columns. Requested amounts are one column per resource."""
-    requested = ids.columns([write.requested for write in writes])
-    columns: list[list[Any]] = [
-        [write.id for write in writes],
-        [write.version_expected for write in writes],
-        [write.version for write in writes],
-        [None if write.spec is None else ids.text(write.spec.allocatable) for write in writes],
-        [write.deleted for write in writes],
-    ]
-    return sql.update_nodes(len(requested)), columns + requested
-
-
 async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
-    templates = batch.templates
+    templates, shards = batch.templates, own_shards(batch)
     if templates:
         signatures = sorted(templates)  # one order for all workers: no deadlock between their inserts
         specs = [rows.json_text(templates[signature]) for signature in signatures]
         await connection.execute(sql.INSERT_TEMPLATES, signatures, specs)
     if batch.placements_closed:
-        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(batch.placements_closed))
+        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(batch.placements_closed), shards)
         if _count(closed) != len(batch.placements_closed):
             raise LedgerMismatch("a placement to close is not open")
     if batch.placements_refreshed:
@@ -302,7 +264,9 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
             (p.pod_uid, p.resource_version, rows.labels_text(p.labels), rows.life_text(p.life))
             for p in batch.placements_refreshed
         ]
-        await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed))
+        await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed), shards)
+    if batch.counted:
+        await connection.execute(sql.COUNT_PLACEMENTS, list(batch.counted), shards)
     opened = [rows.placement_columns(placement) for placement in batch.placements_opened]
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
 
@@ -313,7 +277,7 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     await _copy(connection, "cycles", sql.CYCLE_COLUMNS, list(map(rows.attempt_columns, batch.attempts)))
     touched: set[tuple[int, bytes]] = set()
     if batch.pending_removed:
-        found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed))
+        found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed), own_shards(batch))
         touched.update((row["shard"], row["signature"]) for row in found)
     await _copy(
         connection, "pending", sql.PENDING_COLUMNS, [rows.pending_columns(p) for p in batch.pending_added]

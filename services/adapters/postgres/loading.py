@@ -176,6 +176,7 @@ async def _nodes(connection: Connection) -> AsyncIterator[NodeRow]:
             id=row["id"],
             name=row["name"],
             version=row["version"],
+            spec_count=row["spec_count"],
             spec=_decode_spec(row["spec"]),
             deleted=row["deleted"],
             requested=ids.amounts(row["requested"]),
@@ -222,6 +223,7 @@ def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
             seq=seq,
             at_ms=at_ms,
             life=once.life(life),
+            counted=counted,
         )
         async for (
             uid,
@@ -236,6 +238,7 @@ def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
             seq,
             at_ms,
             life,
+            counted,
         ) in _stream(connection, sql.LOAD_PLACEMENTS)
     )
 

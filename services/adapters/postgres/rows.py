@@ -10,9 +10,10 @@ import msgspec
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodLife
 from services.ports.ledger import (
+    CommitBatch,
     ConfigRow,
     DeadLetter,
-    NodeWrite,
+    NodeFact,
     PendingPod,
     PlacementOpened,
     ProfileRow,
@@ -86,34 +87,30 @@ class ResourceIds:
         return {self._names[at]: value for at, value in enumerate(vector, start=1) if value}
 
 
-def resource_names(writes: Iterable[NodeWrite]) -> set[str]:
-    """Return all names that the writes use."""
+def resource_names(batch: CommitBatch) -> set[str]:
+    """Return all names that the facts and claims of a batch use."""
     names: set[str] = set()
-    for write in writes:
-        names.update(write.requested)
-        if write.spec is not None:
-            names.update(write.spec.allocatable)
+    for fact in batch.facts:
+        names.update(fact.delta)
+        if fact.spec is not None:
+            names.update(fact.spec.allocatable)
+    for claim in batch.claims:
+        names.update(claim.delta)
     return names
 
 
-def node_columns(write: NodeWrite, ids: ResourceIds) -> tuple[Any, ...]:
+def node_columns(fact: NodeFact, ids: ResourceIds) -> tuple[Any, ...]:
     """Return a new node's row: NODE_COLUMNS."""
-    assert write.spec is not None
-    offered = ids.vector(write.spec.allocatable)
-    return (
-        write.id,
-        write.name,
-        write.version,
-        write.version,
-        write.deleted,
-        offered,
-        ids.vector(write.requested),
-    )
+    assert fact.spec is not None
+    versions = (fact.changes, fact.changes, fact.spec_count)
+    vectors = (ids.vector(fact.spec.allocatable), ids.vector(fact.delta))
+    return (fact.id, fact.name, *versions, fact.deleted, *vectors)
 
 
-def node_spec_columns(write: NodeWrite, at_ms: int) -> tuple[Any, ...]:
-    """Return an entry of a node's history: NODE_SPEC_COLUMNS."""
-    return (write.id, write.version, json_text(write.spec), write.deleted, at_ms, write.sent_by)
+def node_spec_columns(fact: NodeFact, ahead: int, at_ms: int) -> tuple[Any, ...]:
+    """Return an entry of a node's history: NODE_SPEC_COLUMNS; ``ahead``: of the version seen."""
+    version = fact.version_seen + ahead + fact.changes
+    return (fact.id, version, json_text(fact.spec), fact.deleted, at_ms, fact.sent_by)
 
 
 def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
@@ -131,6 +128,7 @@ def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
         p.adopted,
         p.at_ms,
         life_text(p.life),
+        p.counted,
     )
 
 

@@ -52,6 +52,7 @@ nodes = sa.Table(
         comment="counts changes of the node and of the pods on it; what the compare-and-swap compares",
     ),
     sa.Column("spec_version", sa.BigInteger, nullable=False, comment="version that last changed the spec"),
+    sa.Column("spec_count", sa.BigInteger, nullable=False, server_default="1", comment="changes of the spec"),
     sa.Column("deleted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("allocatable", ARRAY(sa.BigInteger), nullable=False),
     sa.Column("requested", ARRAY(sa.BigInteger), nullable=False),
@@ -98,9 +99,22 @@ placements = sa.Table(
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("released_recorded_at", sa.DateTime(timezone=True)),
     _life(),
+    sa.Column(
+        "counted",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.true(),
+        comment="false: its node is not known, so no row counts it",
+    ),
     sa.PrimaryKeyConstraint("shard", "seq"),
-    sa.Index("placements_open", "pod_uid", unique=True, postgresql_where=sa.text("released_at_ms IS NULL")),
-    comment="which pod counted on which node over which time; at most one open row per pod",
+    sa.Index(
+        "placements_open",
+        "pod_uid",
+        "shard",
+        unique=True,
+        postgresql_where=sa.text("released_at_ms IS NULL"),
+    ),
+    comment="which pod counted on which node over which time; at most one open row per pod and shard",
 )
 
 decisions = sa.Table(
@@ -169,7 +183,7 @@ cycles = sa.Table(
 pending = sa.Table(
     "pending",
     metadata,
-    sa.Column("pod_uid", sa.Text, primary_key=True),
+    sa.Column("pod_uid", sa.Text, nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("resource_version", sa.BigInteger),
@@ -187,6 +201,7 @@ pending = sa.Table(
         comment="false: it waits its turn for a first attempt",
     ),
     _life(),
+    sa.PrimaryKeyConstraint("pod_uid", "shard"),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
     comment="pods accepted and not placed",

@@ -7,8 +7,6 @@ requested, which every batch changes, as a column per resource, which costs both
 
 from __future__ import annotations
 
-from functools import cache
-
 from domain.model.limits import attempts_first_max, attempts_latest_max
 
 # ---------------------------------------------------------------------- commit, step 1: offsets and counters
@@ -42,52 +40,11 @@ WHERE s.shard = w.shard AND s.epoch = w.epoch
     AND s.seq_next = coalesce(w.seq_lo, s.seq_next) AND s.dead_seq_next = coalesce(w.dead_lo, s.dead_seq_next)
 """
 
-# -------------------------------------------------------------------------- commit, step 2: resources, nodes
+# ----------------- commit, step 2: resources; nodes: see sql_nodes.py
 
 LOCK_RESOURCES = "LOCK TABLE resources IN SHARE ROW EXCLUSIVE MODE"
 RESOURCES = "SELECT id, name FROM resources"
 INSERT_RESOURCES = "INSERT INTO resources (id, name) SELECT * FROM unnest($1::smallint[], $2::text[])"
-
-# Compare and swap in one statement: rows that moved, or that somebody else is moving right now, are left
-# out, and the caller sees it by the count. ``allocatable`` is null where the spec does not change.
-_UPDATE_NODES = """
-WITH locked AS (
-    SELECT n.id, w.version, w.allocatable, w.deleted, ARRAY[{amounts}]::bigint[] AS requested
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bool[]{columns})
-        AS w (id, expected, version, allocatable, deleted{names})
-    JOIN nodes n USING (id)
-    WHERE n.version = w.expected
-    ORDER BY n.id
-    FOR UPDATE OF n SKIP LOCKED
-)
-UPDATE nodes n SET
-    version = l.version,
-    requested = l.requested,
-    allocatable = coalesce(l.allocatable::bigint[], n.allocatable),
-    spec_version = CASE WHEN l.allocatable IS NULL THEN n.spec_version ELSE l.version END,
-    deleted = l.deleted
-FROM locked l
-WHERE n.id = l.id
-"""
-
-
-@cache
-def update_nodes(resources: int) -> str:
-    """Return the statement for vectors of so many resources, each a ``bigint[]`` from ``$6`` on."""
-    names = [f"r{at}" for at in range(resources)]
-    return _UPDATE_NODES.format(
-        amounts=", ".join(f"w.{name}" for name in names),
-        columns="".join(f", ${at}::bigint[]" for at in range(6, 6 + resources)),
-        names="".join(f", {name}" for name in names),
-    )
-
-
-NODES_KNOWN = """
-SELECT 1 FROM unnest($1::bigint[], $2::text[]) AS w (id, name) JOIN nodes n ON n.id = w.id
-UNION ALL
-SELECT 1 FROM unnest($1::bigint[], $2::text[]) AS w (id, name) JOIN nodes n ON n.name = w.name
-LIMIT 1
-"""
 
 # ---------------------------------------------------------------------------------- commit, step 3: the rest
 
@@ -100,18 +57,25 @@ ON CONFLICT DO NOTHING
 CLOSE_PLACEMENTS = """
 UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
 FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($3::int[])
 """
 
 REFRESH_PLACEMENTS = """
 UPDATE placements p SET resource_version = w.resource_version, labels = w.labels, life = w.life
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS w (pod_uid, resource_version, labels, life)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($5::int[])
 """
 
+COUNT_PLACEMENTS = """
+UPDATE placements p SET counted = true FROM unnest($1::text[]) AS w (pod_uid)
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($2::int[])
+"""
+
+# By the uid, and not by an index of shards: a worker may have all of them.
 REMOVE_PENDING = """
 WITH gone AS (
-    DELETE FROM pending p USING unnest($1::text[]) AS w (pod_uid) WHERE p.pod_uid = w.pod_uid
+    DELETE FROM pending p USING unnest($1::text[]) AS w (pod_uid)
+    WHERE p.pod_uid = w.pod_uid AND p.shard + 0 = ANY($2::int[])
     RETURNING p.shard, p.signature
 )
 SELECT DISTINCT shard, signature FROM gone
@@ -208,7 +172,7 @@ ON CONFLICT (node) DO UPDATE SET
 REMOVE_USAGE = "DELETE FROM node_usage u USING unnest($1::text[]) AS w (node) WHERE u.node = w.node"
 
 # What COPY writes, in the order of the columns below; all other columns have defaults.
-NODE_COLUMNS = ("id", "name", "version", "spec_version", "deleted", "allocatable", "requested")
+NODE_COLUMNS = ("id", "name", "version", "spec_version", "spec_count", "deleted", "allocatable", "requested")
 NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms", "sent_by")
 PLACEMENT_COLUMNS = (
     "shard",
@@ -223,6 +187,7 @@ PLACEMENT_COLUMNS = (
     "adopted",
     "bound_at_ms",
     "life",
+    "counted",
 )
 DECISION_COLUMNS = (
     "shard",
@@ -294,7 +259,7 @@ SEAL_SECRET = "SELECT secret FROM log_seal"
 _OFFSETS = "shard, topic, partition, next_offset, refold_below"
 LOAD_OFFSETS = f"SELECT {_OFFSETS} FROM shard_offsets WHERE shard = ANY($1::int[])"
 LOAD_NODES = """
-SELECT n.id, n.name, n.version, n.requested, n.deleted, s.spec
+SELECT n.id, n.name, n.version, n.spec_count, n.requested, n.deleted, s.spec
 FROM nodes n JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
 ORDER BY n.id
 """
@@ -307,7 +272,7 @@ LOAD_TEMPLATES_PLACED = _LOAD_TEMPLATES.format(pods="placements WHERE released_a
 LOAD_TEMPLATES_PENDING = _LOAD_TEMPLATES.format(pods="pending WHERE shard = ANY($1::int[])")
 LOAD_PLACEMENTS = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
-    life
+    life, counted
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
 """
 LOAD_PENDING = """

@@ -16,10 +16,13 @@ import msgspec
 
 from services.codec.feed import FeedEvent, pack_feed
 from services.ports.journal import JournalRow, Lane, pack_order
-from services.ports.ledger import CommitBatch, PendingPod, PlacementOpened
+from services.ports.ledger import CommitBatch, NodeFact, PendingPod, PlacementOpened
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _HASH_BYTES = 8
+
+SPECS = "node specs"
+"""Before there were facts, journals had the kind ``nodes`` instead, with sums of nodes."""
 
 Source = tuple[int, str, int]
 """Shard, topic and partition of a record."""
@@ -39,7 +42,7 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
     A bound pod's placement does, and the version of its node. What pods request of nodes is in the digest.
     """
     kinds: tuple[tuple[str, Sequence[Any]], ...] = (
-        ("nodes", [write for write in batch.nodes if write.spec is not None]),
+        (SPECS, [_spec(fact) for fact in batch.facts if fact.spec is not None]),
         ("placements closed", batch.placements_closed),
         ("placements opened", [_placed(p) for p in batch.placements_opened if p.adopted or p.life]),
         ("placements refreshed", batch.placements_refreshed),
@@ -68,6 +71,10 @@ def _seqs(batch: CommitBatch) -> dict[int, tuple[int, int]]:
 
 def _hash(rows: Sequence[Any]) -> str:
     return hashlib.sha256(_encode(rows)).digest()[:_HASH_BYTES].hex()
+
+
+def _spec(fact: NodeFact) -> NodeFact:
+    return msgspec.structs.replace(fact, delta={}, version_seen=0)
 
 
 def _placed(placed: PlacementOpened) -> tuple[Any, ...]:

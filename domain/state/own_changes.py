@@ -1,0 +1,142 @@
+"""What a batch's own changes add to each node: what events said apart from what a cycle placed.
+
+Events are facts: the ledger takes them whatever others did. What a cycle placed is a claim, and others may
+have been faster. Within a batch the facts come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.model.pods import PodSpec
+from domain.model.resources import PODS
+from domain.state.nodes import NodeEntry
+from domain.state.resources import ResourceIndex
+from domain.state.table import NodeTable
+
+
+class NodeChange(NamedTuple):
+    """``changes`` of a node since ``version``; ``delta`` is what they add per resource, without zeros."""
+
+    name: str
+    entry: NodeEntry
+    version: int
+    changes: int
+    delta: dict[str, int]
+    is_spec: bool
+
+
+class _Sum:
+    """The changes of a node, and what they add per resource."""
+
+    __slots__ = ("changes", "delta", "is_spec")
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.delta: dict[str, int] = {}
+        self.is_spec = False
+
+    def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
+        delta = self.delta
+        for name, value in amounts.items():
+            delta[name] = delta.get(name, 0) + sign * value
+
+
+class Placed(NamedTuple):
+    """What pods that a cycle placed add to nodes: pod i adds ``lengths[i]`` values to ``rows[i]``.
+
+    ``columns`` and ``values`` are those of all pods one after another. ``elsewhere`` are requests without a
+    column, each with its row.
+    """
+
+    rows: np.ndarray
+    lengths: Sequence[int]
+    columns: np.ndarray
+    values: np.ndarray
+    elsewhere: Sequence[tuple[int, Mapping[str, int]]]
+
+
+class OwnChanges:
+    """Sums the changes of nodes since the last batch."""
+
+    def __init__(self, resources: ResourceIndex, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
+        self._resources, self._table, self._nodes = resources, table, nodes
+        self._facts: dict[str, _Sum] = {}
+        self._claims: dict[str, _Sum] = {}
+        self._placed: list[Placed] = []
+
+    def clear(self) -> None:
+        """Begin anew: all of it is in a batch."""
+        self._facts.clear()
+        self._claims.clear()
+        self._placed.clear()
+
+    # ------------------------------------------------------------------------------------------- facts
+
+    def _fact(self, node: str) -> _Sum:
+        fact = self._facts.get(node)
+        if fact is None:
+            fact = self._facts[node] = _Sum()
+        return fact
+
+    def count(self, node: str, pod: PodSpec, sign: int, changes: int = 1) -> None:
+        """Take note that an event brought a pod to a node (1), or made it leave (-1)."""
+        fact = self._fact(node)
+        fact.changes += changes
+        fact.add(pod.template.requests, sign)
+        fact.delta[PODS] = fact.delta.get(PODS, 0) + sign
+
+    def change_spec(self, node: str) -> None:
+        """Take note that an event changed a node's spec, or deleted the node."""
+        fact = self._fact(node)
+        fact.changes += 1
+        fact.is_spec = True
+
+    def facts(self) -> Iterator[NodeChange]:
+        """Yield what events changed, by name."""
+        self.settle()
+        for name, fact in sorted(self._facts.items()):
+            entry, claim = self._nodes[name], self._claims.get(name)
+            before = entry.version - fact.changes - (claim.changes if claim else 0)
+            delta = {resource: value for resource, value in fact.delta.items() if value}
+            yield NodeChange(name, entry, before, fact.changes, delta, fact.is_spec)
+
+    # ------------------------------------------------------------------------------------------ claims
+
+    def claim(self, placed: Placed) -> None:
+        """Take note of what a cycle placed."""
+        self._placed.append(placed)
+
+    def settle(self) -> None:
+        """Sum the claims by name: rows and columns mean something else after the next change of a node.
+
+        Cost: one pass over arrays, and a dict for each node.
+        """
+        if not self._placed:
+            return
+        rows = np.concatenate([placed.rows for placed in self._placed])
+        found, which, counts = np.unique(rows, return_inverse=True, return_counts=True)
+        lengths = [length for placed in self._placed for length in placed.lengths]
+        columns = np.concatenate([placed.columns for placed in self._placed])
+        values = np.concatenate([placed.values for placed in self._placed])
+        delta = np.zeros((len(found), len(self._resources)), dtype=np.int64)
+        np.add.at(delta.ravel(), np.repeat(which, lengths) * delta.shape[1] + columns, values)
+        named, names = self._resources.named, self._table.names
+        for row, count, here in zip(found.tolist(), counts.tolist(), delta.tolist(), strict=True):
+            claim = self._claims.setdefault(names[row], _Sum())
+            claim.changes += count
+            claim.add(named(here))
+        for placed in self._placed:
+            for row, requests in placed.elsewhere:
+                self._claims[names[row]].add(requests)
+        self._placed.clear()
+
+    def claims(self) -> Iterator[NodeChange]:
+        """Yield what cycles placed, by name."""
+        self.settle()
+        for name, claim in sorted(self._claims.items()):
+            entry = self._nodes[name]
+            yield NodeChange(name, entry, entry.version - claim.changes, claim.changes, claim.delta, False)

@@ -1,0 +1,75 @@
+"""The part of a commit that changes nodes: facts first, then claims, each in the order of the nodes' ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from domain.model.errors import LedgerMismatch
+from services.adapters.postgres import rows, sql, sql_nodes
+from services.adapters.postgres.connections import Connection
+from services.ports.ledger import CommitBatch, NodeClaim, NodeFact
+
+
+async def change_nodes(
+    connection: Connection, batch: CommitBatch, ids: rows.ResourceIds
+) -> tuple[set[int], dict[int, int]]:
+    """Write facts and claims; return the ids of the nodes that lost, and how far others were ahead.
+
+    Raises
+    ------
+    LedgerMismatch
+        A fact is about a node that is not there.
+    asyncpg.UniqueViolationError
+        A node that is new by its id or its name is there already.
+    """
+    facts = sorted(batch.facts, key=lambda fact: fact.id)
+    claims = sorted(batch.claims, key=lambda claim: claim.id)
+    moved = await _take(connection, [fact for fact in facts if fact.version_seen], ids)
+    new = [rows.node_columns(fact, ids) for fact in facts if not fact.version_seen]
+    if new:
+        await connection.copy_records_to_table("nodes", records=new, columns=sql.NODE_COLUMNS)
+    history = [
+        rows.node_spec_columns(fact, moved.get(fact.id, 0), batch.log_time_ms) for fact in facts if fact.spec
+    ]
+    if history:
+        await connection.copy_records_to_table("node_specs", records=history, columns=sql.NODE_SPEC_COLUMNS)
+    ahead = await _grant(connection, claims, ids)
+    moved |= {node: by for node, by in ahead.items() if by}
+    return {node for node, by in ahead.items() if by is None}, moved
+
+
+async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.ResourceIds) -> dict[int, int]:
+    if not facts:
+        return {}
+    added = ids.columns([fact.delta for fact in facts])
+    columns: list[list[Any]] = [
+        [fact.id for fact in facts],
+        [fact.version_seen for fact in facts],
+        [fact.changes for fact in facts],
+        [None if fact.spec is None else ids.text(fact.spec.allocatable) for fact in facts],
+        [fact.deleted for fact in facts],
+        [fact.spec_count for fact in facts],
+    ]
+    found = await connection.fetch(sql_nodes.take_facts(len(added)), *columns, *added)
+    missing = [id_ for id_, ahead in found if ahead is None]
+    if missing:
+        raise LedgerMismatch(f"nodes to change are not there: {missing}")
+    return dict(found)
+
+
+async def _grant(
+    connection: Connection, claims: Sequence[NodeClaim], ids: rows.ResourceIds
+) -> dict[int, int | None]:
+    if not claims:
+        return {}
+    added = ids.columns([claim.delta for claim in claims])
+    columns: list[list[Any]] = [
+        [claim.id for claim in claims],
+        [claim.version_seen for claim in claims],
+        [claim.changes for claim in claims],
+        [claim.spec_count_seen for claim in claims],
+        [not claim.is_doubtful for claim in claims],
+        [claim.resource_only for claim in claims],
+    ]
+    return dict(await connection.fetch(sql_nodes.grant_claims(len(added)), *columns, *added))

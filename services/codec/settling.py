@@ -1,0 +1,130 @@
+"""Makes of a planned batch the one that is written, where others changed some of its nodes first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+
+import msgspec
+
+from domain.model.decisions import Attempt, Decision, Outcome
+from services.codec.effects import decisions_hash, effects_of
+from services.codec.encode import conflict_reason, encode_conflict, move_version
+from services.codec.feed import pack_again
+from services.ports.journal import JournalRow
+from services.ports.ledger import CommitBatch, Committed, NodeChange, PendingPod, PlacementOpened
+
+_replace = msgspec.structs.replace
+
+
+def settle(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> CommitBatch:
+    """Return the batch without the claims that were not granted, and with the true versions of nodes.
+
+    Pods that it had bound to a lost node have the outcome ``conflict`` under the same seq, and wait again.
+
+    Parameters
+    ----------
+    batch : CommitBatch
+        As planned.
+    lost : set of int
+        Ids of the nodes whose claims were not granted.
+    moved : mapping of int to int
+        Node id -> by how much its version is ahead of what the batch's decisions say.
+    """
+    if not lost and not moved:
+        return batch
+    lost_names = {claim.name for claim in batch.claims if claim.id in lost}
+    changes: list[NodeChange] = [*batch.facts, *batch.claims]
+    shifts = {change.name: moved[change.id] for change in changes if change.id in moved}
+    decisions: list[tuple[Decision, bytes]] = []
+    undone: dict[tuple[int, int], int] = {}  # shard and seq of a decision that lost -> its attempt
+    for decision, payload in batch.decisions:
+        if _is_lost(decision, lost_names):
+            undone[decision.shard, decision.seq] = decision.cycle_seq
+            reason = conflict_reason(decision.node)
+            decision = _replace(decision, outcome=Outcome.CONFLICT, node=None, score=None, reason=reason)
+            payload = encode_conflict(payload)
+        elif decision.node in shifts:
+            payload = move_version(payload, shifts[decision.node])
+        decisions.append((decision, payload))
+    losers = [placed for placed in batch.placements_opened if (placed.shard, placed.seq) in undone]
+    settled = _replace(
+        batch,
+        claims=[claim for claim in batch.claims if claim.id not in lost],
+        decisions=decisions,
+        placements_opened=[p for p in batch.placements_opened if (p.shard, p.seq) not in undone],
+        pending_added=[*batch.pending_added, *(_waits(placed, batch) for placed in losers)],
+        attempts=_mended(batch.attempts, undone),
+    )
+    return _replace(settled, journal=_journalled(settled, lost, moved))
+
+
+def _is_lost(decision: Decision, lost_names: Set[str]) -> bool:
+    return decision.outcome is Outcome.BOUND and decision.node in lost_names
+
+
+def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
+    """Return the row of a pod that waits again, in its place; it is to be tried as if it came now."""
+    arrival, since_ms, sent_by = batch.waited[placed.pod_uid]
+    return PendingPod(
+        pod_uid=placed.pod_uid,
+        namespace=placed.namespace,
+        name=placed.name,
+        resource_version=placed.resource_version,
+        signature=placed.signature,
+        labels=placed.labels,
+        life=placed.life,
+        shard=placed.shard,
+        arrival=arrival,
+        since_ms=since_ms,
+        sent_by=sent_by,
+        tried=False,
+    )
+
+
+def _mended(attempts: Sequence[Attempt], undone: Mapping[tuple[int, int], int]) -> list[Attempt]:
+    """Count what the attempts bound without the pods that lost. Each shard's row has the whole count."""
+    names = {(attempt.shard, attempt.seq): (attempt.signature, attempt.generation) for attempt in attempts}
+    counts = Counter(names.get((shard, cycle_seq)) for (shard, _), cycle_seq in undone.items())
+    return [
+        _replace(attempt, bound_count=attempt.bound_count - counts[attempt.signature, attempt.generation])
+        if attempt.bound_count
+        else attempt
+        for attempt in attempts
+    ]
+
+
+def _journalled(settled: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> JournalRow | None:
+    row = settled.journal
+    if row is None:
+        return None
+    row = _replace(row, decisions_hash=decisions_hash(settled), lost=sorted(lost), moved=dict(moved))
+    if lost:  # the state of which a digest was made counted the pods that lost
+        row = _replace(row, effects=effects_of(settled), feed=pack_again(settled, row.feed), digest=None)
+    return row
+
+
+def outcome_of(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> Committed:
+    """Return what to tell the worker about a planned batch of which this was lost and moved."""
+    if not lost and not moved:
+        return Committed()
+    lost_names = {claim.name for claim in batch.claims if claim.id in lost}
+    moved_names = {claim.name for claim in batch.claims if claim.id in moved and claim.id not in lost}
+    bound = [decision for decision, _ in batch.decisions if decision.outcome is Outcome.BOUND]
+    return Committed(
+        lost={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names},
+        lost_nodes=frozenset(lost),
+        moved_count=sum(d.node in moved_names for d in bound),
+    )
+
+
+def doubt(batch: CommitBatch, lost_nodes: Set[int]) -> CommitBatch:
+    """Return a batch that was planned while claims on some nodes were not granted.
+
+    The versions that it saw of these nodes count pods that lost: they say nothing, even where they fit.
+    """
+    if not lost_nodes:
+        return batch
+    journal = batch.journal and _replace(batch.journal, digest=None)
+    claims = [_replace(c, is_doubtful=True) if c.id in lost_nodes else c for c in batch.claims]
+    return _replace(batch, claims=claims, journal=journal)

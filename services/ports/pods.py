@@ -1,0 +1,123 @@
+"""Pods in the ledger: where they count, which of them wait, and which are gone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from domain.model.pods import PodLife
+
+
+class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What every row of a pod holds."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    resource_version: int | None
+    signature: bytes
+    labels: dict[str, str]
+    shard: int
+    life: PodLife | None = None
+
+
+class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):
+    """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it).
+
+    ``counted`` is false where its node is not known: the ledger has no row that could count it.
+    """
+
+    node: str
+    adopted: bool
+    seq: int
+    at_ms: int
+    counted: bool = True
+
+
+class PlacementClosed(NamedTuple):
+    """The open placement of a pod ends."""
+
+    pod_uid: str
+    at_ms: int
+
+
+class PlacementRefreshed(NamedTuple):
+    """A change of a placed pod that does not matter for placing."""
+
+    pod_uid: str
+    resource_version: int | None
+    labels: dict[str, str]
+    life: PodLife | None = None
+
+
+class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
+    """An accepted pod without a node. ``arrival`` orders pods of equal priority, smaller first.
+
+    ``sent_by`` sent the event by which it waits. Here and elsewhere None means: from before this was noted.
+    ``tried`` is false while the pod waits for its first attempt, because others had their turn before it.
+    """
+
+    arrival: int
+    since_ms: int
+    sent_by: str | None = None
+    tried: bool = True
+
+
+class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the pending pods of one signature wait: of ``nodes_count`` nodes, how many per reason code.
+
+    The last one says why they wait now. The first ``attempts_first_max`` and the latest
+    ``attempts_latest_max`` stay as the group's history. Equal ones in a row are one entry with a count.
+    """
+
+    shard: int
+    signature: bytes
+    reasons: dict[str, int]
+    unresolvable: bool
+    cycle_seq: int
+    at_ms: int
+    profile: str = ""
+    profile_revision: int = 0
+    nodes_count: int = 0
+
+
+class GroupAttempts(msgspec.Struct, frozen=True, kw_only=True):
+    """``times`` failed attempts of a group in a row with the same reasons; ``number`` counts from 1.
+
+    ``at_ms`` and ``last_at_ms`` are the times of the first and the last one. An attempt counts if a pod began
+    to wait at it or if the reasons were new. ``profile_revision`` is 0 if there is no such profile.
+    """
+
+    shard: int
+    signature: bytes
+    number: int
+    at_ms: int
+    last_at_ms: int
+    times: int
+    profile: str
+    profile_revision: int
+    nodes_count: int
+    reasons: dict[str, int]
+    unresolvable: bool
+    cycle_seq: int
+
+    def again(self, group: PendingGroup) -> GroupAttempts | None:
+        """Return the same with one more attempt, or None if that one failed for other reasons."""
+        if (self.reasons, self.profile_revision) != (group.reasons, group.profile_revision):
+            return None
+        return msgspec.structs.replace(self, times=self.times + 1, last_at_ms=group.at_ms)
+
+
+class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The last thing known of a pod that is gone, so that a late duplicate cannot bring it back.
+
+    Each uid that a name had has its own. Without a namespace it is a node that another one replaced.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int | None
+    shard: int
+    at_ms: int
