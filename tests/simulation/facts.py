@@ -178,6 +178,8 @@ class Events:
         Key -> the newest pod of that name, if it neither finished nor was deleted.
     ended : set of str
         Uids of pods that finished, were deleted, or made way for another one of their name.
+    homes : dict
+        Key of a pod -> the partitions that held records of it.
     nodes : dict
         Name -> all states that the node was in, one after another.
     broken : list
@@ -188,6 +190,7 @@ class Events:
         self.said: dict[tuple[str, int], Pod] = {}
         self.alive: dict[str, Pod] = {}
         self.ended: set[str] = set()
+        self.homes: dict[str, set[int]] = {}
         self.nodes: dict[str, list[Node]] = {}
         self.broken: list[tuple[str, int, int]] = []
         self.profiles: dict[str, list[tuple[int, Json | None]]] = {}
@@ -204,7 +207,9 @@ class Events:
         kind, thing = event["type"], event["object"]
         version = int(thing["metadata"].get("resourceVersion", 0))
         if record.topic == PODS_TOPIC:
-            self._fold_pod(kind, read_pod(thing))
+            pod = read_pod(thing)
+            self.homes.setdefault(pod.key, set()).add(record.partition)
+            self._fold_pod(kind, pod)
         elif record.topic == NODES_TOPIC:
             self._fold_node(kind, thing, version)
         elif record.topic == USAGE_TOPIC:

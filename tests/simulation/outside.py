@@ -17,7 +17,7 @@ from tests.simulation.invariants import Findings, Invariant
 from tests.simulation.tape import Commit
 
 PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
-WAITS = ("unschedulable", "unresolvable")
+WAITS = ("unschedulable", "unresolvable", "conflict")
 _NOWHERE = Node(gone=True)
 
 
@@ -123,6 +123,10 @@ class Outside:
             return
         asked = decision["template"]["requests"] == pod.requests and decision["labels"] == pod.labels
         self._require(asked, Invariant.PHANTOM_DECISION, f"{who}: the event asks for something else")
+        own = decision["shard"] in self.events.homes[pod.key]
+        self._require(
+            own, Invariant.FOREIGN_DECISION, f"{who}: its events are in {self.events.homes[pod.key]}"
+        )
         newer = version >= life.version
         self._require(newer, Invariant.OLD_EVENT_WON, f"{who}: version {life.version} was known")
         if outcome != "released":
@@ -274,6 +278,7 @@ class Outside:
             if life.node in self.events.nodes:
                 gone = self.events.nodes[life.node][-1].gone
                 self._require(gone == life.node_gone, Invariant.UNTOLD, f"{life.node} of {uid}: {life}")
+            self._require(life.outcome != "conflict", Invariant.NOT_RETRIED, f"{uid} ({pod.key}): {life}")
             if life.waits:
                 self._judge_waiting(pod, on)
 

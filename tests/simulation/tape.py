@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, OffsetAdvance
-from services.ports.log import Record, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from tests.simulation.invariants import Findings, Invariant
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
 
@@ -71,6 +71,8 @@ class Tape:
         self._offsets[key] = a.hi
         if a.topic == BATCHES:
             return
+        own = a.shard == a.partition if a.topic in (NODES_TOPIC, PODS_TOPIC) else a.shard == 0
+        self._findings.require(own, Invariant.KEY_ORDER, f"shard {a.shard} took {a.topic}/{a.partition}")
         at = TopicPartition(a.topic, a.partition)
         yield from self._log.between(at, known, a.lo)  # nobody took them, and nobody ever will
         given = self.delivered.get(self._database.writer, {}).get(at, {})
