@@ -134,6 +134,8 @@ def why_not_beside(node: Node, placed: Iterable[tuple[Node, Pod]], others: Itera
     for key, skew_max, labels in pod.spread:
         if key not in node.labels:
             return f"no {key}"
+        if not any(node is each for each in counted):
+            continue  # the node itself refuses the pod
         counts = dict.fromkeys((each.labels[key] for each in counted), 0)
         for on, other in placed:
             if any(on is each for each in counted) and _has(other.labels, labels):
