@@ -34,6 +34,7 @@ from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
 from domain.state.cluster import ClusterState
+from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Forgotten, Given, Owned, Settle
 
@@ -73,15 +74,18 @@ class Scheduler:
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
-    def fold(self, event: Event | ProfileEvent, shard: int = 0) -> tuple[Change, ...]:
-        """Apply one event, of a record of ``shard``, and keep the queue in step.
+    def fold(self, event: Event | ProfileEvent | FollowedEvent, shard: int = 0) -> tuple[Change, ...]:
+        """Apply one event, of a record of ``shard`` or of another worker, and keep the queue in step.
 
         A profile event holds for the cycles that follow. Try the pods folded before it first.
         """
         if isinstance(event, ProfileEvent):
             return (self._fold_profile(event),)
-        if isinstance(event, PodUpserted) and self._lets_more_in(event.pod.template):
-            self._grown.add(event.pod.template.cluster)
+        if isinstance(event, PodUpserted):
+            self._grow(event.pod.template)
+        elif isinstance(event, PodsFollowed):
+            for pod in event.pods:
+                self._grow(pod.template)
         changes = self.state.apply(event, shard)
         self._follow(changes)
         return changes
@@ -115,6 +119,10 @@ class Scheduler:
         mark, index = MasterMark(event.pod.template.cluster), self.state.index
         return self.has_work and index.pods_with(mark) > sum(index.nodes_with(mark).values())
 
+    def _grow(self, template: PodTemplate) -> None:
+        if is_master(template) and self._lets_more_in(template):
+            self._grown.add(template.cluster)
+
     def _lets_more_in(self, template: PodTemplate) -> bool:
         return is_master(template) and any(
             plugin.grows(template, self._pods)
@@ -139,9 +147,13 @@ class Scheduler:
         arrival: int = 0,
         shard: int = 0,
         fresh: bool = False,
+        counted: bool = True,
     ) -> None:
-        """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet."""
-        self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival, shard=shard)
+        """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet.
+
+        ``counted``: the row of its node counts it.
+        """
+        self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival, shard=shard, counted=counted)
         if not node:
             self.queue.add(pod, arrival, fresh=fresh)
 

@@ -7,11 +7,20 @@ and come back while its pods run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 import msgspec
 
-from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.events import (
+    ConfigDeleted,
+    ConfigUpserted,
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.limits import (
     resource_names_max,
     usage_window_seconds,
@@ -35,6 +44,9 @@ from domain.state.changes import (
     Skipped,
 )
 from domain.state.config import Config
+from domain.state.followed import FollowedEvent
+from domain.state.following import Following
+from domain.state.known_pods import KnownPods
 from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
@@ -42,7 +54,7 @@ from domain.state.resources import ResourceIndex
 from domain.state.steps import Assumed, Forgotten, Given, Owned, Passed, Reached, Settle, Step, Written
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
-from domain.state.usage import UsageWindows
+from domain.state.usage import USAGE_SHARD, UsageWindows
 from domain.state.versions import is_stale, newer_of, same_node, skip_reason, taken, why_not_deleted
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
@@ -59,34 +71,26 @@ class ClusterState:
         Decides between nodes of equal score, and nothing else.
     usage_window_seconds : int
         Length of the usage window of a node that does not say another length itself.
-
-    Attributes
-    ----------
-    own : frozenset of int
-        The shards that this worker holds. Until it is told (``Owned``) there is one shard, and it is its own.
-    shards_count : int
-        How many shards there are.
     """
 
     def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
         self.resources = ResourceIndex()
         self.table = NodeTable(self.resources, seed)
-        of = self._occupancy = Occupancy(self.resources, self.table)
+        self.usage = UsageWindows(usage_window_seconds)
+        of = self._occupancy = Occupancy(self.resources, self.table, self.usage)
         self.nodes, self.sums, self.index = of.nodes, of.sums, of.index
         self.own_changes, self.improved_rows = of.own_changes, of.improved_rows
-        self.pods: dict[str, PodEntry] = {}
+        self.uncounted: Mapping[str, str] = of.uncounted
+        self._known = KnownPods(self.index)
+        self.pods = self._known.entries
         self.tombstones = Tombstones()
-        self.usage = UsageWindows(usage_window_seconds)
         self.config = Config(self.index)
-        self._keys_by_uid: dict[str, str] = {}
-        self.own = frozenset((0,))
-        self.shards_count = 1
-        self._last_ordinal = 0
+        self._following = Following(of, self._known, self.resources, self.usage)
         self._next_arrival = 1
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | Step, shard: int = 0) -> tuple[Change, ...]:
+    def apply(self, event: Event | FollowedEvent | Step, shard: int = 0) -> tuple[Change, ...]:
         """Fold one event, and return what changed, in order. ``shard`` is the one whose record it is.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
@@ -95,7 +99,7 @@ class ClusterState:
             case PodUpserted():
                 return self._upsert_pod(self.config.settled(event, self.pods), shard)
             case PodDeleted():
-                return self._delete_pod(event)
+                return self._delete_pod(event, shard)
             case NodeUpserted():
                 return self._upsert_node(event.node, shard)
             case NodeDeleted():
@@ -107,7 +111,7 @@ class ClusterState:
                 return ()
             case Forgotten():
                 for key, arrival in event.arrivals.items():
-                    self._occupancy.unplace(self.pods[key], is_change=False)
+                    self._occupancy.unplace(self.pods[key], changes=-1)
                     self.pods[key].arrival = arrival
                 return ()
             case Settle():
@@ -123,24 +127,26 @@ class ClusterState:
                 return ()
             case Given():
                 for entry in [e for e in self.pods.values() if not e.node and e.shard in event.shards]:
-                    self._leave(entry)
+                    self._known.leave(entry)
                 return ()
             case Owned():
-                self.own, self.shards_count = event.shards, event.shards_count
+                self._occupancy.shards_count = event.shards_count
+                self._occupancy.hold(event.shards, self.pods)
                 return ()
-            case _:
+            case ConfigUpserted() | ConfigDeleted():
                 return self.config.fold(event, self.pods)
+            case _:
+                return tuple(self._following.fold(event))
 
-    def _next_ordinal(self, shard: int) -> int:
-        """Return an ordinal above all that are known.
+    @property
+    def own(self) -> frozenset[int]:
+        """The shards that this worker holds. Until it is told (``Owned``) there is one, and it is its own."""
+        return self._occupancy.own
 
-        Where others add nodes at the same time, it leaves the number of its shard, divided by their count, so
-        that no two shards give the same one.
-        """
-        following = self._last_ordinal + 1
-        if len(self.own) == self.shards_count:
-            return following
-        return following + (shard - following) % self.shards_count
+    @property
+    def shards_count(self) -> int:
+        """How many shards there are."""
+        return self._occupancy.shards_count
 
     def _upsert_node(self, spec: NodeSpec, shard: int) -> tuple[Change, ...]:
         entry = self.nodes.get(spec.name) or NodeEntry()
@@ -155,13 +161,10 @@ class ClusterState:
         present = () if entry.deleted or entry.spec is None else entry.spec.allocatable
         if self.resources.count_with(spec.allocatable, present) > resource_names_max:
             return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
-        if spec.name not in self.nodes:
-            entry = self._first_seen(spec.name)
-        is_back = entry.deleted and entry.spec is not None
-        if entry.ordinal == 0:
-            entry.ordinal = self._last_ordinal = self._next_ordinal(shard)
-            for pod in entry.pods.values():  # what came before the node was known is not in the ledger
-                self.own_changes.count(spec.name, pod.spec, 1, changes=0)
+        entry = self._occupancy.meet(spec.name)
+        is_new, is_back = entry.spec is None, entry.deleted and entry.spec is not None
+        if is_new:
+            self._occupancy.number(entry, self._occupancy.next_ordinal(shard))
         # A new object under the name counts its versions anew, so that no version blocks a name for ever. The
         # object before it is remembered by its uid, as a pod that is gone.
         replaced = None
@@ -171,41 +174,18 @@ class ClusterState:
         known = None if renewed else entry.resource_version
         entry.resource_version = newer_of(spec.resource_version, known)
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
-        self._show(entry)
+        self._occupancy.show(entry)
         self.usage.unknown.discard(spec.name)
         self._note_spec(spec.name, entry)
         changed = (NodeChanged(spec.name, replaced),)
-        return (*changed, *self._of_its_pods(PodReturned, spec.name)) if is_back else changed
+        if is_new:
+            self._occupancy.count_own(spec.name, is_new=True)
+        return (*changed, *self._occupancy.tell_own(PodReturned, spec.name)) if is_back else changed
 
     def _note_spec(self, name: str, entry: NodeEntry) -> None:
         entry.version += 1
         entry.spec_count += 1
         self.own_changes.change_spec(name)
-
-    def _of_its_pods(
-        self, change: type[PodOrphaned] | type[PodReturned], node: str
-    ) -> Iterator[PodOrphaned | PodReturned]:
-        """Say of each pod on a node what became of the node; by name, whatever the order of placing was."""
-        version, reasons = self.nodes[node].version, self._occupancy.amiss(node)
-        for _, entry in sorted(self.nodes[node].pods.items()):
-            yield change(entry.spec, node, version, reasons)
-
-    def _first_seen(self, name: str) -> NodeEntry:
-        entry = self.nodes[name] = NodeEntry()
-        entry.recent = set() if name in self.usage.windows else None
-        return entry
-
-    def _show(self, entry: NodeEntry) -> None:
-        """Give a node a row that counts what its pods occupy."""
-        assert entry.spec is not None
-        self.own_changes.settle()
-        row = self.table.upsert(entry.spec, entry.ordinal)
-        self.sums.follow(self.nodes)
-        if entry.deleted:
-            entry.deleted = False
-            for pod in entry.pods.values():
-                self.sums.count(row, entry, pod.spec, 1)
-        self.improved_rows.add(row)
 
     def _delete_node(self, event: NodeDeleted) -> tuple[Change, ...]:
         entry = self.nodes.get(event.name)
@@ -215,24 +195,14 @@ class ClusterState:
         refused = why_not_deleted(event, entry.spec)
         if refused:
             return (Skipped(refused),)
-        entry.deleted = True
-        self.own_changes.settle()
         # The last version that was seen outlives the node, so that a late duplicate stays late.
         entry.resource_version = newer_of(event.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
-        last = self.table.count - 1
-        row = self.table.rows[event.name]
-        self.table.remove(event.name)
-        entry.elsewhere.clear()
-        self.sums.follow(self.nodes)
-        last_improved = last in self.improved_rows
-        self.improved_rows -= {row, last}
-        if last_improved and row != last:
-            self.improved_rows.add(row)
+        self._occupancy.hide(entry)
         self._note_spec(event.name, entry)
-        entry.recent = None
-        forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
-        return (NodeChanged(event.name), *forgotten, *self._of_its_pods(PodOrphaned, event.name))
+        was_measured = self.usage.forget(event.name)
+        forgotten = (NodeMeasured(event.name),) if was_measured and USAGE_SHARD in self.own else ()
+        return (NodeChanged(event.name), *forgotten, *self._occupancy.tell_own(PodOrphaned, event.name))
 
     def _measure(self, event: NodeUsed) -> tuple[Change, ...]:
         """Take a measurement. One of a node that is gone says nothing of the node that may come back."""
@@ -258,7 +228,9 @@ class ClusterState:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
                 return (Skipped(late),)
-        holder = self._keys_by_uid.get(pod.uid, key)
+        if entry is not None and entry.shard not in self._occupancy.own:
+            return (_of_another(entry, shard),)
+        holder = self._known.keys.get(pod.uid, key)
         if holder != key:
             return (Refused("object.metadata.uid", taken(pod, holder), "uid-taken"),)
         if entry is not None and entry.spec.uid != pod.uid:
@@ -280,18 +252,12 @@ class ClusterState:
         return (change, _regrouped(entry)) if regrouped else (change,)
 
     def _enter(self, pod: PodSpec, shard: int) -> Change:
-        entry = self._know(pod, self._next_arrival, shard)
+        entry = self._known.enter(pod, self._next_arrival, shard)
         self._next_arrival += 1
         if not pod.node_name:
             return PodWaits(pod, entry.arrival)
-        self._place(entry, pod.node_name, adopted=True)
+        self._occupancy.place(entry, pod.node_name, adopted=True)
         return self._adopted(pod, pod.node_name)
-
-    def _know(self, pod: PodSpec, arrival: int, shard: int) -> PodEntry:
-        self._keys_by_uid[pod.uid] = pod.key
-        entry = self.pods[pod.key] = PodEntry(pod, arrival=arrival, shard=shard)
-        self.index.enter(entry)
-        return entry
 
     def _update(self, entry: PodEntry, pod: PodSpec, shard: int) -> Change:
         before, before_node = entry.spec, entry.node
@@ -316,44 +282,36 @@ class ClusterState:
             self._occupancy.unplace(entry)
         self.index.renew(entry, pod)
         if node == before_node:
-            self._place(entry, node, adopted=entry.adopted)
+            self._occupancy.place(entry, node, adopted=entry.adopted)
             version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
             return PodResized(pod, node, version, entry.adopted, reasons)
-        self._place(entry, node, adopted=True)
+        self._occupancy.place(entry, node, adopted=True)
         return self._adopted(pod, node, before_node, None if before_node else before)
 
     def _adopted(self, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None) -> Change:
         version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
         return PodAdopted(pod, node, version, before, waited, reasons)
 
-    def _delete_pod(self, event: PodDeleted) -> tuple[Change, ...]:
+    def _delete_pod(self, event: PodDeleted, shard: int) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
         entry = self.pods.get(key)
         if entry is None:
             return _SKIPPED
+        if entry.shard not in self._occupancy.own:
+            return (_of_another(entry, shard),)
         refused = why_not_deleted(event, entry.spec)
         if refused:
             return (Skipped(refused),)
         return (self._release(entry, "deleted", event.resource_version),)
 
-    def _leave(self, entry: PodEntry) -> None:
-        self.index.leave(entry)
-        del self.pods[entry.spec.key]
-        del self._keys_by_uid[entry.spec.uid]
-
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> Change:
         pod, node = entry.spec, entry.node
         if node:
             self._occupancy.unplace(entry)
-        self._leave(entry)
+        self._known.leave(entry)
         newest = newer_of(resource_version, pod.resource_version)
         self.tombstones.add(pod.key, pod.uid, newest)
         return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)
-
-    def _place(self, entry: PodEntry, node: str, *, adopted: bool, is_change: bool = True) -> None:
-        if node not in self.nodes:
-            self._first_seen(node)
-        self._occupancy.place(entry, node, adopted=adopted, is_change=is_change)
 
     # --------------------------------------------------------------------------------------- restoring
 
@@ -361,23 +319,31 @@ class ClusterState:
         self, *, name: str, ordinal: int, version: int, spec: NodeSpec, spec_count: int = 1, deleted: bool
     ) -> None:
         """Restore a node from the ledger, before any pod."""
-        entry = self._first_seen(name)
-        entry.ordinal = ordinal
-        self._last_ordinal = max(self._last_ordinal, ordinal)
+        entry = self._occupancy.meet(name)
+        self._occupancy.number(entry, ordinal)
         entry.version, entry.spec_count = version, spec_count
         entry.spec = spec
         entry.resource_version = spec.resource_version
         if not deleted:
-            self._show(entry)
+            self._occupancy.show(entry)
 
     def restore_pod(
-        self, pod: PodSpec, *, node: str, adopted: bool, arrival: int = 0, shard: int = 0
+        self,
+        pod: PodSpec,
+        *,
+        node: str,
+        adopted: bool,
+        arrival: int = 0,
+        shard: int = 0,
+        counted: bool = True,
     ) -> None:
         """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it."""
-        entry = self._know(pod, arrival, shard)
+        entry = self._known.enter(pod, arrival, shard)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
-            self._place(entry, node, adopted=adopted, is_change=False)
+            self._occupancy.place(entry, node, adopted=adopted, is_change=False)
+            if not counted and (shard not in self.own or self._occupancy.nodes[node].spec is not None):
+                self._occupancy.uncounted[pod.key] = node
 
     def restore_usage(self, record: UsageRecord) -> None:
         """Restore the measured usage of a node, after the pods that it covers and before later ones."""
@@ -388,6 +354,11 @@ class ClusterState:
     def requested_of(self, name: str) -> dict[str, int]:
         """Return what the pods on a node request, summed per resource, without zeros."""
         return self.sums.of(name, self.nodes[name])
+
+
+def _of_another(entry: PodEntry, shard: int) -> Refused:
+    message = f"is a pod of shard {entry.shard}: a record of it came with those of shard {shard}"
+    return Refused("object.metadata.name", message, "other-shard")
 
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:

@@ -25,6 +25,7 @@ def digest_of(state: ClusterState) -> str:
         recent={name: sorted(entry.recent or ()) for name, entry in nodes.items()},
         pods={key: entry.known() for key, entry in sorted(state.pods.items())},
         gone=dict(state.tombstones.known()),
+        uncounted=dict(sorted(state.uncounted.items())),
         usage=state.usage.known(),
         config={"/".join(key): each for key, each in sorted(state.config.known.items())},
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from domain.model.limits import pods_per_node_max
 from domain.model.pods import PodSpec
+from domain.state.changes import PodOrphaned, PodReturned
 from domain.state.nodes import NodeEntry
 from domain.state.own_changes import OwnChanges
 from domain.state.pod_index import PodIndex
@@ -15,6 +16,7 @@ from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
+from domain.state.usage import UsageWindows
 
 
 class Occupancy:
@@ -28,20 +30,132 @@ class Occupancy:
         What changed since the last batch. The committer drains it.
     improved_rows : set of int
         Rows with more room or another spec. The cycle drains it.
+    uncounted : dict
+        Key of another worker's pod that the row of its node in the ledger does not count -> that node. Own
+        pods are not counted exactly where their node is not known.
+    own : frozenset of int
+        The shards that this worker holds, of ``shards_count``.
+    last_ordinal : int
+        The greatest of all nodes.
     """
 
-    def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
-        self._table, self._resources = table, resources
+    def __init__(self, resources: ResourceIndex, table: NodeTable, usage: UsageWindows) -> None:
+        self._table, self._resources, self._usage = table, resources, usage
         self.sums = Sums(resources, table)
         self.index = PodIndex()
         self.nodes: dict[str, NodeEntry] = {}
         self.own_changes = OwnChanges(resources, table, self.nodes)
         self.improved_rows: set[int] = set()
+        self.uncounted: dict[str, str] = {}
+        self.own = frozenset((0,))
+        self.shards_count = 1
+        self.last_ordinal = 0
+
+    # -------------------------------------------------------------------------------------------- nodes
+
+    def meet(self, name: str) -> NodeEntry:
+        """Return a node that an event or a pod names, whether it is known or not."""
+        entry = self.nodes.get(name)
+        if entry is None:
+            entry = self.nodes[name] = NodeEntry()
+            entry.recent = set() if name in self._usage.windows else None
+        return entry
+
+    def number(self, entry: NodeEntry, ordinal: int) -> None:
+        """Give a node its ordinal, for ever."""
+        entry.ordinal = ordinal
+        self.last_ordinal = max(self.last_ordinal, ordinal)
+
+    def next_ordinal(self, shard: int) -> int:
+        """Return an ordinal above all that are known.
+
+        Where others add nodes at the same time, it leaves the number of its shard, divided by their count, so
+        that no two shards give the same one.
+        """
+        following = self.last_ordinal + 1
+        if len(self.own) == self.shards_count:
+            return following
+        return following + (shard - following) % self.shards_count
+
+    def show(self, entry: NodeEntry) -> None:
+        """Give a node a row that counts what its pods occupy."""
+        assert entry.spec is not None
+        self.own_changes.settle()
+        row = self._table.upsert(entry.spec, entry.ordinal)
+        self.sums.follow(self.nodes)
+        if entry.deleted:
+            entry.deleted = False
+            for pod in entry.pods.values():
+                self.sums.count(row, entry, pod.spec, 1)
+        self.improved_rows.add(row)
+
+    def hide(self, entry: NodeEntry) -> None:
+        """Take the row of a node that was deleted."""
+        assert entry.spec is not None
+        name = entry.spec.name
+        entry.deleted = True
+        self.own_changes.settle()
+        last, row = self._table.count - 1, self._table.rows[name]
+        self._table.remove(name)
+        entry.elsewhere.clear()
+        entry.recent = None
+        self.sums.follow(self.nodes)
+        last_improved = last in self.improved_rows
+        self.improved_rows -= {row, last}
+        if last_improved and row != last:
+            self.improved_rows.add(row)
+
+    def tell_own(
+        self, change: type[PodOrphaned] | type[PodReturned], node: str
+    ) -> Iterator[PodOrphaned | PodReturned]:
+        """Say of each own pod on a node what became of it; by name, whatever the order of placing was."""
+        known, reasons = self.nodes[node], self.amiss(node)
+        for _, entry in sorted(known.pods.items()):
+            if entry.shard in self.own:
+                yield change(entry.spec, node, known.version, reasons)
+
+    def count_own(self, node: str, *, is_new: bool = False) -> None:
+        """Let the ledger count the own pods on a node that has just become known; others count theirs.
+
+        That is one change of the node, and none where the row is new.
+        """
+        self._begin_to_count(
+            node,
+            [key for key, entry in self.nodes[node].pods.items() if entry.shard in self.own],
+            is_new=is_new,
+        )
+
+    def _begin_to_count(self, node: str, keys: Sequence[str], *, is_new: bool = False) -> None:
+        known = self.nodes[node]
+        if keys:
+            changes = 0 if is_new else 1
+            known.version += changes
+            self.own_changes.begin_to_count(node, [known.pods[key].spec for key in sorted(keys)], changes)
+
+    def hold(self, shards: frozenset[int], pods: Mapping[str, PodEntry]) -> None:
+        """Hold these shards from now on; let the ledger count what the owners before did not get to count.
+
+        Cost: O(nodes that are not known, pods on them, and pods that are not counted).
+        """
+        for name, known in self.nodes.items() if shards != self.own else ():
+            if known.spec is None:
+                given = (key for key, entry in known.pods.items() if entry.shard in self.own)
+                self.uncounted.update(dict.fromkeys(given, name))
+        self.own = shards
+        taken: dict[str, list[str]] = {}
+        for key in [key for key in self.uncounted if pods[key].shard in shards]:
+            node = self.uncounted.pop(key)
+            if self.nodes[node].spec is not None:
+                taken.setdefault(node, []).append(key)
+        for node, keys in sorted(taken.items()):
+            self._begin_to_count(node, keys)
+
+    # --------------------------------------------------------------------------------------------- pods
 
     def place(self, entry: PodEntry, node: str, *, adopted: bool, is_change: bool = True) -> None:
         """Count a pod on a node. It is no change of the node where the ledger counts it already."""
         entry.node, entry.adopted, entry.arrival = node, adopted, 0
-        known = self.nodes[node]
+        known = self.meet(node)
         if is_change and known.spec is not None:
             known.version += 1
             self.own_changes.count(node, entry.spec, 1)
@@ -53,8 +167,21 @@ class Occupancy:
             self.sums.count(row, known, entry.spec, 1)
             self._table.touch(row)
 
-    def unplace(self, entry: PodEntry, *, is_change: bool = True) -> None:
-        """Stop counting a pod. Where the ledger never counted it, that undoes a change of the node."""
+    def follow(self, entry: PodEntry, node: str) -> int | None:
+        """Let another worker's pod be on a node; return the row in which it is yet to be counted, if any."""
+        entry.node = node
+        known = self.meet(node)
+        known.add(entry)
+        if entry.pod_class is not None:
+            self.index.count(entry.pod_class, node, 1)
+        return None if known.deleted else self._table.rows[node]
+
+    def unplace(self, entry: PodEntry, *, changes: int = 1) -> None:
+        """Stop counting a pod.
+
+        ``changes`` is what that adds to the node's version: -1 undoes what the ledger never had; 0, another
+        worker's, comes with what the journal says of the node.
+        """
         node = entry.node
         entry.node = ""
         known = self.nodes[node]
@@ -66,11 +193,12 @@ class Occupancy:
             self._table.touch(row)
             self.improved_rows.add(row)
         known.drop(entry)
-        if not is_change:
-            known.version -= 1
-        elif known.spec is not None:
-            known.version += 1
-            self.own_changes.count(node, entry.spec, -1)
+        if self.uncounted:
+            self.uncounted.pop(entry.spec.key, None)
+        if known.spec is not None:
+            known.version += changes
+            if changes > 0:
+                self.own_changes.count(node, entry.spec, -1)
         elif not known.pods:
             del self.nodes[node]  # whatever node names pods may invent, those that are gone leave nothing
 

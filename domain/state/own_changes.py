@@ -6,7 +6,7 @@ have been faster. Within a batch the facts come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,19 +60,24 @@ class Placed(NamedTuple):
 
 
 class OwnChanges:
-    """Sums the changes of nodes since the last batch."""
+    """Sums the changes of nodes since the last batch.
+
+    ``counted`` are the uids of pods on nodes that became known, whose rows count them from then on.
+    """
 
     def __init__(self, resources: ResourceIndex, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
         self._resources, self._table, self._nodes = resources, table, nodes
         self._facts: dict[str, _Sum] = {}
         self._claims: dict[str, _Sum] = {}
         self._placed: list[Placed] = []
+        self.counted: list[str] = []
 
     def clear(self) -> None:
         """Begin anew: all of it is in a batch."""
         self._facts.clear()
         self._claims.clear()
         self._placed.clear()
+        self.counted.clear()
 
     # ------------------------------------------------------------------------------------------- facts
 
@@ -88,6 +93,13 @@ class OwnChanges:
         fact.changes += changes
         fact.add(pod.template.requests, sign)
         fact.delta[PODS] = fact.delta.get(PODS, 0) + sign
+
+    def begin_to_count(self, node: str, pods: Iterable[PodSpec], changes: int) -> None:
+        """Take note of so many changes by which a node counts pods that were on it, but not counted."""
+        self._fact(node).changes += changes
+        for pod in pods:
+            self.count(node, pod, 1, changes=0)
+            self.counted.append(pod.uid)
 
     def change_spec(self, node: str) -> None:
         """Take note that an event changed a node's spec, or deleted the node."""

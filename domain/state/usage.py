@@ -28,6 +28,9 @@ from domain.model.usage import Measured, NodeUsage, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
 
+USAGE_SHARD = 0
+"""The shard whose owner reads and writes what is measured."""
+
 _DAY_MS = 86_400_000
 
 

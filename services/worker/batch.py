@@ -367,16 +367,15 @@ class BatchBuilder:
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
         """Return the batch."""
         state = self._scheduler.state
-        facts = node_facts(state, self._specs)
         for pod, _ in self._waiting.values():
             self._need_template(pod)
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self.decisions}
         return CommitBatch(
             offsets=offsets,
             shards=list(self._book.epochs),
-            facts=facts,
+            facts=node_facts(state, self._specs),
             claims=node_claims(state, self._strict),
-            counted=count_placements(self.opened, facts, state),
+            counted=count_placements(self.opened, state),
             waited=self._waited,
             templates=self._templates,
             placements_closed=self._closed,

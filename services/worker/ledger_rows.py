@@ -87,15 +87,12 @@ def node_claims(state: ClusterState, strict: Set[str]) -> list[NodeClaim]:
     ]
 
 
-def count_placements(
-    opened: dict[str, PlacementOpened], facts: Sequence[NodeFact], state: ClusterState
-) -> list[str]:
+def count_placements(opened: dict[str, PlacementOpened], state: ClusterState) -> list[str]:
     """Mark the opened placements that no node counts yet; return older ones that nodes count from now on."""
     for uid, placed in opened.items():
         if placed.adopted and state.nodes[placed.node].spec is None:
             opened[uid] = msgspec.structs.replace(placed, counted=False)
-    on_new = (state.nodes[fact.name].pods.values() for fact in facts if not fact.version_seen)
-    return [pod.spec.uid for pods in on_new for pod in pods if pod.spec.uid not in opened]
+    return [uid for uid in state.own_changes.counted if uid not in opened]
 
 
 def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> PlacementOpened:

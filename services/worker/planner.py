@@ -179,7 +179,9 @@ class Planner:
 
     def _restore_placement(self, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate]) -> None:
         pod = _pod_of(placed, templates, placed.node if placed.adopted else "")
-        self.scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted, shard=placed.shard)
+        self.scheduler.restore_pod(
+            pod, node=placed.node, adopted=placed.adopted, shard=placed.shard, counted=placed.counted
+        )
 
     def _restore_profile(self, row: ProfileRow) -> None:
         """Restore a profile. One that this version of berth no longer accepts counts as deleted."""

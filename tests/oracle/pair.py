@@ -33,7 +33,7 @@ class Pair:
         assert_same(result, self.oracle.cycle(), self._parked)
         return result
 
-    def run(self, between: Callable[[], None] = lambda: None) -> None:
+    def run(self, between: Callable[[], object] = lambda: None) -> None:
         """Play the whole scenario: nodes, then in every cycle some pods and some changes."""
         world, scenario = self.world, self.world.scenario
         self.feed(world.first_nodes())

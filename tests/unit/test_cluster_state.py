@@ -450,6 +450,7 @@ def test_pods_come_later_than_all_that_came_before_a_moment(state: ClusterState)
 
 
 def test_a_pod_is_of_the_shard_of_its_latest_placing(state: ClusterState) -> None:
+    state.apply(Owned(frozenset((1, 2)), 3))
     state.apply(PodUpserted(pod("p", version=1)), 1)
     assert state.pods["default/p"].shard == 1
     state.apply(PodUpserted(pod("p", version=2, on="n")), 2)

@@ -1,0 +1,156 @@
+"""Follows other workers: counts their pods, and takes the nodes that they write, as their journal says.
+
+What they placed adds to the sums, classes and counters by which this worker decides. It is in the ledger
+already, so it is no change of this worker's own. The version of a node moves by what the journal says of the
+node, not by its pods. Own pods on a followed node are orphaned, return and begin to count as on any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from domain.model.limits import resource_names_max
+from domain.model.pods import PodLife, PodSpec
+from domain.state.changes import Change, FollowRefused, NodeMeasured, PodOrphaned, PodReturned
+from domain.state.followed import (
+    FollowedEvent,
+    NodeFollowed,
+    PodFollowedRefreshed,
+    PodsFollowed,
+    PodsFollowedCounted,
+    PodsLeft,
+)
+from domain.state.known_pods import KnownPods
+from domain.state.nodes import NodeEntry
+from domain.state.occupancy import Occupancy
+from domain.state.resources import ResourceIndex
+from domain.state.usage import USAGE_SHARD, UsageWindows
+
+_NO_LIFE = PodLife()
+
+
+class Following:
+    """Folds what other workers did.
+
+    What contradicts what is known here is passed over, and named: it never ends the worker.
+    """
+
+    def __init__(
+        self, occupancy: Occupancy, pods: KnownPods, resources: ResourceIndex, usage: UsageWindows
+    ) -> None:
+        self._occupancy, self._pods, self._resources, self._usage = occupancy, pods, resources, usage
+
+    def fold(self, event: FollowedEvent) -> Iterator[Change]:
+        """Fold one event. Cost: O(1), and per pod of it. A node that appears costs its pods besides."""
+        match event:
+            case PodsFollowed():
+                yield from self._place(event)
+            case PodsLeft():
+                for uid in event.uids:
+                    yield from self._leave(uid)
+            case NodeFollowed():
+                yield from self._follow_node(event)
+            case PodFollowedRefreshed():
+                yield from self._refresh(event)
+            case PodsFollowedCounted():
+                for uid in event.uids:
+                    self._occupancy.uncounted.pop(self._pods.keys.get(uid, ""), None)
+
+    # -------------------------------------------------------------------------------------------- nodes
+
+    def _follow_node(self, event: NodeFollowed) -> Iterator[Change]:
+        entry = self._occupancy.nodes.get(event.name) or NodeEntry()
+        refused = self._why_not(event, entry)
+        if refused:
+            yield FollowRefused("node", event.name, refused)
+            return
+        entry = self._occupancy.meet(event.name)
+        was_known, was_there = entry.spec is not None, not entry.deleted
+        entry.version += event.changes
+        if event.spec is not None:
+            entry.spec, entry.resource_version = event.spec, event.spec.resource_version
+            entry.spec_count = event.spec_count
+            self._occupancy.number(entry, event.ordinal)
+            if not event.deleted:
+                self._occupancy.show(entry)
+            elif was_there:
+                self._occupancy.hide(entry)
+                if self._usage.forget(event.name) and USAGE_SHARD in self._occupancy.own:
+                    yield NodeMeasured(event.name)
+            self._usage.unknown.discard(event.name)
+        if not was_known:
+            self._occupancy.count_own(event.name)
+        if entry.deleted and (was_there or not was_known):
+            yield from self._occupancy.tell_own(PodOrphaned, event.name)
+        elif was_known and not was_there and not entry.deleted:
+            yield from self._occupancy.tell_own(PodReturned, event.name)
+
+    def _why_not(self, event: NodeFollowed, entry: NodeEntry) -> str:
+        if entry.ordinal and entry.ordinal != event.ordinal:
+            return f"has the id {event.ordinal} there, and {entry.ordinal} here"
+        if event.spec is None:
+            return "" if entry.ordinal else "is not known here"
+        present = () if entry.deleted or entry.spec is None else entry.spec.allocatable
+        if (
+            not event.deleted
+            and self._resources.count_with(event.spec.allocatable, present) > resource_names_max
+        ):
+            return f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
+        return ""
+
+    # --------------------------------------------------------------------------------------------- pods
+
+    def _place(self, event: PodsFollowed) -> Iterator[Change]:
+        placed, rows = [], []
+        followed = zip(event.pods, event.nodes, event.adopted, event.shards, strict=True)
+        for pod, node, adopted, shard in followed:
+            refused = self._why_not_placed(pod, node, shard)
+            if refused:
+                yield FollowRefused("pod", pod.key, refused)
+                continue
+            entry = self._pods.enter(pod, 0, shard)
+            entry.adopted = adopted
+            row = self._occupancy.follow(entry, node)
+            if row is not None:
+                placed.append(pod)
+                rows.append(row)
+            if pod.uid in event.uncounted:
+                self._occupancy.uncounted[pod.key] = node
+        if placed:
+            self._occupancy.sums.count_new(placed, np.array(rows), self._occupancy.nodes)
+
+    def _why_not_placed(self, pod: PodSpec, node: str, shard: int) -> str:
+        if shard in self._occupancy.own:
+            return f"is of shard {shard}, which is followed by no one but its owner"
+        if pod.key in self._pods.entries:
+            return f"is known as a pod of shard {self._pods.entries[pod.key].shard}"
+        if pod.uid in self._pods.keys:
+            return f"has the uid of {self._pods.keys[pod.uid]}"
+        return self._occupancy.why_full(node)
+
+    def _leave(self, uid: str) -> Iterator[Change]:
+        entry = self._pods.of_uid(uid)
+        if entry is None or entry.shard in self._occupancy.own:
+            yield FollowRefused("pod", uid, "left, and is no known pod of another worker")
+            return
+        self._occupancy.unplace(entry, changes=0)
+        self._pods.leave(entry)
+
+    def _refresh(self, event: PodFollowedRefreshed) -> Iterator[Change]:
+        entry = self._pods.of_uid(event.uid)
+        if entry is None or entry.shard in self._occupancy.own:
+            yield FollowRefused("pod", event.uid, "was refreshed, and is no known pod of another worker")
+            return
+        life = event.life or _NO_LIFE
+        pod = msgspec.structs.replace(
+            entry.spec,
+            resource_version=event.resource_version,
+            labels=dict(event.labels),
+            start_time=life.start_time,
+            terminating=life.terminating,
+            controller=life.controller,
+        )
+        self._occupancy.index.renew(entry, pod)

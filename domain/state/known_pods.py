@@ -1,0 +1,42 @@
+"""The pods that exist, by key and by uid."""
+
+from __future__ import annotations
+
+from domain.model.pods import PodSpec
+from domain.state.pod_index import PodIndex
+from domain.state.pods import PodEntry
+
+
+class KnownPods:
+    """Every pod that exists, placed or waiting. A key and a uid name one pod.
+
+    Attributes
+    ----------
+    entries : dict
+        Key -> the pod.
+    keys : dict
+        Uid -> the key.
+    """
+
+    def __init__(self, index: PodIndex) -> None:
+        self.entries: dict[str, PodEntry] = {}
+        self.keys: dict[str, str] = {}
+        self._index = index
+
+    def enter(self, pod: PodSpec, arrival: int, shard: int) -> PodEntry:
+        """Take a pod that begins to exist."""
+        self.keys[pod.uid] = pod.key
+        entry = self.entries[pod.key] = PodEntry(pod, arrival=arrival, shard=shard)
+        self._index.enter(entry)
+        return entry
+
+    def leave(self, entry: PodEntry) -> None:
+        """Forget a pod, which counts on no node any more."""
+        self._index.leave(entry)
+        del self.entries[entry.spec.key]
+        del self.keys[entry.spec.uid]
+
+    def of_uid(self, uid: str) -> PodEntry | None:
+        """Return the pod of a uid."""
+        key = self.keys.get(uid)
+        return None if key is None else self.entries[key]
