@@ -20,6 +20,7 @@ _OF_NO_PLUGIN = {
     "no-nodes": "nodes exist",
     "overcommitted": "are overcommitted in",
     "node-unknown": "are not known",
+    "conflict": "were changed by another worker first",
     "node-deleted": "were deleted",
     "others": "have other reasons",
 }

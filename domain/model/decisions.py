@@ -29,7 +29,7 @@ class Outcome(enum.StrEnum):
     UNRESOLVABLE = "unresolvable", "no node even if every other pod left; the pod waits"
     CONFLICT = (
         "conflict",
-        "another worker changed the chosen node first; the pod waits and is tried again at once",
+        "another worker changed the chosen node first; the pod waits and is tried again",
     )
     RELEASED = "released", "the pod finished or was deleted; what it held is free"
 

@@ -186,7 +186,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield from map(rule_in_words, cycle.rules)
     if decision.warnings:
         yield f"Not looked at: {'; '.join(map(ignored_in_words, decision.warnings))}."
-    if cycle is None:
+    if cycle is None or decision.outcome is Outcome.CONFLICT:
         return
     if cycle.repeated_at_generation:
         yield (

@@ -25,7 +25,7 @@ _HELD = """
     SELECT o.node, r.key AS resource, sum(o.pods * r.value::bigint)::bigint AS held
     FROM (
         SELECT node, signature, count(*) AS pods FROM placements
-        WHERE released_at_ms IS NULL GROUP BY node, signature
+        WHERE released_at_ms IS NULL AND counted GROUP BY node, signature
     ) AS o
     JOIN templates t USING (signature)
     CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS r
