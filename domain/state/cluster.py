@@ -228,7 +228,7 @@ class ClusterState:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
                 return (Skipped(late),)
-        if entry is not None and entry.shard not in self._occupancy.own:
+        if entry is not None and self._is_of_another(entry, shard):
             return (_of_another(entry, shard),)
         holder = self._known.keys.get(pod.uid, key)
         if holder != key:
@@ -250,6 +250,10 @@ class ClusterState:
         before, change = entry.pod_class, self._update(entry, pod, shard)
         regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
         return (change, _regrouped(entry)) if regrouped else (change,)
+
+    def _is_of_another(self, entry: PodEntry, shard: int) -> bool:
+        """Say whether a record of a shard names a pod of another worker: its producer chose the partition."""
+        return entry.shard != shard and entry.shard not in self._occupancy.own
 
     def _enter(self, pod: PodSpec, shard: int) -> Change:
         entry = self._known.enter(pod, self._next_arrival, shard)
@@ -297,7 +301,7 @@ class ClusterState:
         entry = self.pods.get(key)
         if entry is None:
             return _SKIPPED
-        if entry.shard not in self._occupancy.own:
+        if self._is_of_another(entry, shard):
             return (_of_another(entry, shard),)
         refused = why_not_deleted(event, entry.spec)
         if refused:
