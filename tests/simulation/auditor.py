@@ -63,7 +63,6 @@ class Auditor:
 
     def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
         """Check what must hold after every transaction."""
-        self.tape.note(batch)
         self.conflicts += len(lost_nodes)
         for s in shard_advances(batch):
             epoch = self._database.shards[s.shard].epoch
@@ -72,16 +71,28 @@ class Auditor:
             self.require(owned, Invariant.STALE_EPOCH_WRITE, f"{s} in epoch {epoch} of another owner")
         raised = {fact.id: fact.changes for fact in batch.facts}
         for claim in batch.claims:
-            if claim.id not in lost_nodes:
+            if claim.id in lost_nodes:
+                row = self._database.nodes.get(claim.id)
+                seen = claim.version_seen, claim.spec_count_seen, False
+                same = row is not None and (row.version, row.spec_count, row.deleted) == seen
+                self.require(
+                    claim.is_doubtful or not same,
+                    Invariant.UNFOUNDED_CONFLICT,
+                    f"{claim.name} is as {claim} saw it",
+                )
+            else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes
                 found = self._database.node_versions[claim.id][-1] - claim.changes
                 seen = claim.resource_only or found == claim.version_seen
                 what = f"{claim.name} was at {found}, and the claim had seen {claim.version_seen}"
                 self.require(seen, Invariant.VERSION_CHAIN, what)
+        versions: dict[str, tuple[int, int]] = {}
         for node, changes in raised.items():
             before, after = [0, *self._database.node_versions[node]][-2:]
             what = f"node {node} goes from {before} to {after} by {changes} changes"
             self.require(after == before + changes, Invariant.VERSION_CHAIN, what)
+            versions[self._database.nodes[node].name] = before, after
+        self.tape.note(batch, versions)
 
     # ------------------------------------------------------------------------------------------ the end
 

@@ -102,12 +102,22 @@ class Outside:
             for at in commit.decided:
                 if (told := self._told.pop(at, None)) is not None:
                     self._live(told)
+                    self._judge_version(told, commit.versions)
         self._knows_order = False
         for told in self._told.values():  # that no transaction decided
             self._live(told)
 
     def _require(self, holds: bool, invariant: Invariant, message: str) -> None:
         self._findings.require(holds, invariant, message)
+
+    def _judge_version(self, told: Mapping[str, Any], versions: Mapping[str, tuple[int, int]]) -> None:
+        """The version that a decision names is one that its transaction gave the node."""
+        if told["node"] in versions and told["node_version"] is not None:
+            before, after = versions[told["node"]]
+            what = (
+                f"{told['id']}: {told['node']} v{told['node_version']}, and it went from {before} to {after}"
+            )
+            self._require(before < told["node_version"] <= after, Invariant.VERSION_CHAIN, what)
 
     # ------------------------------------------------------------------------------------- lives of pods
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from services.ports.journal import BATCHES
@@ -22,11 +22,13 @@ Key = tuple[int, str, int]
 class Commit:
     """One transaction: the records that it took, and the shard and seq of its decisions, in order.
 
+    ``versions`` says of each node that it changed the versions before and after, where they are known.
     ``is_ordered`` is false where the order of decisions of several shards is not known.
     """
 
     records: Sequence[Record]
     decided: Sequence[tuple[int, int]]
+    versions: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     is_ordered: bool = True
 
 
@@ -57,10 +59,10 @@ class Tape:
         del self.commits[length:]
         self._offsets = {key: row.next_offset for key, row in self._database.offsets.items()}
 
-    def note(self, batch: CommitBatch) -> None:
+    def note(self, batch: CommitBatch, versions: Mapping[str, tuple[int, int]]) -> None:
         """Take a transaction down, and check that it took all that it moved past."""
         records = in_order([list(self._taken(advance)) for advance in batch.offsets])
-        self.commits.append(Commit(records, [(d.shard, d.seq) for d, _ in batch.decisions]))
+        self.commits.append(Commit(records, [(d.shard, d.seq) for d, _ in batch.decisions], versions))
 
     def _taken(self, a: OffsetAdvance) -> Iterator[Record]:
         key = a[:3]

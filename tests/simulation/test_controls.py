@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 from unittest import mock
 
@@ -14,7 +14,16 @@ import pytest
 
 from domain.model.decisions import Outcome
 from services.adapters.batches import ShardAdvance
-from services.ports.ledger import CommitBatch, Committed, LedgerBase, NodeClaim, NodeRow, NotCommitted
+from services.codec.settling import settle
+from services.ports.ledger import (
+    CommitBatch,
+    Committed,
+    LedgerBase,
+    NodeClaim,
+    NodeFact,
+    NodeRow,
+    NotCommitted,
+)
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
@@ -63,6 +72,30 @@ class _BlindToVersions(SimulatedDatabase):
     def grants(self, claim: NodeClaim, row: NodeRow) -> bool:
         return True
 
+
+class _RefusesFacts(SimulatedDatabase):
+    """Loses what is released when somebody else changed the node meanwhile."""
+
+    def _take_fact(self, fact: NodeFact, at_ms: int) -> None:
+        row = self.nodes.get(fact.id)
+        if row is not None and row.version != fact.version_seen:
+            fact = replace(fact, delta={})
+        super()._take_fact(fact, at_ms)
+
+
+def _settles(change: Callable[[CommitBatch, CommitBatch], CommitBatch]) -> Any:
+    """Make something else of a batch of which claims were lost: of what was planned and what was settled."""
+
+    def wrongly(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> CommitBatch:
+        settled = settle(batch, lost, moved)
+        return change(batch, settled) if lost else settled
+
+    return mock.patch("services.adapters.memory.database.settle", wrongly)
+
+
+_KEEPS_LOSERS = _settles(lambda batch, settled: replace(settled, placements_opened=batch.placements_opened))
+_LOSES_LOSERS = _settles(lambda batch, settled: replace(settled, pending_added=batch.pending_added))
+_OLD_VERSIONS = mock.patch("services.codec.settling.move_version", lambda payload, shift: payload)
 
 # ------------------------------------------------------------------------------------- what a commit keeps
 
@@ -281,6 +314,10 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("fence off", Build(database=_NoFence), None, Invariant.STALE_EPOCH_WRITE),
     ("offset outside the transaction", Build(ledger=_OffsetsApart), None, Invariant.LOST_POD),
     ("CAS off", Build(database=_BlindToVersions), None, Invariant.VERSION_CHAIN),
+    ("fact refused", Build(database=_RefusesFacts), None, Invariant.WRONG_SUM),
+    ("loser's placement kept", Build(), _KEEPS_LOSERS, Invariant.LEDGER_DIFFERS),
+    ("loser's pending row lost", Build(), _LOSES_LOSERS, Invariant.LOST_POD),
+    ("node version not shifted", Build(), _OLD_VERSIONS, Invariant.VERSION_CHAIN),
     ("duplicates of events", Build(), _NO_DEDUPE, Invariant.OLD_EVENT_WON),
     ("duplicates of decisions", Build(), _NO_RESUME, Invariant.PUBLISHED_TWICE),
     ("phantom decision", Build(ledger=_PhantomDecision), None, Invariant.PHANTOM_DECISION),
