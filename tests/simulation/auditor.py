@@ -72,14 +72,11 @@ class Auditor:
         raised = {fact.id: fact.changes for fact in batch.facts}
         for claim in batch.claims:
             if claim.id in lost_nodes:
-                row = self._database.nodes.get(claim.id)
-                seen = claim.version_seen, claim.spec_count_seen, False
-                same = row is not None and (row.version, row.spec_count, row.deleted) == seen
-                self.require(
-                    claim.is_doubtful or not same,
-                    Invariant.UNFOUNDED_CONFLICT,
-                    f"{claim.name} is as {claim} saw it",
-                )
+                row, doubted = self._database.nodes.get(claim.id), claim.is_doubtful
+                known = claim.version_seen, claim.spec_count_seen, False
+                same = row is not None and (row.version, row.spec_count, row.deleted) == known
+                what = f"{claim.name} is as {claim} saw it"
+                self.require(doubted or not same, Invariant.UNFOUNDED_CONFLICT, what)
             else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes
                 found = self._database.node_versions[claim.id][-1] - claim.changes
