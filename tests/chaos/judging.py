@@ -119,8 +119,8 @@ async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
 
 async def judge(
     servers: Servers, shards: int, acknowledged: dict[tuple[str, int, int], bytes], late_relays: int
-) -> Found:
-    """Return what is wrong, by name; nothing of berth may run."""
+) -> tuple[Found, str]:
+    """Return what is wrong, by name, and all records by time; nothing of berth may run."""
     told = [TopicPartition(DECISIONS_TOPIC, shard) for shard in range(shards)]
     partitions = [*partitions_of_producers(shards), *told]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
@@ -144,4 +144,5 @@ async def judge(
     for violation in await check(servers.dsn):
         if not violation.warning:
             found.append((violation.name, f"{violation.says}: {violation.rows[:3]}"))
-    return found
+    rows = sorted((r.timestamp_ms, *r[:5]) for at in partitions for r in log.records(at))
+    return found, "\n".join(" ".join(map(str, row)) for row in rows)

@@ -23,7 +23,7 @@ Item = tuple[str, Entry]
 
 
 class _Aborted(Exception):
-    """A transaction that its producer gives up."""
+    """A transaction that its producer gives up, to send the same records again."""
 
 
 class Producing:
@@ -42,6 +42,7 @@ class Producing:
         self._scenario = scenario
         self._bootstrap = bootstrap
         self._shards = shards
+        self._unsent: list[Item] = []  # of a batch that failed: as a producer does, they come again, in order
 
     @contextlib.asynccontextmanager
     async def _producer(self, transactional_id: str | None = None) -> AsyncIterator[AIOKafkaProducer]:
@@ -69,22 +70,22 @@ class Producing:
                     while time() < until:
                         count = await self._some(plain, transactional)
                         await asyncio.sleep(self._rng.expovariate(per_second / count))
-            except KafkaError as error:  # what was in flight is in the log or not; the end of the day tells
+            except KafkaError:  # what was in flight is in the log or not
                 self.counts["producers begun anew"] += 1
-                self.counts[f"  {type(error).__name__}"] += 1
                 await asyncio.sleep(0.5)
+        await self.send(self._unsent)
 
     async def _some(self, plain: AIOKafkaProducer, transactional: AIOKafkaProducer) -> int:
-        items = [self._scenario.next() for _ in range(self._rng.randint(1, _CHUNK_RECORDS_MAX))]
-        draw = self._rng.random()
-        if draw < 0.2:
-            with contextlib.suppress(_Aborted):
+        items, draw = self._unsent, self._rng.random()
+        if not items:
+            items += [self._scenario.next() for _ in range(self._rng.randint(1, _CHUNK_RECORDS_MAX))]
+            items += self._skewed() if draw > 0.95 else []
+        with contextlib.suppress(_Aborted):
+            if draw < 0.2:
                 await self._in_transaction(transactional, items)
-        elif draw < 0.25:
-            items += self._skewed()
-            await self._send(plain, items)
-        else:
-            await self._send(plain, items)
+            else:
+                await self._send(plain, items)
+            self._unsent = []
         return len(items)
 
     def _skewed(self) -> list[Item]:

@@ -33,6 +33,7 @@ def report(seed: int, lived: Lived, logs: Path | None) -> None:
     if logs is not None and lived.found:
         logs.mkdir(parents=True, exist_ok=True)
         (logs / f"seed-{seed}.log").write_text(lived.said)
+        (logs / f"seed-{seed}.records").write_text(lived.records)
 
 
 def main() -> int:
@@ -44,7 +45,7 @@ def main() -> int:
     parser.add_argument("--per-second", type=float, default=Shape().per_second, help="events a second")
     parser.add_argument("--minutes", type=float, default=120.0, help="begin no day after so long")
     parser.add_argument("--build", choices=["sound", *BUILDS], default="sound")
-    parser.add_argument("--logs", type=Path, help="keep there what the processes of bad days printed")
+    parser.add_argument("--logs", type=Path, help="keep there what processes printed and sent on bad days")
     asked = parser.parse_args()
     shape = Shape(seconds=asked.seconds, per_second=asked.per_second, build=asked.build)
     counts: Counter[str] = Counter()
