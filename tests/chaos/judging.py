@@ -71,7 +71,7 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         parts = dict(read_parts(connection, range(shards)))
         tables.nodes = {row.id: row async for row in parts["nodes"]}
-        tables.pending = {row.pod_uid: row async for row in parts["pending"]}
+        tables.pending = {(row.pod_uid, row.shard): row async for row in parts["pending"]}
         tables.usage = {row.record.node: row async for row in parts["usage"]}
         for row in await connection.fetch(_DECISIONS):
             made = dict(row)
@@ -84,7 +84,7 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
             placed = PlacementRow(PlacementOpened(**told, resource_version=None, labels={}), ended_ms)
             tables.placements.append(placed)
             if ended_ms is None:
-                tables.open_placements[row["pod_uid"]] = placed
+                tables.open_placements[row["pod_uid"], row["shard"]] = placed
         for row in await connection.fetch(_LETTERS):
             told = dict(row)
             told["offset"] = told.pop("log_offset")
