@@ -35,8 +35,8 @@ class Proxy:
 
     async def aclose(self) -> None:
         """End all connections, and listen no more."""
-        assert self._server is not None
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         self.reset()
 
     def reset(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import socket
 import urllib.parse
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from ops.kafka import KafkaServer, free_port
+from ops.kafka import KafkaServer
 from ops.postgres import PostgresServer
 from services.bootstrap import Place
 from tests.chaos.proxy import Proxy
@@ -22,6 +24,20 @@ _REPLICATED = {
     "wal_retrieve_retry_interval": "200ms",
     "max_connections": "80",
 }
+
+
+def _ports(count: int) -> list[int]:
+    """Return ports that nobody uses, from below those that the system gives to clients.
+
+    A client could else take the port of a server that is stopped for a while.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randint(10_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [] if port in found else [port]
+    return found
 
 
 class Way(NamedTuple):
@@ -44,14 +60,14 @@ class Servers:
 
     def __init__(self, folder: Path, ways: int) -> None:
         self._folder = folder
-        listeners = {free_port(): free_port() for _ in range(ways)}
-        self.kafka = KafkaServer(folder / "kafka", proxied=listeners)
-        self._port = free_port()
+        kafka, self._port, self._replica_port, *ports = _ports(3 + 3 * ways)
+        listeners = dict(zip(ports[:ways], ports[ways : 2 * ways], strict=True))
+        self.kafka = KafkaServer(folder / "kafka", kafka, proxied=listeners)
         self._primary = PostgresServer(folder / "first", self._port, _REPLICATED)
         self._replica: PostgresServer | None = None
         self.dsn = ""
         self._kafka_proxies = [Proxy(told, own) for own, told in listeners.items()]
-        self._postgres_proxies = [Proxy(free_port(), self._port) for _ in range(ways)]
+        self._postgres_proxies = [Proxy(port, self._port) for port in ports[2 * ways :]]
         self.fail_overs_count = 0
 
     @property
@@ -81,7 +97,7 @@ class Servers:
 
     async def replicate(self) -> None:
         """Start a replica, for which every commit waits from now on."""
-        self._replica = PostgresServer(self._folder / "second", free_port(), _REPLICATED)
+        self._replica = PostgresServer(self._folder / "second", self._replica_port, _REPLICATED)
         await asyncio.to_thread(self._replica.copy, self.dsn)
         self._replica_dsn = await asyncio.to_thread(self._replica.start)
         async with self.connected() as connection:
