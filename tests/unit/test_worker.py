@@ -7,9 +7,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from domain.model.decisions import Outcome
 from domain.model.errors import Overdue, Unavailable
 from domain.model.limits import lease_seconds, progress_seconds
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -370,5 +372,41 @@ def test_a_batch_that_takes_the_ledger_too_long_is_cut_in_half_until_it_passes()
             await asyncio.sleep(0.1)
         await site.until(site.all_placed, 10)
         assert site.metric("berth_worker_batch_records_max") == A_BATCH, "it grows again, slowly"
+
+    on_virtual_time(live)
+
+
+def test_pods_whose_node_somebody_else_is_changing_wait_and_are_tried_again() -> None:
+    async def live(site: Site) -> None:
+        site.start("first")
+        await site.send_pods(5)
+        await site.until(site.all_placed, 30)
+        (node,) = site.database.nodes.values()
+        site.database.nodes_held.add(node.id)
+        await site.send_pods(5)
+        await site.until(lambda: bool(site.metric("berth_worker_conflicts_total")), 30)
+        assert len(site.database.pending) == 5
+        site.database.nodes_held.clear()
+        await site.until(site.all_placed, 5)
+        told = [decision.outcome for rows in site.database.decisions.values() for decision, _ in rows]
+        for outcome in (Outcome.CONFLICT, Outcome.BOUND):
+            assert told.count(outcome) == site.metric("berth_decisions_total", outcome=outcome)
+        assert told.count(Outcome.CONFLICT) == site.metric("berth_worker_conflicts_total")
+        assert told.count(Outcome.BOUND) == 10
+
+    on_virtual_time(live)
+
+
+def test_a_worker_that_loses_a_node_again_and_again_reads_the_ledger_anew() -> None:
+    async def live(site: Site) -> None:
+        site.start("first")
+        await site.send_pods(5)
+        await site.until(site.all_placed, 30)
+        (node,) = site.database.nodes.values()
+        newer = msgspec.structs.replace(node, spec_count=node.spec_count + 1)
+        site.database.nodes[node.id] = newer
+        await site.send_pods(5)
+        await site.until(site.all_placed, 60)
+        assert site.metric("berth_worker_restarts_total", reason="node-moved") == 1
 
     on_virtual_time(live)
