@@ -11,8 +11,8 @@ from domain.model.events import Event, NodeUpserted
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from tests.oracle.scenarios import Scenario, World
+from tests.property.fold_audit import audit
 from tests.property.followers import SHARDS, Ledger, Worker, shard_of
-from tests.property.test_fold import audit
 
 
 def log(seed: int) -> list[Event]:
