@@ -2,8 +2,8 @@
 
 The version of a node guards what is on the node. A rule over a zone reads what is on many nodes, so two
 workers could each place a pod that is right by itself and wrong beside the other one. So each set of pods
-that such rules count has a version of its own in the ledger: who places a pod that reads it, or that counts in
-it, names the version that it saw and raises it. A set that nobody used before is announced first.
+that such rules count has a version of its own in the ledger. Who places a pod that reads it, or that counts
+in it, names the version that it saw and raises it. A set that nobody used before is announced first.
 """
 
 from __future__ import annotations

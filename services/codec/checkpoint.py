@@ -77,7 +77,7 @@ def pack_head(
 def unpack_state(head: str, parts: Iterable[tuple[str, bytes]], seal_secret: bytes) -> LedgerState:
     """Return the state of which a head and parts (kind, bytes) were made; the parts of a kind in order."""
     told = msgspec.json.decode(head, type=Head)
-    found: dict[str, list[Any]] = {kind: [] for kind in ROWS}
+    found: dict[str, Any] = {kind: [] for kind in ROWS}
     for kind, packed in parts:
         found[kind] += _DECODERS[kind].decode(zlib.decompress(packed))
     offsets = {(shard, topic, at): offset for shard, topic, at, offset in told.offsets}

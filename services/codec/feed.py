@@ -87,6 +87,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             uncounted=[pod.pod_uid for pod in pods if not pod.counted],
             counted=list(batch.counted),
             events=events,
+            raised=list(batch.raised),
         )
     )
 

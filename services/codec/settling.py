@@ -17,7 +17,9 @@ from services.ports.ledger import CommitBatch, Committed, NodeChange, PendingPod
 _replace = msgspec.structs.replace
 
 
-def settle(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> CommitBatch:
+def settle(
+    batch: CommitBatch, lost: Set[int], moved: Mapping[int, int], raised: Sequence[str] = ()
+) -> CommitBatch:
     """Return the batch without the claims that were not granted, and with the true versions of nodes.
 
     Pods that it had bound to a lost node have the outcome ``conflict`` under the same seq, and wait again.
@@ -30,8 +32,10 @@ def settle(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> Comm
         Ids of the nodes whose claims were not granted.
     moved : mapping of int to int
         Node id -> by how much its version is ahead of what the batch's decisions say.
+    raised : sequence of str
+        The keys of its guards that go up.
     """
-    if not lost and not moved:
+    if not lost and not moved and not raised:
         return batch
     lost_names = {claim.name for claim in batch.claims if claim.id in lost}
     changes: list[NodeChange] = [*batch.facts, *batch.claims]
@@ -55,6 +59,7 @@ def settle(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> Comm
         placements_opened=[p for p in batch.placements_opened if (p.shard, p.seq) not in undone],
         pending_added=[*batch.pending_added, *(_waits(placed, batch) for placed in losers)],
         attempts=_mended(batch.attempts, undone),
+        raised=raised,
     )
     return _replace(settled, journal=_journalled(settled, lost, moved))
 
@@ -100,14 +105,20 @@ def _journalled(settled: CommitBatch, lost: Set[int], moved: Mapping[int, int]) 
         return None
     row = _replace(row, decisions_hash=decisions_hash(settled), lost=sorted(lost), moved=dict(moved))
     if lost:  # the state of which a digest was made counted the pods that lost
-        row = _replace(row, effects=effects_of(settled), feed=pack_again(settled, row.feed), digest=None)
-    return row
+        row = _replace(row, effects=effects_of(settled), digest=None)
+    return _replace(row, feed=pack_again(settled, row.feed)) if lost or settled.raised else row
 
 
-def outcome_of(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> Committed:
-    """Return what to tell the worker about a planned batch of which this was lost and moved."""
+def outcome_of(
+    batch: CommitBatch,
+    lost: Set[int],
+    moved: Mapping[int, int],
+    raised: Sequence[str] = (),
+    refused: Set[int] = frozenset(),
+) -> Committed:
+    """Return what to tell the worker about a planned batch of which this was lost, moved and raised."""
     if not lost and not moved:
-        return Committed()
+        return Committed(raised=tuple(raised))
     lost_names = {claim.name for claim in batch.claims if claim.id in lost}
     moved_names = {claim.name for claim in batch.claims if claim.id in moved and claim.id not in lost}
     bound = [decision for decision, _ in batch.decisions if decision.outcome is Outcome.BOUND]
@@ -115,14 +126,19 @@ def outcome_of(batch: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> 
         lost={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names},
         lost_nodes=frozenset(lost),
         moved_count=sum(d.node in moved_names for d in bound),
+        raised=tuple(raised),
+        refused=frozenset(refused),
     )
 
 
-def doubt(batch: CommitBatch, lost_nodes: Set[int]) -> CommitBatch:
-    """Return a batch that was planned while claims on some nodes were not granted.
+def doubt(batch: CommitBatch, lost_nodes: Set[int], keys: Set[str] = frozenset()) -> CommitBatch:
+    """Return a batch that was planned while claims on some nodes were not granted, and keys did not go up.
 
-    The versions that it saw of these nodes count pods that lost: they say nothing, even where they fit.
+    The versions that it saw of these count pods that lost: they say nothing, even where they fit.
     """
+    if keys:
+        unsure = [_replace(each, version_seen=-1) if each.key in keys else each for each in batch.guards]
+        batch = _replace(batch, guards=unsure)
     if not lost_nodes:
         return batch
     journal = batch.journal and _replace(batch.journal, digest=None)

@@ -117,6 +117,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     events : list of (int, str, bytes)
         Measurements and configuration as the worker folded them: how many of ``opened`` came before, what
         kind of event, and the event (``services/codec/feed.py``).
+    raised : list of str
+        Keys of guards that went up by one (``services/ports/guards.py``).
     """
 
     signatures: list[bytes] = []
@@ -131,6 +133,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     uncounted: list[str] = []
     counted: list[str] = []
     events: list[tuple[int, str, bytes]] = []
+    raised: list[str] = []
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

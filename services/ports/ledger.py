@@ -11,6 +11,7 @@ import msgspec
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
+from services.ports.guards import Guard
 from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
 from services.ports.log import TopicPartition
 from services.ports.nodes import NodeChange as NodeChange
@@ -129,6 +130,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     A pending group without pods left disappears by itself. A revision of a profile that is there already
     gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
     ``journal`` is the batch's row there; a worker's batch always has one.
+    ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
+    ledger says which keys were ``raised``.
     ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
@@ -158,6 +161,9 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     log_time_ms: int = 0
     unverified_count: int = 0
     journal: JournalRow | None = None
+    guards: Sequence[Guard] = ()
+    followed: Mapping[int, int] = {}
+    raised: Sequence[str] = ()
 
 
 class Committed(NamedTuple):
@@ -165,12 +171,15 @@ class Committed(NamedTuple):
 
     Others had changed the nodes of the pods in ``lost`` (key -> uid): these wait again. ``lost_nodes`` are
     the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
-    changed their node, as there was room yet.
+    changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and ``refused``
+    the nodes among the lost ones that were lost by guards.
     """
 
     lost: Mapping[str, str] = {}
     lost_nodes: frozenset[int] = frozenset()
     moved_count: int = 0
+    raised: tuple[str, ...] = ()
+    refused: frozenset[int] = frozenset()
 
 
 class NotCommitted(enum.Enum):
@@ -184,7 +193,8 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     """What every worker knows of the whole cluster, read in one snapshot: all that counts on nodes.
 
     It holds the last revision of each profile, and the templates of placed pods. ``batches`` says per shard
-    how far its journal had come. ``seal_secret`` is that of ``services/codec/seal.py``.
+    how far its journal had come, ``guards`` of each key its version (``services/ports/guards.py``).
+    ``seal_secret`` is that of ``services/codec/seal.py``.
     """
 
     nodes: Sequence[NodeRow]
@@ -194,6 +204,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]
     batches: Mapping[int, int] = {}
+    guards: Mapping[str, int] = {}
     shards_count: int = 1
     log_time_ms: int
     seal_secret: bytes

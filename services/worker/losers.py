@@ -33,17 +33,21 @@ class Losers:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
+        self.raised: list[tuple[str, ...]] = []  # of each batch since the planner was told last
         self._last = Committed()
+        self._unsure: set[str] = set()  # keys that the last batch was to raise, and did not
         self._times: dict[int, int] = {}  # node id -> losses in a row
 
     def note(self, batch: CommitBatch, committed: Committed) -> None:
         """Take note of a commit. Raises ``Moved`` where a node's claims are lost again and again."""
         self.keys += committed.lost
         self._last = committed
+        self.raised.append(committed.raised)
+        self._unsure = {guard.key for guard in batch.guards if guard.raises}.difference(committed.raised)
         if self._times:
             for claim in batch.claims:
                 self._times.pop(claim.id, None) if claim.id not in committed.lost_nodes else None
-        for node in committed.lost_nodes:
+        for node in committed.lost_nodes - committed.refused:
             self._times[node] = self._times.get(node, 0) + 1
             if self._times[node] >= LOSSES_MAX:
                 raise Moved(f"{LOSSES_MAX} claims in a row on node {node} were lost")
@@ -70,4 +74,4 @@ class Losers:
                 raise LoserTouched(
                     f"pods {found[:3]} lost their nodes, and the next batch was planned with them"
                 )
-        return doubt(batch, self._last.lost_nodes)
+        return doubt(batch, self._last.lost_nodes, self._unsure)

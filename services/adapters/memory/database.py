@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
@@ -17,7 +17,8 @@ from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.memory.nodes import added, after, is_free
 from services.codec.settling import outcome_of, settle
 from services.ports.access import Access, Place
-from services.ports.journal import Checkpoint, JournalRow
+from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
+from services.ports.journal import Checkpoint, JournalRow, batches_of
 from services.ports.ledger import (
     CommitBatch,
     Committed,
@@ -147,6 +148,7 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.usage: dict[str, UsageRow] = {}
+        self.claims: dict[str, Claim] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
         self.position = 0  # of the journal's last row
@@ -174,11 +176,22 @@ class MemoryDatabase:
         advances = shard_advances(batch)
         if self.is_fenced(batch, advances, holder):
             return NotCommitted.FENCED
-        lost, moved = self._judge(batch)
-        settled = settle(batch, lost, moved)
+        found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
+        refused = refused_nodes(batch.guards, found, batch.followed)
+        lost, moved = self._judge(batch, refused)
+        raised = announced_keys(batch.guards, found) + raised_keys(batch.guards, lost)
+        settled = settle(batch, lost, moved, raised)
         self._check(settled)
+        self._raise(batch, raised)
         self.write(settled, advances)
-        return outcome_of(batch, lost, moved)
+        return outcome_of(batch, lost, moved, raised, refused)
+
+    def _raise(self, batch: CommitBatch, keys: Sequence[str]) -> None:
+        own = {advance.shard for advance in batch.offsets}
+        batches = batches_of({key: row.next_offset for key, row in self.offsets.items() if key[0] not in own})
+        for key in keys:
+            claim = self.claims.get(key, Claim(0, batches))
+            self.claims[key] = Claim(claim.version + 1, claim.batches)
 
     def write(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> None:
         """Write a batch that was settled and checked."""
@@ -238,7 +251,7 @@ class MemoryDatabase:
                 return True
         return False
 
-    def _judge(self, batch: CommitBatch) -> tuple[set[int], dict[int, int]]:
+    def _judge(self, batch: CommitBatch, refused: Set[int]) -> tuple[set[int], dict[int, int]]:
         """Return which claims lose, and by how much the versions of nodes are ahead of what was seen."""
         lost: set[int] = set()
         moved: dict[int, int] = {}
@@ -255,7 +268,7 @@ class MemoryDatabase:
         for claim in batch.claims:
             fact_of = facts.get(claim.id)
             row = self.nodes.get(claim.id) if fact_of is None else after(self.nodes.get(claim.id), fact_of)
-            if row is None or not self.grants(claim, row):
+            if row is None or claim.id in refused or not self.grants(claim, row):
                 lost.add(claim.id)
             elif row.version != claim.version_seen:
                 moved[claim.id] = row.version - claim.version_seen

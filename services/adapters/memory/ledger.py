@@ -244,7 +244,9 @@ class MemoryLedger(Client):
                 if batch.journal
                 else None
             )
-            return outcome_of(batch, set(row.lost), row.moved) if row else Committed()
+            if row is None:
+                return Committed()
+            return outcome_of(batch, set(row.lost), row.moved, unpack_feed(row.feed).raised)
         if self._stands(batch, advances, after=False):
             return NotCommitted.ABSENT
         return NotCommitted.FENCED
@@ -276,6 +278,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[database.usage[node] for node in sorted(database.usage)],
         batches=batches_of({key: row.next_offset for key, row in database.offsets.items()}),
+        guards={key: claim.version for key, claim in database.claims.items()},
         shards_count=len(database.shards),
         log_time_ms=max((row.log_time_ms for row in database.shards.values()), default=0),
         seal_secret=SEAL_SECRET,

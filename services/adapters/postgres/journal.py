@@ -14,6 +14,7 @@ from services.adapters.postgres.connections import Connection
 from services.adapters.postgres.loading import read_head, read_parts
 from services.adapters.postgres.rows import json_text
 from services.codec.checkpoint import pack_head, pack_rows
+from services.codec.feed import unpack_feed
 from services.codec.settling import outcome_of
 from services.ports.journal import Checkpoint, Journalled, JournalRow
 from services.ports.ledger import CommitBatch, Committed
@@ -61,10 +62,11 @@ async def settled(connection: Connection, batch: CommitBatch) -> Committed:
     row = await connection.fetchrow(_SETTLED, batch.journal.shard, batch.journal.batch)
     if row is None:
         return Committed()
-    return outcome_of(batch, set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}"))
+    lost, moved = set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}")
+    return outcome_of(batch, lost, moved, unpack_feed(row["feed"]).raised)
 
 
-_SETTLED = "SELECT lost, moved FROM journal WHERE shard = $1 AND batch = $2"
+_SETTLED = "SELECT lost, moved, feed FROM journal WHERE shard = $1 AND batch = $2"
 _END = """
 SELECT batch, digest, (SELECT max(c.batch) FROM checkpoints c WHERE c.shard = $1) AS checkpoint
 FROM journal WHERE shard = $1 ORDER BY batch DESC LIMIT 1

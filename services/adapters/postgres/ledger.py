@@ -14,6 +14,7 @@ from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.following import Following
+from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes
@@ -157,8 +158,10 @@ class PostgresLedger:
                 return NotCommitted.FENCED
             resources = await self._with_resources(connection, batch)
             try:
-                lost, moved = await change_nodes(connection, batch, resources)
-                settled = settle(batch, lost, moved)
+                refused, raised = await check_guards(connection, batch)
+                lost, moved = await change_nodes(connection, batch, resources, refused)
+                raised += await raise_guards(connection, batch, lost)
+                settled = settle(batch, lost, moved, raised)
                 await _write_placements(connection, settled)
                 await _write_rest(connection, settled)
                 if settled.journal is not None:
@@ -167,7 +170,7 @@ class PostgresLedger:
                 raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
             await connection.execute("COMMIT")
             self._resources = resources
-            return outcome_of(batch, lost, moved)
+            return outcome_of(batch, lost, moved, raised, refused)
 
     async def _with_resources(self, connection: Connection, batch: CommitBatch) -> rows.ResourceIds:
         """Return positions for all names of the batch, giving new ones to names that have none."""

@@ -12,7 +12,7 @@ from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import SeriesRecord, UsageRecord
-from services.adapters.postgres import rows, sql
+from services.adapters.postgres import rows, sql, sql_guards
 from services.adapters.postgres.connections import Connection
 from services.ports.journal import BATCHES
 from services.ports.ledger import (
@@ -74,6 +74,7 @@ async def _base(connection: Connection) -> LedgerBase:
         )
     return LedgerBase(
         batches=dict(map(tuple, await connection.fetch(sql.LOAD_BATCHES, BATCHES))),
+        guards=dict(map(tuple, await connection.fetch(sql_guards.LOAD))),
         shards_count=shards_count,
         log_time_ms=log_time_ms or 0,
         seal_secret=secret,

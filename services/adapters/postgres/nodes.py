@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from domain.model.errors import LedgerMismatch
@@ -12,9 +12,11 @@ from services.ports.ledger import CommitBatch, NodeClaim, NodeFact
 
 
 async def change_nodes(
-    connection: Connection, batch: CommitBatch, ids: rows.ResourceIds
+    connection: Connection, batch: CommitBatch, ids: rows.ResourceIds, refused: Set[int] = frozenset()
 ) -> tuple[set[int], dict[int, int]]:
     """Write facts and claims; return the ids of the nodes that lost, and how far others were ahead.
+
+    Claims on nodes in ``refused`` are lost whatever the node is like.
 
     Raises
     ------
@@ -24,7 +26,7 @@ async def change_nodes(
         A node that is new by its id or its name is there already.
     """
     facts = sorted(batch.facts, key=lambda fact: fact.id)
-    claims = sorted(batch.claims, key=lambda claim: claim.id)
+    claims = sorted((c for c in batch.claims if c.id not in refused), key=lambda claim: claim.id)
     moved = await _take(connection, [fact for fact in facts if fact.version_seen], ids)
     new = [rows.node_columns(fact, ids) for fact in facts if not fact.version_seen]
     if new:
@@ -36,7 +38,7 @@ async def change_nodes(
         await connection.copy_records_to_table("node_specs", records=history, columns=sql.NODE_SPEC_COLUMNS)
     ahead = await _grant(connection, claims, ids)
     moved |= {node: by for node, by in ahead.items() if by}
-    return {node for node, by in ahead.items() if by is None}, moved
+    return {*refused, *(node for node, by in ahead.items() if by is None)}, moved
 
 
 async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.ResourceIds) -> dict[int, int]:

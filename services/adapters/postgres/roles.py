@@ -54,6 +54,7 @@ GRANTS: Mapping[str, Grants] = {
     "workers": Grants(_CHANGE),
     "shard_offsets": Grants(_CHANGE, replay=_READ),
     "dead_letters": Grants("SELECT, INSERT, DELETE", _READ),
+    "claims": Grants(_CHANGE),
     "journal": Grants(_ADD, replay=_READ),
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),

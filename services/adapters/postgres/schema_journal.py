@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
 from services.adapters.postgres.schema_api import metadata
 
@@ -99,4 +100,13 @@ checkpoint_parts = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False, comment="rows as msgpack, compressed (zlib)"),
     sa.PrimaryKeyConstraint("shard", "batch", "part"),
     comment="the rows of checkpoints; without a row in checkpoints they are being written",
+)
+
+claims = sa.Table(
+    "claims",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True, comment="a namespace, *, or a matcher (JSON)"),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("batches", JSONB, nullable=False, comment="shard to the last batch before the key came"),
+    comment="what rules over pods of many nodes read, so that workers notice each other",
 )

@@ -1,0 +1,52 @@
+"""The part of a commit that spans nodes: the versions of what its pods read and count in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from services.adapters.postgres import sql_guards
+from services.adapters.postgres.connections import Connection
+from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
+from services.ports.ledger import CommitBatch
+
+_batches = msgspec.json.Decoder(dict[int, int]).decode
+
+
+async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[int], list[str]]:
+    """Return the ids of nodes whose claims are refused, and the keys that the batch announced.
+
+    Every batch with guards shares a lock until its end, and one that announces a matcher holds it alone. So
+    each other batch came before the matcher, and is known by its number, or is told of it by a namespace.
+    Cost: two statements, and one more where it raises anything.
+    """
+    guards = batch.guards
+    if not guards:
+        return set(), []
+    is_new = any(guard.announces_to for guard in guards)
+    await connection.execute(sql_guards.LOCK_ALONE if is_new else sql_guards.LOCK_SHARED)
+    raising = [guard.key for guard in guards if guard.raises]
+    found = dict(
+        await _claims(connection, sql_guards.READ, [guard.key for guard in guards if not guard.raises])
+    )
+    if raising:
+        found |= await _claims(connection, sql_guards.LOCK_RAISED, raising)
+    announced = announced_keys(guards, found)
+    if announced:
+        own = sorted({advance.shard for advance in batch.offsets})
+        await connection.execute(sql_guards.ANNOUNCE, announced, own)
+    return refused_nodes(guards, found, batch.followed), announced
+
+
+async def raise_guards(connection: Connection, batch: CommitBatch, lost: set[int]) -> list[str]:
+    """Raise what the pods read and count in that the batch places after all; return these keys."""
+    keys = raised_keys(batch.guards, lost)
+    if keys:
+        await connection.execute(sql_guards.RAISE, keys)
+    return keys
+
+
+async def _claims(connection: Connection, query: str, keys: list[str]) -> Mapping[str, Claim]:
+    rows = await connection.fetch(query, keys)
+    return {key: Claim(version, _batches(batches)) for key, version, batches in rows}

@@ -1,0 +1,137 @@
+"""Does every ledger refuse pods that others, whom no node's version shows, may have made wrong?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from services.codec.feed import pack_feed, unpack_feed
+from services.ports.guards import Guard
+from services.ports.journal import BATCHES, JournalRow
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, OffsetAdvance
+from services.ports.log import TopicPartition
+from tests.contract.batches import AT_MS, bind, load_node, new_node
+from tests.contract.ledgers import SHARDS, start
+
+MATCHER = '{"match":{},"spans":true}'
+ON_NODE = frozenset({1})
+
+
+def reads(key: str, version: int) -> Guard:
+    return Guard(key=key, version_seen=version, nodes=ON_NODE)
+
+
+def raises(version: int) -> Guard:
+    return Guard(key=MATCHER, version_seen=version, raises=True, nodes=ON_NODE)
+
+
+ANNOUNCES = Guard(key=MATCHER, version_seen=0, announces_to=("ns",), nodes=ON_NODE)
+
+
+class Writer:
+    """Commits batches of one pod each, on node 1, as the worker of a shard."""
+
+    def __init__(self, ledger: Ledger, lease: Lease) -> None:
+        self.ledger, self.lease = ledger, lease
+        self.count = 0  # of pods
+        self.batch = int(lease.shard == 0)  # the first one brought the node
+
+    async def commit(
+        self, version: int, guards: Sequence[Guard], followed: Mapping[int, int] = {}, **more: Any
+    ) -> Committed:
+        """Place a pod on node 1, which is seen at a version; it must be granted but for the guards."""
+        at, self.count = self.count, self.count + 1
+        claims = [load_node(1, version)]
+        batch = bind(self.lease, [at + 1], at, nodes=claims, guards=guards, followed=followed, **more)
+        number, self.batch = self.batch, self.batch + 1
+        counted = OffsetAdvance(self.lease.shard, BATCHES, 0, self.lease.epoch, number, number + 1)
+        batch = msgspec.structs.replace(batch, offsets=[*batch.offsets, counted])
+        outcome = await self.ledger.commit(journalled(batch, self.lease.shard, self.batch))
+        assert isinstance(outcome, Committed)
+        return outcome
+
+
+def journalled(batch: CommitBatch, shard: int, number: int) -> CommitBatch:
+    row = JournalRow(shard=shard, batch=number, log_time_ms=AT_MS, feed=pack_feed(batch))
+    return msgspec.structs.replace(batch, journal=row)
+
+
+def raised_by(outcome: Committed) -> set[str]:
+    return set(outcome.raised)
+
+
+async def test_a_new_matcher_is_announced_and_its_pods_wait(ledger: Ledger) -> None:
+    first, _ = await writers(ledger)
+    assert not (await first.commit(1, [reads("ns", 0)])).lost, "nobody has announced anything"
+    outcome = await first.commit(2, [reads("ns", 0), ANNOUNCES])
+    assert set(outcome.lost) == {"ns/p0-2"}
+    assert outcome.refused == outcome.lost_nodes == ON_NODE
+    assert raised_by(outcome) == {MATCHER, "ns"}
+    assert (await ledger.load_base()).guards == {MATCHER: 1, "ns": 1}
+    *_, told = await ledger.follow({0: 0})
+    assert set(told.feed.raised) == {MATCHER, "ns"}
+    assert told.feed.opened.keys == []
+
+
+async def test_who_does_not_know_of_a_matcher_places_nothing_in_its_namespaces(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    await first.commit(1, [ANNOUNCES])
+    assert set((await second.commit(1, [reads("ns", 0)])).lost) == {"ns/p1-1"}
+    assert not (await second.commit(1, [reads("other", 0)])).lost
+    assert not (await second.commit(2, [reads("ns", 1)])).lost
+
+
+async def test_of_two_who_read_a_matcher_one_is_first(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    await first.commit(1, [ANNOUNCES])
+    outcome = await first.commit(1, [reads("ns", 1), raises(1)])
+    assert (outcome.lost, raised_by(outcome)) == ({}, {MATCHER})
+    outcome = await second.commit(2, [reads("ns", 1), raises(1)])
+    assert (set(outcome.lost), raised_by(outcome)) == ({"ns/p1-1"}, set())
+    assert not (await second.commit(2, [raises(2)], {0: 2})).lost
+    assert (await ledger.load_base()).guards == {MATCHER: 3, "ns": 1}
+
+
+async def test_who_reads_a_matcher_must_know_all_who_could_not_know_of_it(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    await second.commit(1, [reads("ns", 0)])
+    await first.commit(2, [ANNOUNCES])
+    assert set((await first.commit(2, [raises(1)], {1: 0})).lost) == {"ns/p0-2"}
+    assert not (await first.commit(2, [raises(1)], {1: 1})).lost
+
+
+async def test_what_a_node_loses_raises_nothing(ledger: Ledger) -> None:
+    first, _ = await writers(ledger)
+    await first.commit(1, [ANNOUNCES])
+    outcome = await first.commit(7, [raises(1)])
+    assert (set(outcome.lost), outcome.refused, outcome.raised) == ({"ns/p0-2"}, frozenset(), ())
+    assert (await ledger.load_base()).guards[MATCHER] == 1
+
+
+async def test_what_was_raised_is_told_again(ledger: Ledger) -> None:
+    """By ``resolve``, where the answer to a commit did not come."""
+    first, _ = await writers(ledger)
+    await first.commit(1, [ANNOUNCES])
+    batch = bind(first.lease, [2], 1, nodes=[load_node(1, 1)], guards=[raises(1)])
+    batch = journalled(batch, 0, 3)
+    outcome = await ledger.commit(batch)
+    assert isinstance(outcome, Committed)
+    assert outcome.raised == (MATCHER,)
+    assert await ledger.resolve(batch) == outcome
+    assert batch.journal is not None
+    assert unpack_feed(batch.journal.feed).raised == []
+
+
+async def writers(ledger: Ledger) -> tuple[Writer, Writer]:
+    """Return the workers of two shards, with a node that they know."""
+    leases = await start(ledger, SHARDS)
+    for lease in leases:
+        await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
+    known = CommitBatch(
+        offsets=[OffsetAdvance(0, BATCHES, 0, leases[0].epoch, 0, 1)], facts=[new_node(1)], log_time_ms=AT_MS
+    )
+    assert await ledger.commit(journalled(known, 0, 1)) == Committed()
+    found = tuple(Writer(ledger, lease) for lease in leases)
+    return found[0], found[1]
