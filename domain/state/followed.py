@@ -29,6 +29,13 @@ class NodeFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spec_count: int = 0
 
 
+class VersionsFollowed(msgspec.Struct, frozen=True, gc=False):
+    """A batch of another worker raised the version of ``nodes[i]`` by ``changes[i]``: pods came or went."""
+
+    nodes: Sequence[str]
+    changes: Sequence[int]
+
+
 class PodsFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Pods of other workers count on nodes: pod i on ``nodes[i]``.
 
@@ -64,4 +71,6 @@ class PodsFollowedCounted(msgspec.Struct, frozen=True, gc=False):
     uids: Sequence[str]
 
 
-FollowedEvent = NodeFollowed | PodsFollowed | PodsLeft | PodFollowedRefreshed | PodsFollowedCounted
+FollowedEvent = (
+    NodeFollowed | VersionsFollowed | PodsFollowed | PodsLeft | PodFollowedRefreshed | PodsFollowedCounted
+)

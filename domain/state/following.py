@@ -22,6 +22,7 @@ from domain.state.followed import (
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
+    VersionsFollowed,
 )
 from domain.state.known_pods import KnownPods
 from domain.state.nodes import NodeEntry
@@ -49,8 +50,9 @@ class Following:
             case PodsFollowed():
                 yield from self._place(event)
             case PodsLeft():
-                for uid in event.uids:
-                    yield from self._leave(uid)
+                yield from self._leave(event)
+            case VersionsFollowed():
+                yield from self._raise(event)
             case NodeFollowed():
                 yield from self._follow_node(event)
             case PodFollowedRefreshed():
@@ -87,6 +89,15 @@ class Following:
             yield from self._occupancy.tell_own(PodOrphaned, event.name)
         elif was_known and not was_there and not entry.deleted:
             yield from self._occupancy.tell_own(PodReturned, event.name)
+
+    def _raise(self, event: VersionsFollowed) -> Iterator[Change]:
+        nodes = self._occupancy.nodes
+        for name, changes in zip(event.nodes, event.changes, strict=True):
+            entry = nodes.get(name)
+            if entry is None or entry.spec is None:
+                yield FollowRefused("node", name, "is not known here")
+            else:
+                entry.version += changes
 
     def _why_not(self, event: NodeFollowed, entry: NodeEntry) -> str:
         if entry.ordinal and entry.ordinal != event.ordinal:
@@ -131,13 +142,17 @@ class Following:
             return f"has the uid of {self._pods.keys[pod.uid]}"
         return self._occupancy.why_full(node)
 
-    def _leave(self, uid: str) -> Iterator[Change]:
-        entry = self._pods.of_uid(uid)
-        if entry is None or entry.shard in self._occupancy.own:
-            yield FollowRefused("pod", uid, "left, and is no known pod of another worker")
-            return
-        self._occupancy.unplace(entry, changes=0)
-        self._pods.leave(entry)
+    def _leave(self, event: PodsLeft) -> Iterator[Change]:
+        left = []
+        for uid in dict.fromkeys(event.uids):
+            entry = self._pods.of_uid(uid)
+            if entry is None or entry.shard in self._occupancy.own:
+                yield FollowRefused("pod", uid, "left, and is no known pod of another worker")
+            else:
+                left.append(entry)
+        self._occupancy.unfollow(left)
+        for entry in left:
+            self._pods.leave(entry)
 
     def _refresh(self, event: PodFollowedRefreshed) -> Iterator[Change]:
         entry = self._pods.of_uid(event.uid)

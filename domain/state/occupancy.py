@@ -176,12 +176,29 @@ class Occupancy:
             self.index.count(entry.pod_class, node, 1)
         return None if known.deleted else self._table.rows[node]
 
-    def unplace(self, entry: PodEntry, *, changes: int = 1) -> None:
-        """Stop counting a pod.
+    def unfollow(self, entries: Sequence[PodEntry]) -> None:
+        """Stop counting pods of other workers, together. That is no change of this worker's own."""
+        gone, rows, recent = [], [], []
+        for entry in entries:
+            node, key = entry.node, entry.spec.key
+            entry.node = ""
+            known = self.nodes[node]
+            if entry.pod_class is not None:
+                self.index.count(entry.pod_class, node, -1)
+            if not known.deleted:
+                gone.append(entry.spec)
+                rows.append(self._table.rows[node])
+                recent.append(known.recent is None or key in known.recent)
+            known.drop(entry)
+            self.uncounted.pop(key, None)
+            if known.spec is None and not known.pods:
+                del self.nodes[node]
+        if gone:
+            self.sums.count_gone(gone, np.array(rows), recent, self.nodes)
+            self.improved_rows.update(rows)
 
-        ``changes`` is what that adds to the node's version: -1 undoes what the ledger never had; 0, another
-        worker's, comes with what the journal says of the node.
-        """
+    def unplace(self, entry: PodEntry, *, changes: int = 1) -> None:
+        """Stop counting an own pod. -1 ``changes`` of the node undo what the ledger never had."""
         node = entry.node
         entry.node = ""
         known = self.nodes[node]
@@ -193,8 +210,6 @@ class Occupancy:
             self._table.touch(row)
             self.improved_rows.add(row)
         known.drop(entry)
-        if self.uncounted:
-            self.uncounted.pop(entry.spec.key, None)
         if known.spec is not None:
             known.version += changes
             if changes > 0:

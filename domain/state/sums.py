@@ -88,6 +88,27 @@ class Sums:
         self._table.touch_many(np.unique(rows))
         return Placed(rows, lengths, columns, values, elsewhere)
 
+    def count_gone(
+        self,
+        pods: Sequence[PodSpec],
+        rows: np.ndarray,
+        recent: Sequence[bool],
+        nodes: Mapping[str, NodeEntry],
+    ) -> None:
+        """Subtract pods, one at least: ``pods[i]`` from ``rows[i]``. Measurements cover all not recent."""
+        vectors = [self.vector(pod) for pod in pods]
+        lengths = [
+            len(vector.columns) - (0 if is_recent else vector.recent_count)
+            for vector, is_recent in zip(vectors, recent, strict=True)
+        ]
+        columns = np.concatenate([v.columns[:n] for v, n in zip(vectors, lengths, strict=True)])
+        values = np.concatenate([v.values[:n] for v, n in zip(vectors, lengths, strict=True)])
+        np.subtract.at(self._table.requested, (columns, np.repeat(rows, lengths)), values)
+        for row, vector in zip(rows.tolist(), vectors, strict=True):
+            if vector.elsewhere:
+                nodes[self._table.names[row]].count_elsewhere(vector.elsewhere, -1)
+        self._table.touch_many(np.unique(rows))
+
     def measured(self, row: int) -> None:
         """Record that a new measurement covers all pods of the node in a row."""
         self._table.requested[RECENT, row] = 0

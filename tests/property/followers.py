@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from random import Random
 
-import msgspec
 import numpy as np
 
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
@@ -28,6 +27,7 @@ from domain.state.followed import (
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
+    VersionsFollowed,
 )
 from domain.state.steps import Assumed, Forgotten, Given, Owned, Written
 
@@ -180,12 +180,19 @@ class Worker:
         feed: list[FollowedEvent] = []
         for name, (count, is_spec) in sorted(changes.items()):
             entry = state.nodes[name]
-            seen = NodeFollowed(name=name, ordinal=entry.ordinal, changes=count)
-            if is_spec:
-                seen = msgspec.structs.replace(
-                    seen, spec=entry.spec, deleted=entry.deleted, spec_count=entry.spec_count
+            if not is_spec:
+                feed.append(VersionsFollowed([name], [count]))
+                continue
+            feed.append(
+                NodeFollowed(
+                    name=name,
+                    ordinal=entry.ordinal,
+                    changes=count,
+                    spec=entry.spec,
+                    deleted=entry.deleted,
+                    spec_count=entry.spec_count,
                 )
-            feed.append(seen)
+            )
         feed.append(PodsLeft(self._closed))
         opened = [state.pods[key] for key in self._opened.values()]
         uncounted = frozenset(e.spec.uid for e in opened if state.nodes[e.node].spec is None)

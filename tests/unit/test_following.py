@@ -33,6 +33,7 @@ from domain.state.followed import (
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
+    VersionsFollowed,
 )
 from domain.state.steps import Owned, Written
 from tests.values import node, pod, template
@@ -188,6 +189,20 @@ def test_a_refreshed_pod_of_another_has_its_new_labels(state: ClusterState) -> N
     assert state.pods["default/p"].spec == expected
 
 
+def test_what_others_took_away_leaves_nothing_in_the_sums(state: ClusterState) -> None:
+    state.apply(seen(node("n")))
+    state.apply(come(pod("before", template(limits={"cpu": 900}, requests={"x/y": 2})), on="n"))
+    state.apply(NodeUsed(NodeUsage(node="n", at_ms=5, percent={"cpu": 50.0})))
+    state.apply(come(pod("after"), on="n"))
+    state.apply(come(pod("nowhere"), on="m"))
+    state.apply(PodsLeft([pod(name).uid for name in ("after", "before", "nowhere")]))
+    assert not state.table.requested[:, 0].any()
+    assert state.requested_of("n") == {}
+    assert (state.nodes["n"].pods, state.nodes["n"].elsewhere, state.nodes["n"].recent) == ({}, {}, set())
+    assert "m" not in state.nodes
+    assert state.pods == {}
+
+
 def refusal(changes: tuple[Change, ...]) -> str:
     (refused,) = changes
     assert isinstance(refused, FollowRefused)
@@ -209,6 +224,7 @@ def test_what_contradicts_is_passed_over_and_named(state: ClusterState) -> None:
             "was refreshed, and is no known pod",
         ),
         (state.apply(NodeFollowed(name="m", ordinal=5, changes=1)), "is not known here"),
+        (state.apply(VersionsFollowed(["m"], [1])), "is not known here"),
         (state.apply(seen(node("n"), ordinal=5)), "has the id 5 there, and 4 here"),
         (state.apply(seen(node("m", extended={f"x/{i}": 1 for i in range(9_999)}))), "brings more names"),
     ):
