@@ -8,6 +8,7 @@ from typing import Any
 
 from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.state.cluster import ClusterState
 from services.adapters.batches import shard_advances
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, ProfileRow
@@ -203,6 +204,24 @@ class Auditor:
                 kept = dict(zip(samples, series.percent, strict=True)), series.peaks
             wanted = _window(events.usage.get(node, []))
             self.require(kept == wanted, Invariant.LOST_USAGE, f"{node}: {kept}, not {wanted}")
+
+    def judge_followed(self, name: str, state: ClusterState) -> None:
+        """What a worker knows of the cluster when all is quiet is what the ledger holds."""
+        for row in self._database.nodes.values():
+            known = state.nodes.get(row.name)
+            there = known is not None and (known.version, state.requested_of(row.name)) == (
+                row.version,
+                row.requested,
+            )
+            what = f"{name}: {row.name} is {row}, and is known as {known}"
+            self.require(there, Invariant.FOLLOWED_DIFFERS, what)
+        placed = {
+            f"{p.namespace}/{p.name}": p.node
+            for p in (r.opened for r in self._database.open_placements.values())
+        }
+        known_placed = {key: entry.node for key, entry in state.pods.items() if entry.node}
+        differ = sorted(placed.items() ^ known_placed.items())
+        self.require(not differ, Invariant.FOLLOWED_DIFFERS, f"{name}: {differ}")
 
     # ------------------------------------------------------------------------------------- convergence
 

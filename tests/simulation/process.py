@@ -17,6 +17,7 @@ from services.adapters.memory.log import MemoryReader, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span, TopicPartition
+from services.worker.run import Worker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
 from tests.simulation.tape import Delivered
@@ -34,6 +35,7 @@ class Process:
         self.name = name
         self.alive = True
         self.task: asyncio.Task[None] | None = None
+        self.worker: Worker | None = None
         self.clients: list[MemoryLedger | MemoryOutbox] = []
         self.delivered: Delivered = {}
         self.cut_until = {LOG: 0.0, LEDGER: 0.0}

@@ -173,7 +173,8 @@ class World:
         log = self._build.log(process, self.log)
         metrics = WorkerMetrics(CollectorRegistry())
         parts = cast(Log, log), cast(Ledger, ledger), settings, metrics, inline, NoCollector(), lambda: 0
-        await Worker(*parts).run()
+        process.worker = Worker(*parts)
+        await process.worker.run()
 
     async def _relay(self, process: Process) -> None:
         def publishing(shard: int) -> None:
@@ -235,6 +236,10 @@ class World:
     async def _live(self) -> None:
         await self._produce()
         await self._wait(QUIET_SECONDS, self.auditor.behind)
+        for process in self.running.values():
+            planner = process.worker and process.worker._state
+            if planner is not None and process.alive and not process.is_frozen:
+                self.auditor.judge_followed(process.name, planner.scheduler.state)
 
     def run(self) -> None:
         """Live the whole day and audit it; raise ``Violation`` where an invariant does not hold."""
