@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from prometheus_client import CollectorRegistry
 
+    from services.adapters.postgres.pruning import Pruned
     from services.ports.audit import Audit
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
@@ -345,6 +346,17 @@ async def audit(
         broken=[*found.broken, *([broken] if broken else [])],
         records_count=records_count,
     )
+
+
+async def prune(at: Place, settings: Settings, report: Callable[[str], None]) -> tuple[Audit, Pruned | None]:
+    """Audit the ledger, and where all holds, delete what is older than the settings say."""
+    from services.adapters.postgres.pruning import prune as prune_ledger
+
+    found = await audit(at, None, report)
+    if not found.ok:
+        return found, None
+    told = {"journal_hours": settings.journal_hours, "history_days": settings.history_days}
+    return found, await prune_ledger(at.dsn, **told, report=report)
 
 
 async def _tidy(at: Place, settings: Settings) -> None:

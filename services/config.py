@@ -166,6 +166,15 @@ class Settings:
     dead_letter_days: int = setting(
         integer(1, 36_500), "DAYS", "How long the ledger keeps a dead letter.", limits.dead_letter_days
     )
+    journal_hours: int = setting(
+        integer(1, 24 * 3660), "HOURS", "How old rows of the journal are that `prune` deletes.", 24 * 7
+    )
+    history_days: int = setting(
+        integer(0, 36_500),
+        "DAYS",
+        "How old decisions and placements that are over are when `prune` deletes them; 0: it never does.",
+        0,
+    )
     embedded_log_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",
@@ -288,6 +297,10 @@ class Settings:
         if settings.lease_renewal_seconds * 2 > settings.lease_seconds:
             raise SettingError(
                 "half of BERTH_LEASE_SECONDS at most is allowed in BERTH_LEASE_RENEWAL_SECONDS"
+            )
+        if 0 < settings.history_days * 24 < settings.journal_hours:
+            raise SettingError(
+                "BERTH_HISTORY_DAYS has to reach back as far as BERTH_JOURNAL_HOURS: a replay needs both"
             )
         return settings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,6 +54,20 @@ async def audit(
     if since is not None:
         at_ms = parse_instant("--since", since)
         begun = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    async with bootstrap.place(settings, join=True) as at:
+        found = await bootstrap.audit(at, begun, reporter(), everything=everything, topic=topic)
+    if form is AuditFormat.JSON:
+        import msgspec
+
+        echo(msgspec.json.format(msgspec.json.encode(audit_answer(found))).decode())
+    else:
+        echo("\n".join(told(found)))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def reporter() -> Callable[[str], None]:
+    """Return a function that says on standard error what is done, at most once a second."""
     shown_at = time.monotonic()
 
     def report(what: str) -> None:
@@ -61,19 +76,11 @@ async def audit(
             shown_at = time.monotonic()
             echo(what, err=True)
 
-    async with bootstrap.place(settings, join=True) as at:
-        found = await bootstrap.audit(at, begun, report, everything=everything, topic=topic)
-    if form is AuditFormat.JSON:
-        import msgspec
-
-        echo(msgspec.json.format(msgspec.json.encode(audit_answer(found))).decode())
-    else:
-        echo("\n".join(_told(found)))
-    if not found.ok:
-        raise typer.Exit(1)
+    return report
 
 
-def _told(found: Audit) -> list[str]:
+def told(found: Audit) -> list[str]:
+    """Return what an audit found, in lines."""
     lines = []
     for each in found.broken:
         lines.append(f"{each.name} {'is a warning' if each.warning else 'is broken'}: {each.says}")

@@ -25,6 +25,7 @@ from services.cli import (
     get,
     keys,
     plan,
+    prune,
     replay,
     serve,
     setup,
@@ -141,6 +142,7 @@ app.command("relay", rich_help_panel=RUN)(serve.relay)
 app.command("api", rich_help_panel=RUN)(serve.api)
 app.command("health", rich_help_panel=RUN)(setup.health)
 app.command("audit", rich_help_panel=RUN)(audit.audit)
+app.command("prune", rich_help_panel=RUN)(prune.prune)
 app.command("replay", rich_help_panel=RUN)(replay.replay)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)

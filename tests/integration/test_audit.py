@@ -4,50 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from services import bootstrap
 from services.adapters.postgres.invariants import INVARIANTS
 from services.bootstrap import Place
 from services.ports.audit import Audit
 from services.relay.topic import NAME
-from tests.builders import node_manifest, pod_manifest
-from tests.integration.api_world import client_of, fresh_database, query, work_off
+from tests.integration.api_world import client_of, query
 from tests.integration.commands import berth
+from tests.integration.lives import change
+from tests.integration.lives import place as place
 
 DECIDED = "topic = 'berth.decisions' AND partition = 0"
 
 
-@pytest_asyncio.fixture
-async def place(embedded_dsn: str) -> AsyncIterator[Place]:
-    """Return a ledger and a log after two workers' lives, with pods that are placed, adopted, wait and go."""
-    async with fresh_database(embedded_dsn) as place:
-        await bootstrap.initialise(place, 2)
-        async with client_of(place) as client:
-            for life in range(2):
-                pods = [pod_manifest(f"p{life}-{i}", cpu="500m") for i in range(6)]
-                adopted = pod_manifest(f"there{life}", cpu="1", spec={"nodeName": f"n{life}"})
-                waits = pod_manifest(f"big{life}", cpu=99)
-                things = [node_manifest(f"n{life}", cpu=4), *pods, adopted, waits]
-                events = [{"type": "ADDED", "object": thing} for thing in things]
-                events.append({"type": "DELETED", "object": pods[0]})
-                answer = await client.post("/v1/events", json=events)
-                assert answer.status_code == 202, answer.text
-                await work_off(place)
-        yield place
-
-
 async def audit(place: Place, **how: Any) -> Audit:
     return await bootstrap.audit(place, None, lambda _: None, **how)
-
-
-async def change(place: Place, statement: str) -> None:
-    await query(place, f"WITH changed AS ({statement} RETURNING 1) SELECT count(*) FROM changed")
 
 
 async def test_a_real_ledger_and_its_topic_are_sound(place: Place) -> None:

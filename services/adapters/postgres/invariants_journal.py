@@ -60,7 +60,7 @@ JOURNAL = (
     ),
     (
         "decisions-are-the-journals",
-        "the decisions of a batch are those of which the journal holds the hash",
+        "the decisions of a batch, if all are kept, are those of which the journal holds the hash",
         """
         SELECT j.shard, j.batch, j.seqs FROM @journal AS j CROSS JOIN LATERAL (
             SELECT sha256(coalesce(string_agg(d.payloads, ''::bytea ORDER BY s.key::int), '')) AS hash
@@ -69,7 +69,10 @@ JOURNAL = (
                 WHERE d.shard = s.key::int AND d.seq >= (s.value->>0)::bigint
                     AND d.seq < (s.value->>1)::bigint
             ) AS d
-        ) AS found WHERE found.hash <> j.decisions_hash
+        ) AS found WHERE found.hash <> j.decisions_hash AND NOT EXISTS (
+            SELECT FROM json_each(j.seqs) AS e JOIN @spans AS t ON t.shard = e.key::int
+            WHERE (e.value->>0)::bigint < t.first
+        )
         """,
     ),
     (

@@ -17,34 +17,40 @@ from services.adapters.postgres.engine import NotGranted
 from services.ports.store import Grant
 
 WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth_auditor"
-REPLAY = "berth_replay"
-ROLES = (WORKER, RELAY, API, AUDITOR, REPLAY)
+REPLAY, PRUNE = "berth_replay", "berth_prune"
+ROLES = (WORKER, RELAY, API, AUDITOR, REPLAY, PRUNE)
 
 _READ = "SELECT"
+_CUT = "SELECT, DELETE"
 _ADD = "SELECT, INSERT"
 _CHANGE = "SELECT, INSERT, UPDATE"
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
+_KEY_COLUMNS = ", ".join((*Grant._fields, "created_at", "revoked_at"))
 
 
 class Grants(NamedTuple):
-    """What the roles may do with a table; empty: nothing. Without more said, API and auditors read it."""
+    """What the roles may do with a table; empty: nothing.
+
+    Without more said, the API, auditors and who prunes read it.
+    """
 
     worker: str = ""
     relay: str = ""
     api: str = _READ
     auditor: str = _READ
     replay: str = ""
+    prune: str = _READ
 
 
 GRANTS: Mapping[str, Grants] = {
     "alembic_version": Grants(_READ, _READ, replay=_READ),
     "resources": Grants(_CHANGE),  # locking the table takes UPDATE
     "nodes": Grants(_CHANGE),
-    "node_specs": Grants(_ADD),
+    "node_specs": Grants(_ADD, prune=_CUT),
     "templates": Grants(_ADD),
-    "placements": Grants(_CHANGE),
-    "decisions": Grants(_ADD, _READ, replay=_READ),
-    "cycles": Grants(_ADD),
+    "placements": Grants(_CHANGE, prune=_CUT),
+    "decisions": Grants(_ADD, _READ, replay=_READ, prune=_CUT),
+    "cycles": Grants(_ADD, prune=_CUT),
     "pending": Grants(_ALL),
     "pending_groups": Grants(_ALL),
     "group_attempts": Grants(_ALL),
@@ -55,25 +61,25 @@ GRANTS: Mapping[str, Grants] = {
     "shard_offsets": Grants(_CHANGE, replay=_READ),
     "dead_letters": Grants("SELECT, INSERT, DELETE", _READ),
     "claims": Grants(_CHANGE),
-    "journal": Grants(_ADD, replay=_READ),
+    "journal": Grants(_ADD, replay=_READ, prune=_CUT),
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
-    "audits": Grants(_ADD),
-    "pruned": Grants(_CHANGE),
+    "audits": Grants(prune=_ADD),
+    "pruned": Grants(prune=_CHANGE),
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
     "relay_leases": Grants(relay="SELECT, UPDATE"),
-    "ingested_events": Grants(api=_ALL),
-    "access_log": Grants(api=_ALL),
-    "api_keys": Grants(auditor=f"SELECT ({', '.join((*Grant._fields, 'created_at', 'revoked_at'))})"),
+    "ingested_events": Grants(api=_ALL, prune=""),
+    "access_log": Grants(api=_ALL, prune=""),
+    "api_keys": Grants(auditor=f"SELECT ({_KEY_COLUMNS})", prune=""),
     "log_faults": Grants(_ADD),
     "unmentioned": Grants(_ADD),
     "ledger_name": Grants(_READ, _READ),
     "log_topics": Grants("SELECT, UPDATE", "SELECT, UPDATE", "SELECT, UPDATE", replay=_READ),
-    "log_records": Grants("SELECT, DELETE", _ADD, _ADD, replay=_READ),
-    "log_seal": Grants(_READ, auditor="", replay=_READ),
+    "log_records": Grants("SELECT, DELETE", _ADD, _ADD, replay=_READ, prune=""),
+    "log_seal": Grants(_READ, auditor="", replay=_READ, prune=""),
 }
 """Per table. Keys are made, and the database is migrated, by the owner of the tables alone."""
 

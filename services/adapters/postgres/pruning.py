@@ -1,0 +1,199 @@
+"""Prunes the ledger's history in small steps: what was audited, published, and is older than asked.
+
+Nothing goes that explains a pod which is placed or waits. Deletes, not partitions by time: the key of a
+decision stays unique, COPY stays as it is, and a kept row needs no partition of its own (docs/adr/0020).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from domain.model.limits import batch_decisions_max, poll_records_max
+from services.adapters.postgres.connections import BULK, Session
+
+_ROWS_MAX = 5_000  # of a step: some tens of milliseconds
+PAUSE_SECONDS = 0.1  # between two steps, so that commits have the disk most of the time
+_LATEST_MIN = 10_000  # decisions per shard that stay: a relay compares the end of its topic with them
+# Decisions of an attempt are of one batch, so they are at most so many after its first one.
+_SPAN_MAX = 2 * (batch_decisions_max + poll_records_max)
+
+_SHARDS = "SELECT shard FROM shards ORDER BY shard"
+
+# The last row of a journal stays: it says where it ends. Whoever replays begins at a checkpoint. A checkpoint
+# has the time when it was complete, so what came an hour before it is behind the state that it holds.
+_JOURNAL = """
+WITH last_audit AS (
+    SELECT at, (batches->($1::int)::text->>1)::bigint AS batch FROM audits WHERE ok ORDER BY at DESC LIMIT 1
+), slice AS (
+    SELECT batch, recorded_at FROM journal WHERE shard = $1 ORDER BY batch LIMIT $3
+), young AS (
+    SELECT min(j.batch) AS batch FROM slice j LEFT JOIN last_audit a ON true
+    WHERE j.recorded_at >= now() - $2::interval OR j.batch >= coalesce(a.batch, 0)
+        OR j.recorded_at >= (SELECT min(recorded_at) FROM checkpoints) - interval '1 hour'
+), gone AS (
+    DELETE FROM journal j USING young y
+    WHERE j.shard = $1 AND j.batch IN (SELECT batch FROM slice) AND j.batch < coalesce(y.batch, j.batch + 1)
+        AND j.batch < (SELECT max(batch) FROM journal WHERE shard = $1)
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+
+# Up to where, and before when: nothing that is not audited or not published.
+_BOUNDS = f"""
+SELECT least(
+    s.seq_next - {_LATEST_MIN},
+    coalesce(r.decisions_seq, 0) + 1,
+    coalesce((a.seqs->s.shard::text->>1)::bigint, 0)
+) AS seq, least(now() - $2::interval, coalesce(a.at, 'epoch')) AS before
+FROM shards s
+LEFT JOIN relay_cursor r USING (shard)
+LEFT JOIN (SELECT at, seqs FROM audits WHERE ok ORDER BY at DESC LIMIT 1) AS a ON true
+WHERE s.shard = $1
+"""
+
+# A slice from a seq on, up to the first decision that is too young. Kept ones are looked at each time again:
+# their pods leave at some time.
+_DECISIONS = """
+WITH slice AS (
+    SELECT d.seq, d.recorded_at, d.pod_uid, p.seq IS NOT NULL AS has_placement, p.released_recorded_at
+    FROM (
+        SELECT shard, seq, recorded_at, pod_uid FROM decisions
+        WHERE shard = $1 AND seq > $2 AND seq < $3 ORDER BY seq LIMIT $5
+    ) AS d LEFT JOIN placements p USING (shard, seq)
+), old AS (
+    SELECT * FROM slice
+    WHERE seq < coalesce((SELECT min(seq) FROM slice WHERE recorded_at >= $4), $3)
+), over AS (
+    SELECT o.seq FROM old o
+    WHERE (NOT has_placement OR released_recorded_at < $4)
+        AND NOT EXISTS (SELECT FROM pending w WHERE w.shard = $1 AND w.pod_uid = o.pod_uid)
+), gone AS (
+    DELETE FROM decisions d USING over o WHERE d.shard = $1 AND d.seq = o.seq RETURNING 1
+), ended AS (
+    DELETE FROM placements p USING over o WHERE p.shard = $1 AND p.seq = o.seq RETURNING 1
+), told AS (
+    INSERT INTO pruned (shard, seq_below) SELECT $1, max(seq) + 1 FROM old HAVING count(*) > 0
+    ON CONFLICT (shard) DO UPDATE SET seq_below = greatest(pruned.seq_below, excluded.seq_below)
+)
+SELECT (SELECT max(seq) FROM old) AS last, (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended) AS count
+"""
+
+# An attempt stays as long as a decision, a waiting group or its history names it.
+_CYCLES = f"""
+WITH slice AS MATERIALIZED (
+    SELECT seq FROM cycles WHERE shard = $1 AND seq > $2
+        AND seq < coalesce((SELECT seq_below FROM pruned WHERE shard = $1), 0) - {_SPAN_MAX}
+    ORDER BY seq LIMIT $3
+), named AS (
+    SELECT cycle_seq AS seq FROM decisions
+    WHERE shard = $1 AND seq >= (SELECT min(seq) FROM slice)
+        AND seq <= (SELECT max(seq) FROM slice) + {_SPAN_MAX}
+    UNION SELECT cycle_seq FROM pending_groups WHERE shard = $1
+    UNION SELECT cycle_seq FROM group_attempts WHERE shard = $1
+), gone AS (
+    DELETE FROM cycles c USING slice s
+    WHERE c.shard = $1 AND c.seq = s.seq AND NOT EXISTS (SELECT FROM named n WHERE n.seq = s.seq)
+    RETURNING 1
+)
+SELECT (SELECT max(seq) FROM slice) AS last, (SELECT count(*) FROM gone) AS count
+"""
+
+# The spec that a node has now stays, and each that it still had within the time.
+_SPECS = """
+WITH slice AS MATERIALIZED (
+    SELECT node_id, version, lead(recorded_at) OVER (PARTITION BY node_id ORDER BY version) AS replaced_at
+    FROM (
+        SELECT node_id, version, recorded_at FROM node_specs
+        WHERE (node_id, version) > ($1::bigint, $2::bigint) ORDER BY node_id, version LIMIT $4
+    ) AS s
+), gone AS (
+    DELETE FROM node_specs h USING slice s
+    WHERE (h.node_id, h.version) = (s.node_id, s.version) AND s.replaced_at < $3 RETURNING 1
+)
+SELECT node_id, version, (SELECT count(*) FROM gone) AS count
+FROM slice ORDER BY node_id DESC, version DESC LIMIT 1
+"""
+
+
+class Pruned(NamedTuple):
+    """How many rows went, by table."""
+
+    journal: int
+    decisions: int
+    cycles: int
+    node_specs: int
+
+
+async def prune(
+    dsn: str,
+    *,
+    journal_hours: int,
+    history_days: int,
+    report: Callable[[str], None] = lambda _: None,
+    pause_seconds: float = PAUSE_SECONDS,
+) -> Pruned:
+    """Delete rows of the journal and, unless ``history_days`` is 0, of the history that are older.
+
+    ``decisions`` counts placements, too. Only what the last audit saw goes in which all held.
+    """
+    session = Session(dsn, "berth-prune", BULK)
+    counts = dict.fromkeys(Pruned._fields, 0)
+
+    async def add(table: str, steps: AsyncIterator[int]) -> None:
+        async for count in steps:
+            counts[table] += count
+            report(f"{table}: {counts[table]:,} rows pruned")
+            await asyncio.sleep(pause_seconds)
+
+    try:
+        async with session.use() as connection:
+            shards = [row["shard"] for row in await connection.fetch(_SHARDS)]
+        for shard in shards:
+            await add("journal", _journal(session, shard, datetime.timedelta(hours=journal_hours)))
+        if history_days:
+            days = datetime.timedelta(days=history_days)
+            for shard in shards:
+                await add("decisions", _decisions(session, shard, days))
+                await add("cycles", _slices(session, _CYCLES, shard))
+            async with session.use() as connection:
+                before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
+            await add("node_specs", _specs(session, before))
+    finally:
+        await session.aclose()
+    return Pruned(**counts)
+
+
+async def _journal(session: Session, shard: int, age: datetime.timedelta) -> AsyncIterator[int]:
+    count = 1
+    while count:
+        async with session.use() as connection:
+            count = await connection.fetchval(_JOURNAL, shard, age, _ROWS_MAX)
+        yield count
+
+
+async def _decisions(session: Session, shard: int, age: datetime.timedelta) -> AsyncIterator[int]:
+    async with session.use() as connection:
+        bounds = await connection.fetchrow(_BOUNDS, shard, age)
+    async for count in _slices(session, _DECISIONS, shard, bounds["seq"], bounds["before"]):
+        yield count
+
+
+async def _slices(session: Session, statement: str, shard: int, *more: Any) -> AsyncIterator[int]:
+    last = 0
+    while last is not None:
+        async with session.use() as connection:
+            last, count = await connection.fetchrow(statement, shard, last, *more, _ROWS_MAX)
+        yield count
+
+
+async def _specs(session: Session, before: datetime.datetime) -> AsyncIterator[int]:
+    last: tuple[int, int] | None = (0, 0)
+    while last is not None:
+        async with session.use() as connection:
+            row = await connection.fetchrow(_SPECS, *last, before, _ROWS_MAX)
+        last = None if row is None else (row["node_id"], row["version"])
+        yield 0 if row is None else row["count"]

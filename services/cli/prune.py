@@ -1,0 +1,31 @@
+"""`berth prune`: deletes the history that nobody needs any more."""
+
+from __future__ import annotations
+
+import typer
+
+from services.cli.audit import reporter, told
+from services.cli.options import PLACE, with_settings
+from services.cli.terminal import echo
+from services.config import Settings
+
+
+@with_settings(*PLACE, "journal_hours", "history_days")
+async def prune(settings: Settings) -> None:
+    """Audit the ledger, then delete the history that is older than the settings say, in small steps.
+
+    Deletes nothing that is not audited or not published, and nothing that explains a pod which is placed or
+    waits. Runs beside everything else, once a day for example. Exit code 1 where the audit finds a broken
+    invariant: then nothing is deleted.
+    """
+    from services import bootstrap
+
+    async with bootstrap.place(settings, join=True) as at:
+        await bootstrap.check_grants(at, "prune")
+        found, pruned = await bootstrap.prune(at, settings, reporter())
+    echo("\n".join(told(found)))
+    if pruned is None:
+        echo("nothing is pruned before the audit finds that all holds", err=True)
+        raise typer.Exit(1)
+    for table, count in pruned._asdict().items():
+        echo(f"{table}: {count:,} rows pruned")

@@ -1,0 +1,149 @@
+"""Does the history go that nobody needs, and nothing that is not audited, not published or still in force?"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services import bootstrap
+from services.adapters.postgres import pruning
+from services.adapters.postgres.audit import audit, check
+from services.adapters.postgres.pruning import prune
+from services.bootstrap import Place
+from services.replay.replay import Progress
+from tests.integration.api_world import client_of, query, work_off
+from tests.integration.commands import berth
+from tests.integration.lives import change
+from tests.integration.lives import place as place
+
+TABLES = ("decisions", "placements", "cycles", "node_specs", "journal")
+RECORDED = {"placements": ("recorded_at", "released_recorded_at"), "journal": ("recorded_at",)}
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the latest decisions go, too, and the cycles behind them, a few rows at a time."""
+    monkeypatch.setattr(pruning, "_ROWS_MAX", 3)
+    for name in ("_BOUNDS", "_CYCLES"):
+        statement = getattr(pruning, name)
+        for number in (pruning._LATEST_MIN, pruning._SPAN_MAX):
+            statement = statement.replace(f"- {number}", "- 0")
+        monkeypatch.setattr(pruning, name, statement)
+
+
+async def grow_older(place: Place, days: int) -> None:
+    for table in (*TABLES, "checkpoints"):
+        for column in RECORDED.get(table, ("recorded_at",)):
+            await change(place, f"UPDATE {table} SET {column} = {column} - interval '{days} days'")
+
+
+async def counts(place: Place) -> dict[str, int]:
+    return {table: (await query(place, f"SELECT count(*) FROM {table}"))[0][0] for table in TABLES}
+
+
+async def pruned(place: Place, days: int = 30, hours: int = 24) -> dict[str, int]:
+    """Return how many rows of each table went."""
+    before = await counts(place)
+    told = await prune(place.dsn, journal_hours=hours, history_days=days, pause_seconds=0)
+    after = await counts(place)
+    gone = {table: before[table] - after[table] for table in TABLES}
+    assert told.decisions == gone["decisions"] + gone["placements"]
+    others = ("journal", "cycles", "node_specs")
+    assert {table: told._asdict()[table] for table in others} == {table: gone[table] for table in others}
+    return gone
+
+
+LIVE = "SELECT pod_uid FROM placements WHERE released_at_ms IS NULL UNION SELECT pod_uid FROM pending"
+NOTHING = dict.fromkeys(TABLES, 0)
+
+
+async def test_what_is_over_goes_and_what_explains_live_pods_stays(place: Place) -> None:
+    await grow_older(place, 40)
+    assert (await audit(place.dsn)).remembered
+    async with client_of(place) as client:
+        items = (await client.get("/v1/pods?limit=1000")).json()["items"]
+        live = [f"/v1/pods/{each['namespace']}/{each['name']}" for each in items]
+        before = {path: (await client.get(path)).json() for path in live}
+        over = (await query(place, f"SELECT count(*) FROM decisions WHERE pod_uid NOT IN ({LIVE})"))[0][0]
+        gone = await pruned(place)
+        assert gone["decisions"] == over > 0
+        assert await check(place.dsn) == []
+        for path in live:
+            assert (await client.get(path)).json() == before[path]
+            first = before[path]["decisions"][0]["id"]
+            assert (await client.get(f"/v1/decisions/{first}/explanation")).status_code == 200
+    assert await pruned(place) == NOTHING
+
+
+async def test_a_pod_that_leaves_later_takes_its_history_with_it(place: Place) -> None:
+    await grow_older(place, 40)
+    await audit(place.dsn)
+    await pruned(place)
+    async with client_of(place) as client:
+        for item in (await client.get("/v1/pods?limit=1000")).json()["items"]:
+            named = {"name": item["name"], "namespace": item["namespace"], "uid": item["uid"]}
+            thing = {"apiVersion": "v1", "kind": "Pod", "metadata": named}
+            answer = await client.post("/v1/events", json=[{"type": "DELETED", "object": thing}])
+            assert answer.status_code == 202, answer.text
+    await work_off(place)
+    await audit(place.dsn)
+    young = await counts(place)
+    assert await pruned(place) == NOTHING, "they left just now"
+    await grow_older(place, 31)
+    await audit(place.dsn)
+    left = await pruned(place)
+    assert left["placements"] == young["placements"] > 0
+    assert left["decisions"] == young["decisions"]
+    assert await check(place.dsn) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM audits",
+        "UPDATE audits SET ok = false",
+        "UPDATE relay_cursor SET decisions_seq = 0",
+    ],
+)
+async def test_nothing_goes_that_is_not_audited_or_not_published(place: Place, statement: str) -> None:
+    await grow_older(place, 40)
+    await audit(place.dsn)
+    await change(place, statement)
+    gone = await pruned(place)
+    assert (gone["decisions"], gone["placements"], gone["cycles"]) == (0, 0, 0)
+
+
+async def test_a_journal_reaches_back_to_its_oldest_checkpoint(place: Place) -> None:
+    await audit(place.dsn)
+    await grow_older(place, 2)
+    oldest = "(SELECT min(recorded_at) FROM journal)"
+    await change(place, f"UPDATE checkpoints SET recorded_at = {oldest} + interval '1 hour'")
+    assert (await pruned(place, days=0))["journal"] == 0
+
+    async def report(_: Progress) -> None:
+        pass
+
+    assert (await bootstrap.replay(place, None, None, report)).difference is None
+    await change(place, "UPDATE checkpoints SET recorded_at = now()")
+    assert (await pruned(place, days=0))["journal"] > 0
+    ends = await query(place, "SELECT shard, next_offset FROM shard_offsets WHERE topic = '~batches'")
+    assert (await query(place, "SELECT shard, max(batch) FROM journal GROUP BY shard"))[0] in ends
+    assert await check(place.dsn) == []
+
+
+async def test_the_command_prunes_nothing_while_something_is_broken(place: Place, tmp_path: Path) -> None:
+    await grow_older(place, 40)
+    told = ("prune", "--postgres-dsn", place.dsn, "--history-days", "30")
+    await change(place, "UPDATE nodes SET requested[1] = requested[1] + 1 WHERE id = 1")
+    refused = await asyncio.to_thread(berth, tmp_path, *told)
+    assert (refused.returncode, await counts(place)) == (1, await counts(place))
+    assert "requested-is-the-sum is broken" in refused.stdout
+    assert "nothing is pruned" in refused.stderr
+    await change(place, "UPDATE nodes SET requested[1] = requested[1] - 1 WHERE id = 1")
+    short = await asyncio.to_thread(berth, tmp_path, *told[:-1], "6")
+    assert (short.returncode, "BERTH_HISTORY_DAYS" in short.stderr) == (1, True)
+    done = await asyncio.to_thread(berth, tmp_path, *told)
+    assert done.returncode == 0, done.stderr
+    assert "rows pruned" in done.stdout
