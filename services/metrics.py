@@ -125,6 +125,9 @@ def render_ledger(counts: Counts, shards: Sequence[ShardState], lags: Mapping[in
 
     gauge("nodes", "Nodes that are not deleted").set(counts.nodes)
     gauge("pending_pods", "Pods that wait for a node").set(counts.pending_pods)
+    if counts.audit_age_seconds is not None:
+        gauge("audit_age_seconds", "Time since the last audit began").set(counts.audit_age_seconds)
+        gauge("audit_ok", "Whether all invariants held then").set(bool(counts.audit_ok))
     decisions = gauge("decisions", "Decisions committed per shard", ["shard"])
     unpublished = gauge("decisions_unpublished", "Decisions that the relay has not published", ["shard"])
     dead = gauge("dead_letters", "Records that could not be accepted, per shard", ["shard"])

@@ -55,6 +55,9 @@ class Outbox(Protocol):
     async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
         """Return the decisions with these seqs that are committed, in order."""
 
+    async def kept_from(self, shard: int) -> int:
+        """Return the seq from which all decisions are kept; what was before it was published, and pruned."""
+
     async def compared(self, shard: int) -> int:
         """Return below which offset of its topic foreign records were reported."""
 

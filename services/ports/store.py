@@ -176,6 +176,8 @@ class Counts(NamedTuple):
 
     nodes: int
     pending_pods: int
+    audit_age_seconds: float | None = None  # None, here and below: nobody has audited the ledger
+    audit_ok: bool | None = None
 
 
 class Grant(NamedTuple):

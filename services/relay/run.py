@@ -172,6 +172,7 @@ class Relay:
         if stream is Stream.DEAD_LETTERS:
             return _Place(noted)  # all shards share one partition: a letter may come twice after a crash
         tail = await compare(self._log, self._outbox, shard, noted, await self._outbox.compared(shard))
+        tail = tail._replace(seq=max(tail.seq, await self._outbox.kept_from(shard) - 1))
         if tail.seq < noted:
             self._metrics.faults.labels("topic-lost-records").inc()
             _LOGGER.warning(

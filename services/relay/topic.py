@@ -76,7 +76,7 @@ class _Shard:
             self._offends("the record is not the ledger's", offset, seq)
         elif not self._taken:
             self._taken = self._first = seq
-        elif seq > self._taken + 1:
+        elif seq > max(self._taken + 1, self._kept_from):
             self._offends(f"decisions {self._taken + 1} to {seq - 1} are left out before it", offset, seq)
             self._taken = seq
         else:
@@ -84,7 +84,7 @@ class _Shard:
 
     def end(self, *, is_whole: bool) -> None:
         """Say what the partition lacks; ``is_whole``: it holds its first record."""
-        if is_whole and self._first > 1:
+        if is_whole and self._first > self._kept_from:
             self._offends(f"decisions 1 to {self._first - 1} are left out", 0, self._first)
         if self._taken < self._published and (is_whole or self._taken):
             what = f"it ends with decision {self._taken}, and the relay has published {self._published}"

@@ -85,6 +85,18 @@ async def test_the_api_audits_and_remembers_nothing(place: Place) -> None:
         assert again["at"] == found["at"], "one audit is for all who ask within ten seconds"
 
 
+async def test_the_metrics_say_how_the_last_audit_ended(place: Place) -> None:
+    async with client_of(place) as client:
+        assert "berth_ledger_audit" not in (await client.get("/metrics")).text
+        await audit(place)
+        assert "\nberth_ledger_audit_ok 1.0" in (await client.get("/metrics")).text
+        await change(place, "UPDATE nodes SET requested[1] = requested[1] + 1 WHERE id = 1")
+        await audit(place)
+        text = (await client.get("/metrics")).text
+    assert "\nberth_ledger_audit_ok 0.0" in text
+    assert 0 <= float(text.split("\nberth_ledger_audit_age_seconds ")[1].split()[0]) < 60
+
+
 async def test_the_command_fails_and_names_the_first_offenders(place: Place, tmp_path: Path) -> None:
     async def run(*options: str) -> Any:
         return await asyncio.to_thread(berth, tmp_path, "audit", "--postgres-dsn", place.dsn, *options)

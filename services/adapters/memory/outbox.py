@@ -79,6 +79,10 @@ class MemoryOutbox(Client):
         found = [await self.unpublished(shard, Stream.DECISIONS, seq - 1, 1) for seq in seqs]
         return [items[0] for items in found if items]
 
+    async def kept_from(self, shard: int) -> int:
+        """See ``Outbox.kept_from``: nothing is pruned here."""
+        return 1
+
     async def compared(self, shard: int) -> int:
         """See ``Outbox.compared``."""
         return self._answering().cursors[shard].compared

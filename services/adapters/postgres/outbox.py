@@ -88,6 +88,11 @@ class PostgresOutbox:
         async with self._reading.use() as connection:
             return list(map(_decision, await connection.fetch(sql.DECISIONS_OF, shard, list(seqs))))
 
+    async def kept_from(self, shard: int) -> int:
+        """See ``Outbox.kept_from``."""
+        async with self._reading.use() as connection:
+            return int(await connection.fetchval(sql.KEPT_FROM, shard))
+
     async def compared(self, shard: int) -> int:
         """See ``Outbox.compared``."""
         async with self._reading.use() as connection:

@@ -55,7 +55,10 @@ class PostgresStore(Listing, CallerStore):
         """Count what the metrics show. Only the count of pending pods is not cheap."""
         nodes = sa.select(sa.func.count()).select_from(t.nodes).where(~t.nodes.c.deleted)
         pending = sa.select(sa.func.count()).select_from(t.pending)
-        statement = sa.select(nodes.scalar_subquery(), pending.scalar_subquery())
+        audits = t.schema_audit.audits.c
+        age = sa.extract("epoch", sa.func.now() - audits.at).cast(sa.Float)
+        last = [sa.select(each).order_by(audits.at.desc()).limit(1) for each in (age, audits.ok)]
+        statement = sa.select(*(each.scalar_subquery() for each in (nodes, pending, *last)))
         return (await self._all(Counts, statement))[0]
 
     async def shards(self) -> Sequence[ShardState]:

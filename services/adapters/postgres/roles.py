@@ -65,7 +65,7 @@ GRANTS: Mapping[str, Grants] = {
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "audits": Grants(prune=_ADD),
-    "pruned": Grants(prune=_CHANGE),
+    "pruned": Grants(relay=_READ, prune=_CHANGE),
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),

@@ -28,6 +28,7 @@ FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
 PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
 COMPARED = "SELECT compared_offset FROM relay_cursor WHERE shard = $1"
+KEPT_FROM = "SELECT coalesce((SELECT seq_below FROM pruned WHERE shard = $1), 1)"
 RAISE_ALARM = """
 UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4
 WHERE shard = $1 AND epoch = $2 AND holder = $5
