@@ -56,6 +56,7 @@ BROKEN = {
     "dead-letters-without-hole": ("DELETE FROM dead_letters",),
     "placement-has-decision": ("UPDATE decisions SET node = 'n2' WHERE seq = 1",),
     "placed-or-pending": ("UPDATE pending SET pod_uid = 'uid-placed'",),
+    "uid-in-one-shard": ("UPDATE pending SET pod_uid = 'uid-placed', shard = 1",),
     "groups-have-pods": ("DELETE FROM pending",),
     "templates-are-known": ("DELETE FROM templates WHERE signature = 'another-16-bytes'",),
     "offsets-under-epoch": ("UPDATE shard_offsets SET epoch = 9",),
@@ -102,6 +103,7 @@ ONE, LESS = {"cpu": 100, "pods": 1}, {"cpu": -100, "pods": -1}
 """What one pod of the tests adds to a node, and what it gives back."""
 
 ALSO_BREAKS = {
+    "uid-in-one-shard": {"groups-have-pods"},
     "decision-has-placement": {"requested-is-the-sum"},
     "decided-versions-chain": {"decisions-are-the-journals"},
     "decisions-without-hole": {"decisions-are-the-journals"},

@@ -54,7 +54,7 @@ INVARIANTS: tuple[Invariant, ...] = (
                 SELECT pod_uid, shard, seq, node, released_at_ms, bound_at_ms
                 FROM placements p JOIN @spans AS s USING (shard)
                 WHERE p.released_at_ms IS NULL AND p.seq < s.lo
-            ) AS p WINDOW pod AS (PARTITION BY pod_uid ORDER BY shard, seq)
+            ) AS p WINDOW pod AS (PARTITION BY shard, pod_uid ORDER BY seq)
         ) AS spans
         WHERE next_bound_at_ms IS NOT NULL
             AND (released_at_ms IS NULL OR released_at_ms > next_bound_at_ms)
@@ -153,8 +153,19 @@ INVARIANTS: tuple[Invariant, ...] = (
         "no pod is placed and waits at the same time",
         """
         SELECT p.pod_uid, p.node, w.shard, w.arrival
-        FROM placements p JOIN pending w USING (pod_uid) WHERE p.released_at_ms IS NULL
+        FROM placements p JOIN pending w USING (shard, pod_uid) WHERE p.released_at_ms IS NULL
         """,
+    ),
+    Invariant(
+        "uid-in-one-shard",
+        "no pod lives in two shards; producers that give one uid to two pods may bring it about",
+        """
+        SELECT pod_uid, array_agg(shard ORDER BY shard) AS shards FROM (
+            SELECT pod_uid, shard FROM placements WHERE released_at_ms IS NULL
+            UNION ALL SELECT pod_uid, shard FROM pending
+        ) AS live GROUP BY pod_uid HAVING min(shard) <> max(shard)
+        """,
+        warning=True,
     ),
     Invariant(
         "groups-have-pods",

@@ -29,11 +29,11 @@ WITH told AS MATERIALIZED (
 ), moves AS (
     SELECT p.node, p.signature, d.version, p.seq, p.shard, 1 AS change, p.pod_uid, d.recorded_at,
         d.outcome = 'bound' AS is_decided
-    FROM @placements AS p JOIN told d USING (shard, seq)
+    FROM @placements AS p JOIN told d USING (shard, seq) WHERE p.counted
     UNION ALL
     SELECT p.node, p.signature, CASE WHEN d.end_node = p.node THEN d.ended END, d.end_seq, p.shard, -1,
         p.pod_uid, NULL, false
-    FROM @placements AS p JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL
+    FROM @placements AS p JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL AND p.counted
     UNION ALL
     SELECT d.node, d.signature, d.version, d.seq, d.shard, -1, d.pod_uid, NULL, false
     FROM lives d WHERE d.before IS NULL AND d.outcome = 'released' AND d.node IS NOT NULL
