@@ -89,10 +89,12 @@ class OwnChanges:
 
     def count(self, node: str, pod: PodSpec, sign: int, changes: int = 1) -> None:
         """Take note that an event brought a pod to a node (1), or made it leave (-1)."""
-        fact = self._fact(node)
+        fact = self._facts.get(node) or self._fact(node)  # every release comes by: no call more than needed
         fact.changes += changes
-        fact.add(pod.template.requests, sign)
-        fact.delta[PODS] = fact.delta.get(PODS, 0) + sign
+        delta = fact.delta
+        for name, value in pod.template.requests.items():
+            delta[name] = delta.get(name, 0) + sign * value
+        delta[PODS] = delta.get(PODS, 0) + sign
 
     def begin_to_count(self, node: str, pods: Iterable[PodSpec], changes: int) -> None:
         """Take note of so many changes by which a node counts pods that were on it, but not counted."""
@@ -113,7 +115,9 @@ class OwnChanges:
         for name, fact in sorted(self._facts.items()):
             entry, claim = self._nodes[name], self._claims.get(name)
             before = entry.version - fact.changes - (claim.changes if claim else 0)
-            delta = {resource: value for resource, value in fact.delta.items() if value}
+            delta = fact.delta
+            if 0 in delta.values():
+                delta = {resource: value for resource, value in delta.items() if value}
             yield NodeChange(name, entry, before, fact.changes, delta, fact.is_spec)
 
     # ------------------------------------------------------------------------------------------ claims
