@@ -36,9 +36,8 @@ async def change_nodes(
     ]
     if history:
         await connection.copy_records_to_table("node_specs", records=history, columns=sql.NODE_SPEC_COLUMNS)
-    ahead = await _grant(connection, claims, ids)
-    moved |= {node: by for node, by in ahead.items() if by}
-    return {*refused, *(node for node, by in ahead.items() if by is None)}, moved
+    lost, ahead = await _grant(connection, claims, ids)
+    return lost | refused, moved | ahead
 
 
 async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.ResourceIds) -> dict[int, int]:
@@ -53,18 +52,18 @@ async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.Res
         [fact.deleted for fact in facts],
         [fact.spec_count for fact in facts],
     ]
-    found = await connection.fetch(sql_nodes.take_facts(len(added)), *columns, *added)
-    missing = [id_ for id_, ahead in found if ahead is None]
+    row = await connection.fetchrow(sql_nodes.take_facts(len(added)), *columns, *added)
+    missing, moved = _judged(columns[0], *row)
     if missing:
-        raise LedgerMismatch(f"nodes to change are not there: {missing}")
-    return dict(found)
+        raise LedgerMismatch(f"nodes to change are not there: {sorted(missing)}")
+    return moved
 
 
 async def _grant(
     connection: Connection, claims: Sequence[NodeClaim], ids: rows.ResourceIds
-) -> dict[int, int | None]:
+) -> tuple[set[int], dict[int, int]]:
     if not claims:
-        return {}
+        return set(), {}
     added = ids.columns([claim.delta for claim in claims])
     columns: list[list[Any]] = [
         [claim.id for claim in claims],
@@ -74,4 +73,13 @@ async def _grant(
         [not claim.is_doubtful for claim in claims],
         [claim.resource_only for claim in claims],
     ]
-    return dict(await connection.fetch(sql_nodes.grant_claims(len(added)), *columns, *added))
+    row = await connection.fetchrow(sql_nodes.grant_claims(len(added)), *columns, *added)
+    return _judged(columns[0], *row)
+
+
+def _judged(
+    asked: list[int], changed: list[int] | None, moved: list[int] | None, ahead: list[int] | None
+) -> tuple[set[int], dict[int, int]]:
+    """Return which nodes were left alone, and by how much the versions of the others were ahead."""
+    left = set() if changed is None else set(asked) - set(changed)
+    return left, dict(zip(moved or (), ahead or (), strict=True))

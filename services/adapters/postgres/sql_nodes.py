@@ -1,7 +1,8 @@
 """The statements that change nodes: facts, which are never refused, and claims, which may lose.
 
-Both add to what is there. Each returns only what is not as the writer saw it: the node's id, and by how much
-its version was ahead, null where the node was left alone.
+Both add to what is there. Each returns one row: the ids of the nodes that it changed, null where that is all
+that were asked for; and of the nodes that were not as the writer saw them, their ids, and how far
+ahead they were. A join of what was asked for with what was changed would cost more than all the rest.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from functools import cache
 
 # A row that others changed since the statement began is read anew once it is locked, and judged as it is.
 _CHANGE = """
-WITH w AS MATERIALIZED (
-    SELECT * FROM unnest({types}) AS w ({names})
-), locked AS (
+WITH locked AS (
     SELECT n.id, n.version AS found, w.seen, w.changes{taken},
         ARRAY[{sums}]::bigint[] || n.requested[{after}:] AS requested
-    FROM w JOIN nodes n USING (id)
+    FROM unnest({types}) AS w ({names}) JOIN nodes n USING (id)
     {where}
     ORDER BY n.id
     FOR UPDATE OF n{skip}
@@ -23,8 +22,10 @@ WITH w AS MATERIALIZED (
     UPDATE nodes n SET version = l.found + l.changes, requested = l.requested{spec}
     FROM locked l WHERE n.id = l.id
 )
-SELECT w.id, l.found - w.seen AS ahead FROM w LEFT JOIN locked l USING (id)
-WHERE l.id IS NULL OR l.found <> w.seen
+SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN coalesce(array_agg(id), '{{}}') END AS changed,
+    array_agg(id) FILTER (WHERE found <> seen) AS moved,
+    array_agg(found - seen) FILTER (WHERE found <> seen) AS ahead
+FROM locked
 """
 
 _SPEC = """,
