@@ -5,7 +5,7 @@ See ``domain/cycle/matchers.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -44,7 +44,7 @@ class Claim(NamedTuple):
 
 
 def refused_nodes(
-    guards: Iterable[Guard], found: Mapping[str, Claim], followed: Mapping[int, int]
+    guards: Iterable[Guard], found: Mapping[str, Claim], followed: Mapping[int, int], own: Collection[int]
 ) -> set[int]:
     """Return the ids of nodes whose claims are not granted, by what the ledger holds of the keys.
 
@@ -57,11 +57,15 @@ def refused_nodes(
     followed : mapping of int to int
         Shard -> the last batch of another worker that this worker had followed. Who reads a matcher must have
         followed all that could not know of it.
+    own : collection of int
+        The shards of this worker: whoever takes one has followed its journal to the end.
     """
     refused: set[int] = set()
     for guard in guards:
         claim = found.get(guard.key, Claim(0, {}))
-        is_behind = guard.raises and any(followed.get(at, 0) < batch for at, batch in claim.batches.items())
+        is_behind = guard.raises and any(
+            at not in own and followed.get(at, 0) < batch for at, batch in claim.batches.items()
+        )
         if guard.announces_to or claim.version != guard.version_seen or is_behind:
             refused |= guard.nodes
     return refused

@@ -135,3 +135,11 @@ async def writers(ledger: Ledger) -> tuple[Writer, Writer]:
     assert await ledger.commit(journalled(known, 0, 1)) == Committed()
     found = tuple(Writer(ledger, lease) for lease in leases)
     return found[0], found[1]
+
+
+async def test_a_shard_that_was_taken_over_is_known_to_its_end(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    await second.commit(1, [reads("ns", 0)])
+    await first.commit(2, [ANNOUNCES])
+    outcome = await first.commit(2, [raises(1)], {}, shards=[0, 1])
+    assert outcome.lost == {}

@@ -63,7 +63,7 @@ class Ledger:
         batch = self.weaken(batch)
         found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
         raised = announced_keys(batch.guards, found)
-        lost = refused_nodes(batch.guards, found, batch.followed)
+        lost = refused_nodes(batch.guards, found, batch.followed, {shard})
         lost |= {ids[name] for name, seen in batch.versions.items() if self.versions.get(name, 0) != seen}
         for key in raised + raised_keys(batch.guards, lost):
             version, batches = self.claims.get(key, Claim(0, self.batches(shard)))

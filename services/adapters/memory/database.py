@@ -177,7 +177,7 @@ class MemoryDatabase:
         if self.is_fenced(batch, advances, holder):
             return NotCommitted.FENCED
         found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
-        refused = refused_nodes(batch.guards, found, batch.followed)
+        refused = refused_nodes(batch.guards, found, batch.followed, own_shards(batch))
         lost, moved = self._judge(batch, refused)
         raised = announced_keys(batch.guards, found) + raised_keys(batch.guards, lost)
         settled = settle(batch, lost, moved, raised)
@@ -187,7 +187,7 @@ class MemoryDatabase:
         return outcome_of(batch, lost, moved, raised, refused)
 
     def _raise(self, batch: CommitBatch, keys: Sequence[str]) -> None:
-        own = {advance.shard for advance in batch.offsets}
+        own = own_shards(batch)
         batches = batches_of({key: row.next_offset for key, row in self.offsets.items() if key[0] not in own})
         for key in keys:
             claim = self.claims.get(key, Claim(0, batches))

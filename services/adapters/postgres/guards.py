@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from services.adapters.batches import own_shards
 from services.adapters.postgres import sql_guards
 from services.adapters.postgres.connections import Connection
 from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
@@ -34,9 +35,8 @@ async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[
         found |= await _claims(connection, sql_guards.LOCK_RAISED, raising)
     announced = announced_keys(guards, found)
     if announced:
-        own = sorted({advance.shard for advance in batch.offsets})
-        await connection.execute(sql_guards.ANNOUNCE, announced, own)
-    return refused_nodes(guards, found, batch.followed), announced
+        await connection.execute(sql_guards.ANNOUNCE, announced, own_shards(batch))
+    return refused_nodes(guards, found, batch.followed, own_shards(batch)), announced
 
 
 async def raise_guards(connection: Connection, batch: CommitBatch, lost: set[int]) -> list[str]:
