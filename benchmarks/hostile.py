@@ -209,7 +209,7 @@ def main() -> None:
 def measure(burst: Burst, nodes: int, pods: int, name: str) -> dict[str, Any]:
     """Plan a burst, and say how long each kind of batch took and when the ordinary pod was decided."""
     planner = new_planner()
-    planner.plan([])
+    planner.plan_batch([])
     waiting = list(records(burst, nodes, pods))
     spans: dict[str, list[float]] = {"nodes": [], "pods": [], "rest": []}
     began, ordinary = time.perf_counter(), 0.0
@@ -222,7 +222,7 @@ def measure(burst: Burst, nodes: int, pods: int, name: str) -> dict[str, Any]:
         batch = rest.pop(0) if rest else []
         kind = "rest" if not batch else "nodes" if batch[0].topic == NODES_TOPIC else "pods"
         since = time.perf_counter()
-        planned = planner.plan(batch)
+        planned = planner.plan_batch(batch)
         spans[kind].append(time.perf_counter() - since)
         if _decides(planned, ORDINARY):
             ordinary = ordinary or time.perf_counter() - began

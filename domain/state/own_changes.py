@@ -79,6 +79,11 @@ class OwnChanges:
         self._placed.clear()
         self.counted.clear()
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything for a batch."""
+        return bool(self._facts or self._claims or self._placed)
+
     # ------------------------------------------------------------------------------------------- facts
 
     def _fact(self, node: str) -> _Sum:

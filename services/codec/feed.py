@@ -53,7 +53,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     labels: dict[tuple[tuple[str, str], ...], int] = {}
     lives: dict[PodLife | None, int] = {}
     names: dict[str, int] = {}
-    specs, changes = _nodes(batch, names)
+    specs, ids, changes = _nodes(batch, names)
     pods, renewed = batch.placements_opened, batch.placements_refreshed
     opened = Opened(
         keys=[f"{pod.namespace}/{pod.name}" for pod in pods],
@@ -72,16 +72,16 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         labels=_number(labels, [tuple(pod.labels.items()) for pod in renewed]),
         lives=_number(lives, [pod.life for pod in renewed]),
     )
-    again = set(opened.uids)
     return _encode(
         Feed(
             signatures=list(signatures),
             labels=list(map(dict, labels)),
             lives=list(lives),
             nodes=list(names),
+            ids=ids,
             changes=changes,
             specs=specs,
-            closed=[uid for uid, _ in batch.placements_closed if uid not in again],
+            closed=[uid for uid, _ in batch.placements_closed],
             opened=opened,
             refreshed=refreshed,
             uncounted=[pod.pod_uid for pod in pods if not pod.counted],
@@ -92,19 +92,20 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     )
 
 
-def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:
-    """Number the nodes of a batch; return the specs that it gives, and by how much it raises versions."""
-    changes: list[NodeChange] = [*batch.facts, *batch.claims]
-    _number(names, [change.name for change in changes])
-    raised = [0] * len(names)
-    for change in changes:
-        raised[names[change.name]] += change.changes
+def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int], list[int]]:
+    """Number the nodes that a batch changes; return the specs that it gives, their ids, and the changes."""
+    found: list[NodeChange] = [*batch.facts, *batch.claims]
+    numbers = _number(names, [change.name for change in found])
+    ids, changes = [0] * len(names), [0] * len(names)
+    for number, change in zip(numbers, found, strict=True):
+        ids[number] = change.id
+        changes[number] += change.changes
     specs = [
-        NodeFed(names[fact.name], fact.id, fact.spec, fact.deleted, fact.spec_count, fact.sent_by)
-        for fact in batch.facts
+        NodeFed(number, fact.spec, fact.deleted, fact.spec_count, fact.sent_by)
+        for number, fact in zip(numbers, batch.facts, strict=False)
         if fact.spec is not None
     ]
-    return specs, raised
+    return specs, ids, changes
 
 
 def _event(event: FeedEvent) -> bytes:

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from domain.model.errors import BerthError
+from domain.model.pods import PodTemplate
 from services.ports.journal import Checkpoint, JournalRow
-from services.ports.ledger import CommitBatch, Committed, Lease, LedgerState, NotCommitted
+from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
 
 
 class Unreadable(BerthError):
@@ -23,7 +24,16 @@ class History(Protocol):
     """The ledger's past, read only. A row that cannot be read raises ``Unreadable``."""
 
     async def span(self) -> tuple[int, int] | None:
-        """Return the first batch of the journal and the last one that was committed; None: it is empty."""
+        """Return the first batch of the lead's journal and the last one committed; None: it is empty.
+
+        The lead is shard 0: whoever holds it counts its batches there.
+        """
+
+    async def ends(self, last: int | None) -> Mapping[int, int]:
+        """Return the last batch of each shard's journal when batch ``last`` of the lead's was written.
+
+        None: of all that was committed.
+        """
 
     async def checkpoints(self) -> Sequence[Checkpoint]:
         """Return all complete checkpoints, the oldest first."""
@@ -31,8 +41,20 @@ class History(Protocol):
     async def state(self, checkpoint: Checkpoint) -> LedgerState:
         """Return the state that a checkpoint holds."""
 
-    def rows(self, first: int, last: int) -> AsyncIterator[JournalRow]:
-        """Yield the journal's rows of these batches, in order; those that are missing are left out."""
+    def rows(
+        self, after: Mapping[int, int], until: Mapping[int, int], *, starts: bool = False
+    ) -> AsyncIterator[JournalRow]:
+        """Yield rows of the shards' journals in the order of their positions; missing ones are left out.
+
+        They are those behind batch ``after`` up to batch ``until`` of each shard that ``until`` names; with
+        ``starts`` only those with which a worker began.
+        """
+
+    async def last_positions(self, after: Mapping[int, int], until: Mapping[int, int]) -> Mapping[str, int]:
+        """Return for each worker the position of its last row among the same rows."""
+
+    async def position_behind(self, batches: Mapping[int, int]) -> int | None:
+        """Return the position of the first row behind these batches of the shards' journals."""
 
     async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
         """Return decision records as recorded, by shard and seq; ``seqs`` is as in ``JournalRow``."""
@@ -47,8 +69,18 @@ class Scratch(Protocol):
     async def restart(self, leases: Mapping[int, int], offsets: Mapping[tuple[int, str, int], int]) -> None:
         """Give the shards these epochs and offsets, as a take-over does."""
 
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """See ``Ledger.load``."""
+    async def load_base(self) -> LedgerBase:
+        """See ``Ledger.load_base``."""
 
-    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
-        """See ``Ledger.commit``. Only what a restart reads is kept."""
+    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+        """See ``Ledger.load_part``."""
+
+    async def write(self, batch: CommitBatch) -> bool:
+        """Write a batch that was settled as it was recorded; say whether it follows from what is there.
+
+        Only what a start reads is kept.
+        """
+
+    @property
+    def templates(self) -> Mapping[bytes, PodTemplate]:
+        """All templates that were written."""

@@ -57,17 +57,21 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker owned from a batch on: shard -> epoch; and the offsets of shards that it just took."""
+    """What a worker owned from then on: shard -> epoch.
+
+    ``offsets`` are those of shards that it took, ``followed`` how far it had followed the journals of others
+    before: shard -> batch.
+    """
 
     leases: Mapping[int, int]
     offsets: Sequence[tuple[int, str, int, int]] = ()
+    followed: Mapping[int, int] = {}
 
 
 class NodeFed(msgspec.Struct, frozen=True, array_like=True):
     """The spec that a batch gave a node: the one at ``index`` of ``Feed.nodes``."""
 
     index: int
-    id: int
     spec: NodeSpec
     deleted: bool
     spec_count: int
@@ -104,12 +108,13 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ----------
     signatures, labels, lives : list
         Tables that pods share: signatures of templates, labels, and what is known of pods' lives.
-    nodes, changes : list
-        Names of nodes, and by how much the batch raised the versions of the first ones; of others not at all.
+    nodes, ids, changes : list
+        Names of nodes; ids of the first ones, and by how much the batch raised their versions. It changed
+        none of the others.
     specs : list of NodeFed
         The specs that it gave nodes.
     closed : list of str
-        Uids of placed pods that are gone.
+        Uids of placed pods that are gone, or are opened anew.
     opened, refreshed
         Placed pods that are new or moved, and what became known of others.
     uncounted, counted : list of str
@@ -125,6 +130,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     labels: list[dict[str, str]] = []
     lives: list[PodLife | None] = []
     nodes: list[str] = []
+    ids: list[int] = []
     changes: list[int] = []
     specs: list[NodeFed] = []
     closed: list[str] = []
@@ -163,11 +169,11 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     renewed : bool
         Whether the worker forgot what a restart forgets just before this batch, because a checkpoint was
         taken there: whoever starts from the checkpoint goes on in the same way.
-    owned : Owned or None
-        Given where the shards of the worker changed just before this batch.
+    owned : sequence of Owned
+        How the shards of the worker changed since its batch before, in order.
     followed : mapping of int to int
-        Shard -> the last batch of another worker that this worker had followed by then, where it followed
-        any since its batch before.
+        Shard -> the last batch of its journal that this worker knew by then, of shards that it does not own,
+        where that changed since its batch before.
     forgotten : sequence of str
         Keys of pods that were taken back just before this batch, because another worker changed their node.
     lanes : sequence of Lane
@@ -198,7 +204,7 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     start: Start | None = None
     renewed: bool = False
-    owned: Owned | None = None
+    owned: Sequence[Owned] = ()
     followed: Mapping[int, int] = {}
     forgotten: Sequence[str] = ()
     lost: Sequence[int] = ()

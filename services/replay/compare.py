@@ -15,6 +15,7 @@ from services.ports.journal import JournalRow
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """The first thing of a batch that is not as it was recorded; ``what`` names it."""
 
+    shard: int = 0
     batch: int
     what: str
     recorded: str
@@ -32,6 +33,7 @@ def difference(
     replayed: Sequence[bytes],
     *,
     is_restart: bool,
+    is_digest_told: bool,
 ) -> Difference | None:
     """Compare a batch with its record; None: they are the same.
 
@@ -43,6 +45,8 @@ def difference(
         The decision records, by shard and seq: those of the ledger, and as planned again.
     is_restart : bool
         Whether the replay began where the worker did; else ``RETRIED`` is not compared.
+    is_digest_told : bool
+        False where the worker left the digest out, because it had counted pods that were lost.
     """
     if recorded != replayed:
         return _of_decisions(row, again, recorded, replayed)
@@ -65,7 +69,8 @@ def difference(
         ("the seqs of its decisions", row.seqs, again.seqs),
         ("the ranges of records", sorted(row.lanes), sorted(again.lanes)),
         ("log time", row.log_time_ms, again.log_time_ms),
-        ("the digest of the state", row.digest, again.digest),
+        ("the digest of the state", row.digest, again.digest if is_digest_told else None),
+        ("what other workers follow", row.feed, again.feed if row.feed else b""),
     )
     for what, one, other in plain:
         if one != other:
@@ -74,7 +79,9 @@ def difference(
 
 
 def _said(row: JournalRow, what: str, recorded: object, replayed: object) -> Difference:
-    return Difference(batch=row.batch, what=what, recorded=str(recorded), replayed=str(replayed))
+    return Difference(
+        shard=row.shard, batch=row.batch, what=what, recorded=str(recorded), replayed=str(replayed)
+    )
 
 
 def _of_decisions(

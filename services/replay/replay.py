@@ -7,29 +7,28 @@ from operator import itemgetter
 
 import msgspec
 
-from domain.model.errors import BerthError
 from services.codec.settling import settle
 from services.ports.history import History, Scratch
-from services.ports.journal import Checkpoint, JournalRow, Start, positions_of
-from services.ports.ledger import CommitBatch, Lease, LedgerState, NotCommitted
+from services.ports.journal import BATCHES, Checkpoint, JournalRow, positions_of
+from services.ports.ledger import CommitBatch, LedgerState
 from services.ports.log import Log, LogReader
 from services.replay.compare import Difference, difference
 from services.replay.tape import Tape
-from services.worker.planner import Planner, planner_at
-
-
-class CannotReplay(BerthError):
-    """The span asked for cannot be replayed. The message says what is missing, and what can be."""
-
-    code = "cannot-replay"
+from services.replay.workers import CannotReplay as CannotReplay
+from services.replay.workers import Workers
 
 
 class Progress(msgspec.Struct, kw_only=True):
-    """How far a replay is."""
+    """How far a replay is: ``batches_count`` of ``total`` batches of all shards' journals.
+
+    ``checkpoint``, ``first`` and ``last`` number the batches of shard 0's journal.
+    """
 
     checkpoint: int
     first: int
     last: int
+    total: int
+    shard: int = 0
     batch: int = 0
     batches_count: int = 0
     decisions_count: int = 0
@@ -85,9 +84,17 @@ class Replay:
                 asked = f"from {first or 1} to {end}"
                 raise CannotReplay(f"there are no batches {asked}; the journal ends at {span[1]}")
             start = await self._start(first, end, span, reader)
-            first, last = max(first or 0, start.batch + 1), end
-            tape = Tape(reader, positions_of(start.offsets))
-            return await self._replay(start, tape, Progress(checkpoint=start.batch, first=first, last=last))
+            until = await self._history.ends(last)
+            after = {shard: start.offsets.get((shard, BATCHES, 0), 0) for shard in until}
+            progress = Progress(
+                checkpoint=start.batch,
+                first=max(first or 0, start.batch + 1),
+                last=end,
+                total=sum(max(0, until[shard] - after[shard]) for shard in until),
+            )
+            return await self._replay(
+                start, Tape(reader, positions_of(start.offsets)), after, until, progress
+            )
         finally:
             await reader.aclose()
 
@@ -114,59 +121,58 @@ class Replay:
         can = f"batches {served[0].batch + 1} to {span[1]} can be" if served else "no other batch can be"
         raise CannotReplay(f"batch {first or last} cannot be replayed: {why}; {can}")
 
-    async def _replay(self, start: Checkpoint, tape: Tape, progress: Progress) -> Outcome:
-        state = await self._history.state(start)
-        scratch = self._open(state)
-        planner: Planner | None = None
-        expected = start.batch
-        async for row in self._history.rows(start.batch + 1, progress.last):
-            expected += 1
-            if row.batch != expected:
-                raise CannotReplay(f"the journal has no row of batch {expected}; the next is {row.batch}")
-            if row.start is not None:
-                offsets = {(shard, topic, at): offset for shard, topic, at, offset in row.start.offsets}
-                planner = await _begin(row.start, offsets, scratch)
-                progress.restarts_count += 1
-            elif planner is None:
-                planner = await _begin(start.start, start.offsets, scratch)
-            if row.renewed:
-                planner.renew()
-            planned = planner.plan(await tape.take(row), row.forgotten)
+    async def _replay(
+        self,
+        start: Checkpoint,
+        tape: Tape,
+        after: Mapping[int, int],
+        until: Mapping[int, int],
+        progress: Progress,
+    ) -> Outcome:
+        scratch = self._open(await self._history.state(start))
+        workers = Workers(self._history, scratch, start)
+        await workers.expect(after, until)
+        done, losses = dict(after), dict[int, bool]()
+        async for row in self._history.rows(after, until):
+            if not progress.batches_count:
+                await workers.begin(row)
+            done[row.shard] += 1
+            if row.batch != done[row.shard]:
+                raise CannotReplay(f"{_missing(row.shard, done[row.shard])}; the next is {row.batch}")
+            progress.restarts_count += row.start is not None
+            planned = await workers.plan(row, await tape.take(row))
             batch = settle(planned, set(row.lost), row.moved)
-            found = await self._compare(row, batch, is_restart=progress.restarts_count > 0)
+            is_told = not (row.digest is None and (row.lost or losses.get(row.shard)))
+            losses[row.shard] = bool(row.lost)
+            found = await self._compare(
+                row, batch, is_restart=progress.restarts_count > 0, is_digest_told=is_told
+            )
             if found is not None:
                 return Outcome(progress=progress, difference=found)
-            if isinstance(await scratch.commit(batch), NotCommitted):
+            if not await scratch.write(batch):
                 raise CannotReplay(f"batch {row.batch} does not follow from the batches before it")
-            progress.batch = row.batch
+            progress.shard, progress.batch = row.shard, row.batch
             progress.batches_count += 1
             progress.decisions_count += len(batch.decisions)
             progress.digests_count += row.digest is not None
             await self._report(progress)
-        if expected != progress.last:
-            raise CannotReplay(f"the journal has no row of batch {expected + 1}")
+        for shard, last in until.items():
+            if done[shard] < last:
+                raise CannotReplay(_missing(shard, done[shard] + 1))
         return Outcome(progress=progress, difference=None)
 
-    async def _compare(self, row: JournalRow, batch: CommitBatch, *, is_restart: bool) -> Difference | None:
+    async def _compare(
+        self, row: JournalRow, batch: CommitBatch, *, is_restart: bool, is_digest_told: bool
+    ) -> Difference | None:
         assert batch.journal is not None
         recorded = await self._history.decisions(row.seqs)
         ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
         replayed = list(map(itemgetter(1), ordered))
-        return difference(row, batch.journal, recorded, replayed, is_restart=is_restart)
+        return difference(
+            row, batch.journal, recorded, replayed, is_restart=is_restart, is_digest_told=is_digest_told
+        )
 
 
-async def _begin(start: Start, offsets: Mapping[tuple[int, str, int], int], scratch: Scratch) -> Planner:
-    """Return a planner that knows only what the ledger holds, as the worker's was."""
-    await scratch.restart(start.leases, offsets)
-    leases = [Lease(shard, epoch) for shard, epoch in sorted(start.leases.items())]
-    return planner_at(
-        leases,
-        await scratch.load(leases),
-        start.profiles,
-        seed=start.seed,
-        usage_window_seconds=start.usage_window_seconds,
-        tombstone_hours=start.tombstone_hours,
-        writers=start.writers,
-        worker=start.worker,
-        build=start.build,
-    )
+def _missing(shard: int, batch: int) -> str:
+    of = f" of shard {shard}" if shard else ""
+    return f"the journal has no row of batch {batch}{of}"

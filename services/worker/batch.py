@@ -76,15 +76,15 @@ class BatchBuilder:
         self.opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
-        self._pending_removed: list[str] = []
-        self._waiting: dict[str, tuple[PodSpec, int]] = {}  # with their arrival; pending rows to be written
+        self.pending_removed: list[str] = []
+        self.waiting: dict[str, tuple[PodSpec, int]] = {}  # with their arrival; pending rows to be written
         self._came: dict[str, int | None] = {}  # pods that began to wait in this batch: when, as events claim
         self._tombstones: dict[tuple[str, str, str], PodTombstone] = {}
         self._dead_letters: list[DeadLetter] = []
         self._skipped: dict[str, int] = {}  # events that changed nothing, by reason
         self._profiles: list[ProfileRow] = []
         self._config: list[ConfigRow] = []
-        self._measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
+        self.measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
         self._strict: set[str] = set()  # nodes of bound pods that ask for more than spec and room
@@ -95,7 +95,7 @@ class BatchBuilder:
         self.event_at_ms: int | None = None
         self.sent_by = ""
         self._unverified_count = 0
-        self._changed_ms = 0  # log time of the last change of a node, or of what counts on one
+        self.changed_ms = 0  # log time of the last change of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
 
@@ -115,16 +115,16 @@ class BatchBuilder:
             dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms, sent_by=self.sent_by)
         )
 
-    def take(self, change: Change, record: Record, shard: int) -> None:
-        """Add what folding a record changed."""
+    def take(self, change: Change, record: Record | None, shard: int) -> None:
+        """Add what folding a record changed, or following another worker."""
         if not isinstance(change, PodWaits | PodRefreshed | Skipped | Refused):
-            self._changed_ms = self.now_ms
+            self.changed_ms = self.now_ms
         match change:
             case PodWaits():
                 if change.previous is not None:
                     self._end_wait(change.previous)
                 self._book.wait(change.pod.key, self.now_ms, self.sent_by)
-                self._waiting[change.pod.key] = (change.pod, change.arrival)
+                self.waiting[change.pod.key] = (change.pod, change.arrival)
                 self._came[change.pod.key] = self.event_at_ms
             case PodRefreshed():
                 self._refresh(change)
@@ -146,14 +146,14 @@ class BatchBuilder:
             case NodeMeasured():
                 if change.newer:
                     self._book.mark(change.name)
-                self._measured[change.name] = self.sent_by
+                self.measured[change.name] = self.sent_by
             case PodResolved():
                 self._resolve(change)
             case ProfileChanged():
                 self._profiles.append(profile_row(change.revision, self.now_ms, self.sent_by))
             case ConfigChanged():
                 self._config.append(config_row(change.object, self.now_ms, self.sent_by))
-            case Refused():
+            case Refused() if record is not None:
                 self.refuse(record, shard, Rejected(change.code, change.path, change.message))
             case Skipped():
                 self._skipped[change.reason] = self._skipped.get(change.reason, 0) + 1
@@ -162,15 +162,15 @@ class BatchBuilder:
         """Write a pod's row again: it goes on waiting in another group, which was not tried yet."""
         pod = change.pod
         self._end_wait(change.previous)
-        self._waiting[pod.key] = (pod, change.arrival)
+        self.waiting[pod.key] = (pod, change.arrival)
         self._book.reasons_known.setdefault(pod.signature, {})[self._pods[pod.key].shard] = {}
 
     def _end_wait(self, pod: PodSpec) -> None:
         self._book.untried.discard(pod.key)
-        if pod.key in self._waiting:
-            del self._waiting[pod.key]
+        if pod.key in self.waiting:
+            del self.waiting[pod.key]
         else:
-            self._pending_removed.append(pod.uid)
+            self.pending_removed.append(pod.uid)
 
     def _end_placement(self, pod: PodSpec) -> None:
         if self.opened.pop(pod.uid, None) is None:
@@ -181,7 +181,7 @@ class BatchBuilder:
         pod = change.pod
         if not change.placed:
             self._end_wait(pod)
-            self._waiting[pod.key] = (pod, change.arrival)
+            self.waiting[pod.key] = (pod, change.arrival)
         elif pod.uid in self.opened:
             opened = self.opened[pod.uid]
             self.opened[pod.uid] = msgspec.structs.replace(
@@ -291,12 +291,12 @@ class BatchBuilder:
     def _decided_at_ms(self, pod: PodSpec) -> int:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
         came = pod.key in self._came
-        return max(self._book.since_ms[pod.key], self._changed_ms) if came else self.now_ms
+        return max(self._book.since_ms[pod.key], self.changed_ms) if came else self.now_ms
 
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         if failure.pod.key in self._book.untried:
             self._end_wait(failure.pod)
-            self._waiting[failure.pod.key] = (failure.pod, failure.arrival)
+            self.waiting[failure.pod.key] = (failure.pod, failure.arrival)
         self._decide(
             failure.pod,
             shard,
@@ -367,7 +367,7 @@ class BatchBuilder:
     def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
         """Return the batch."""
         state = self._scheduler.state
-        for pod, _ in self._waiting.values():
+        for pod, _ in self.waiting.values():
             self._need_template(pod)
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self.decisions}
         return CommitBatch(
@@ -383,14 +383,14 @@ class BatchBuilder:
             placements_refreshed=list(self._refreshed.values()),
             decisions=self.decisions,
             attempts=self._attempts,
-            pending_removed=self._pending_removed,
-            pending_added=pending_pods(self._waiting.values(), self._scheduler, self._book),
+            pending_removed=self.pending_removed,
+            pending_added=pending_pods(self.waiting.values(), self._scheduler, self._book),
             pending_groups=list(self._pending_groups.values()),
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,
             profiles=self._profiles,
             config=self._config,
-            usage=usage_rows(self._measured, state, self._book),
+            usage=usage_rows(self.measured, state, self._book),
             seq_next={shard: self._book.seq[shard] for shard in shards},
             dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
             skipped=self._skipped,

@@ -49,7 +49,7 @@ class Book:
     def give(self, shards: Iterable[int], waiting: Iterable[str]) -> None:
         """Forget the numbers of these shards, and their pods that wait."""
         for shard in shards:
-            for numbers in (self.epochs, self.seq, self.dead_seq):
+            for numbers in (self.epochs, self.dead_seq):  # the next seq of a shard is followed from now on
                 del numbers[shard]
             for reasons in self.reasons_known.values():
                 reasons.pop(shard, None)

@@ -1,12 +1,143 @@
-"""Folds what other workers did, as their feeds say."""
+"""Turns what other workers' feeds say into the events by which their batches are folded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
-from domain.state.changes import Change, Refused, Skipped
+import msgspec
+
+from domain.model.events import Event, ProfileEvent
+from domain.model.pods import PodLife, PodSpec
+from domain.state.changes import (
+    Change,
+    ConfigChanged,
+    FollowRefused,
+    NodeMeasured,
+    ProfileChanged,
+    Refused,
+    Skipped,
+)
+from domain.state.followed import (
+    FollowedEvent,
+    NodeFollowed,
+    PodFollowedRefreshed,
+    PodsFollowed,
+    PodsFollowedCounted,
+    PodsLeft,
+)
+from services.codec.feed import unpack_event
+from services.ports.journal import Feed, Followed
+from services.worker.batch import BatchBuilder
+from services.worker.book import Book
+
+_LOGGER = logging.getLogger(__name__)
+_NO_LIFE = PodLife()
 
 
 def is_news(changes: Sequence[Change]) -> bool:
     """Say whether an event changed anything, so that others have to fold it who do not read it."""
     return not all(isinstance(each, Skipped | Refused) for each in changes)
+
+
+def take_followed(change: Change, builder: BatchBuilder, book: Book) -> None:
+    """Take what following another worker changed: what that wrote is in the ledger; own pods are not."""
+    match change:
+        case NodeMeasured(newer=True):
+            book.mark(change.name)
+        case ProfileChanged() | ConfigChanged():
+            pass
+        case FollowRefused():
+            _LOGGER.warning(
+                "passing over what another worker did: %s %s %s", *msgspec.structs.astuple(change)
+            )
+        case _:
+            builder.take(change, None, 0)
+
+
+def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedEvent, str | None]]:
+    """Yield what a batch says, in an order in which it can be folded, each with who sent the event behind it.
+
+    Cost: about a microsecond per pod, with the fold.
+    """
+    feed = row.feed
+    if feed.closed:
+        yield PodsLeft(feed.closed), None
+    yield from _nodes(feed)
+    if feed.counted:
+        yield PodsFollowedCounted(feed.counted), None
+    pods, done = _pods(row), 0
+    for before, kind, packed in feed.events:
+        if before > done:
+            yield _placed(feed, pods, done, before), None
+            done = before
+        yield unpack_event(kind, packed), None
+    if done < len(pods):
+        yield _placed(feed, pods, done, len(pods)), None
+    for uid, version, labels, life in zip(
+        feed.refreshed.uids, feed.refreshed.versions, feed.refreshed.labels, feed.refreshed.lives, strict=True
+    ):
+        yield PodFollowedRefreshed(uid, version, feed.labels[labels], feed.lives[life]), None
+
+
+def _nodes(feed: Feed) -> Iterator[tuple[NodeFollowed, str | None]]:
+    specs = {fed.index: fed for fed in feed.specs}
+    for index, (ordinal, changes) in enumerate(zip(feed.ids, feed.changes, strict=True)):
+        name, fed = feed.nodes[index], specs.get(index)
+        if fed is None:
+            yield NodeFollowed(name=name, ordinal=ordinal, changes=changes), None
+        else:
+            yield (
+                NodeFollowed(
+                    name=name,
+                    ordinal=ordinal,
+                    changes=changes,
+                    spec=fed.spec,
+                    deleted=fed.deleted,
+                    spec_count=fed.spec_count,
+                ),
+                fed.sent_by,
+            )
+
+
+def _pods(row: Followed) -> list[PodSpec]:
+    """Return the pods that a batch placed; those of equal labels share them."""
+    feed, opened = row.feed, row.feed.opened
+    templates = [row.templates[signature] for signature in feed.signatures]
+    lives = [life or _NO_LIFE for life in feed.lives]
+    return [
+        PodSpec(
+            uid=uid,
+            key=key,
+            resource_version=version,
+            template=templates[template],
+            signature=feed.signatures[template],
+            labels=feed.labels[labels],
+            node_name=feed.nodes[node] if adopted else "",
+            start_time=lives[life].start_time,
+            terminating=lives[life].terminating,
+            controller=lives[life].controller,
+        )
+        for uid, key, version, template, labels, node, adopted, life in zip(
+            opened.uids,
+            opened.keys,
+            opened.versions,
+            opened.templates,
+            opened.labels,
+            opened.nodes,
+            opened.adopted,
+            opened.lives,
+            strict=True,
+        )
+    ]
+
+
+def _placed(feed: Feed, pods: list[PodSpec], start: int, end: int) -> PodsFollowed:
+    opened = feed.opened
+    return PodsFollowed(
+        pods=pods[start:end],
+        nodes=[feed.nodes[node] for node in opened.nodes[start:end]],
+        adopted=opened.adopted[start:end],
+        shards=opened.shards[start:end],
+        uncounted=frozenset(feed.uncounted),
+    )

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.manifests.profile import profile_from_spec
 from domain.model.config import PRIORITY_CLASS
-from domain.model.errors import FieldError
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
-from domain.model.pods import PodLife, PodSpec, PodTemplate
-from domain.model.profiles import Profile, ProfileRevision
+from domain.model.profiles import Profile
 from domain.state.digest import sums_digest
-from domain.state.steps import Owned, Passed, Reached, Written
+from domain.state.steps import Passed, Reached, Written
 from services.codec.decode import Decoded, Decoder
 from services.codec.effects import Source, journal_row
 from services.codec.feed import FeedEvent
 from services.codec.seal import Senders
-from services.ports.journal import BATCHES, DIGEST_EVERY, JournalRow, Start, positions_of
+from services.ports.journal import BATCHES, DIGEST_EVERY, Followed, JournalRow, Start, positions_of
 from services.ports.ledger import (
     CommitBatch,
     Lease,
@@ -30,19 +28,23 @@ from services.ports.ledger import (
     LedgerPart,
     LedgerState,
     OffsetAdvance,
-    PlacementOpened,
-    PodRow,
-    ProfileRow,
 )
 from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
-from services.worker.following import is_news
-from services.worker.ledger_rows import config_object
+from services.worker.following import events_of, is_news, take_followed
+from services.worker.restoring import pod_of, restore
+from services.worker.standing import Standing
 
 _LOGGER = logging.getLogger(__name__)
 
-_NO_LIFE = PodLife()
+
+class _Folded(NamedTuple):
+    """The offsets after the records that were folded, where each came from, and what others have to fold."""
+
+    ends: Mapping[Source, int]
+    sources: Sequence[Source]
+    shared: Sequence[tuple[int, FeedEvent]]
 
 
 class Planner:
@@ -60,6 +62,8 @@ class Planner:
         Topic -> the one principal that writes to it beside the API (``services/codec/seal.py``).
     worker, build : str
         The name and the version of who plans, for the journal.
+    incarnation : str
+        What tells it from others of its name there.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Planner:
         writers: Mapping[str, str] = {},
         worker: str = "",
         build: str = "",
+        incarnation: str = "",
     ) -> None:
         self._stopwatch = stopwatch
         self._decoder = Decoder()
@@ -97,32 +102,15 @@ class Planner:
             leases={},
             offsets=[],
         )
-        self._is_first = True
+        self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
+        self._incarnation = incarnation
         self._is_renewed = False
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
         self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
-        self.scheduler.state.apply(Owned(frozenset(), self.shards_count))
-        self._restore(base)
-
-    def _restore(self, base: LedgerBase) -> None:
-        for row in base.profiles:
-            self._restore_profile(row)
-        for thing in sorted(base.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
-            self.scheduler.state.config.restore(config_object(thing))
-        for node in sorted(base.nodes, key=lambda row: row.id):
-            if node.spec is not None:
-                self.scheduler.state.restore_node(
-                    name=node.name,
-                    ordinal=node.id,
-                    version=node.version,
-                    spec_count=node.spec_count,
-                    spec=node.spec,
-                    deleted=node.deleted,
-                )
-        self.book.know(base.templates)
-        self._restore_placed(base)
+        self.scheduler.own((), self.shards_count)
+        restore(base, self.scheduler, self.book)
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
@@ -132,7 +120,7 @@ class Planner:
         self._now_ms = max(self._now_ms, part.log_time_ms)
         self.book.know(part.templates)
         for waiting in sorted(part.pending, key=lambda row: row.arrival):
-            pod = _pod_of(waiting, part.templates, "")
+            pod = pod_of(waiting, part.templates, "")
             self.scheduler.restore_pod(
                 pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried
             )
@@ -147,12 +135,27 @@ class Planner:
             add_tombstone(key, gone.uid, gone.resource_version, at_ms)
         self._pass_to(self._now_ms)
         self._hold()
+        self._standing.take(self.book.epochs, part.offsets)
+        # Who waits was tried by another worker: what made room since may be known here already.
+        self.scheduler.state.improved_rows.update(range(self.scheduler.state.table.count))
+
+    def give(self, shards: Iterable[int]) -> Mapping[int, int]:
+        """Leave these shards to others, but for what they placed; return the last batch of each."""
+        given = frozenset(shards)
+        self.book.give(given, self.scheduler.give(given))
+        batches = {shard: self._offsets[shard, BATCHES, 0] for shard in given}
+        self._standing.give(self.book.epochs, {at: n for at, n in self._offsets.items() if at[0] in given})
+        self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
+        self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
+        self._rest = [record for record in self._rest if record.partition not in given]
+        self._hold()
+        return batches
 
     def _hold(self) -> None:
         """Note from where this worker goes on with its shards."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = msgspec.structs.replace(self.start, leases=dict(self.book.epochs), offsets=offsets)
-        self.scheduler.state.apply(Owned(frozenset(self.book.epochs), self.shards_count))
+        self.scheduler.own(self.book.epochs, self.shards_count)
 
     def _pass_to(self, now_ms: int) -> None:
         """Let log time come to a step, and forget who was gone for longer than the horizon."""
@@ -160,42 +163,20 @@ class Planner:
         self._next_step_ms = step_ms + self._step_ms
         self.scheduler.state.apply(Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
 
-    def _restore_placed(self, base: LedgerBase) -> None:
-        """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
-        marks = self.book.marks = {record.node: marks for record, marks, _ in base.usage}
-        later = []
-        rows = base.placements
-        rows.reverse()
-        while rows:  # each row makes room for what is made of it: a million of both need not fit memory
-            placed = rows.pop()
-            if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
-                later.append(placed)
-            else:
-                self._restore_placement(placed, base.templates)
-        for record, *_ in base.usage:
-            self.scheduler.state.restore_usage(record)
-        for placed in later:
-            self._restore_placement(placed, base.templates)
+    @property
+    def owned(self) -> Set[int]:
+        """The shards that this planner decides for."""
+        return self.book.epochs.keys()
 
-    def _restore_placement(self, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate]) -> None:
-        pod = _pod_of(placed, templates, placed.node if placed.adopted else "")
-        self.scheduler.restore_pod(
-            pod, node=placed.node, adopted=placed.adopted, shard=placed.shard, counted=placed.counted
-        )
+    @property
+    def followed(self) -> Mapping[int, int]:
+        """How far the journals of the shards that others hold are known: shard -> batch."""
+        return self._standing.followed
 
-    def _restore_profile(self, row: ProfileRow) -> None:
-        """Restore a profile. One that this version of berth no longer accepts counts as deleted."""
-        kept = ProfileRevision(
-            name=row.name, revision=row.revision, profile=None, resource_version=row.resource_version
-        )
-        try:
-            profile = None if row.spec is None else profile_from_spec(row.spec, name=row.name, path="spec")
-            if profile is not None:
-                profile = msgspec.structs.replace(profile, revision=row.revision)
-            self.scheduler.profiles.restore(msgspec.structs.replace(kept, profile=profile))
-        except FieldError as error:
-            _LOGGER.error("profile %s, revision %d: %s; its pods wait", row.name, row.revision, error)
-            self.scheduler.profiles.restore(kept)
+    @property
+    def owns_all(self) -> bool:
+        """Whether it decides for all shards."""
+        return len(self.book.epochs) == self.shards_count
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return where each partition goes on."""
@@ -226,8 +207,13 @@ class Planner:
             return known is not None and known.spec.uid == event.pod.uid and not event.pod.finished
         return isinstance(event, ConfigUpserted | ConfigDeleted) and event.kind != PRIORITY_CLASS
 
-    def plan(self, records: Sequence[Record], lost: Sequence[str] = ()) -> CommitBatch:
-        """Fold the records, place what can be placed, and return all of it as one batch.
+    def plan(
+        self,
+        records: Sequence[Record],
+        lost: Sequence[str] = (),
+        followed: Sequence[Followed] = (),
+    ) -> CommitBatch | None:
+        """Fold the records, place what can be placed, and return all of it as one batch; None: nothing came.
 
         A change of configuration is a batch of its own, begun when nothing is left to try: what came before
         it is placed by the old profile and what comes after by the new one, wherever the log was cut.
@@ -236,22 +222,71 @@ class Planner:
         the next call.
 
         ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
-        the ledger did not grant it. They wait again, and are tried as if they came now.
+        the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
+        next batches of other workers; they are folded before the records.
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
+        builder, folded, is_any = self._decide(records, lost, followed)
+        return self._build(builder, folded) if is_any else None
+
+    def plan_batch(
+        self, records: Sequence[Record], lost: Sequence[str] = (), followed: Sequence[Followed] = ()
+    ) -> CommitBatch:
+        """Plan a batch, whether anything comes of it or not: a recorded one was one."""
+        builder, folded, _ = self._decide(records, lost, followed)
+        return self._build(builder, folded)
+
+    def _decide(
+        self, records: Sequence[Record], lost: Sequence[str], followed: Sequence[Followed]
+    ) -> tuple[BatchBuilder, _Folded, bool]:
+        """Fold and place; say also whether anything came of it."""
         self._forget(lost)
         if self._is_renewed:
             self.book.reasons_known.clear()
             pods = self.scheduler.state.pods
             for pod in self.scheduler.renew():
                 self.book.reasons_known.setdefault(pod.signature, {})[pods[pod.key].shard] = {}
-        self.scheduler.state.apply(Reached(self._now_ms))
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
+        self._follow(followed, builder)
+        self.scheduler.state.apply(Reached(builder.now_ms))
+        folded = self._fold([*self._rest, *records], builder)
+        self._now_ms = builder.now_ms
+        began_us = self._stopwatch()
+        is_tried = False
+        if not self._refold_below:
+            result = self.scheduler.cycle(self._now_ms)
+            builder.decide(result, duration_us=self._stopwatch() - began_us)
+            is_tried = bool(result.attempts)
+        asked = folded.ends or lost or is_tried or self._is_renewed
+        changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
+        return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
+
+    def _build(self, builder: BatchBuilder, folded: _Folded) -> CommitBatch:
+        batch = builder.build(self._advance(folded.ends))
+        self.scheduler.state.apply(Written())
+        self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
+        return msgspec.structs.replace(batch, journal=self._journal(batch, folded))
+
+    def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
+        """Fold what other workers did; what it means for own pods goes into the batch."""
+        for row in sorted(rows, key=attrgetter("position")):
+            self._standing.follow(row)
+            self.book.seq |= {shard: following for shard, (_, following) in row.seqs.items()}
+            builder.reach(row.log_time_ms, None, "")
+            builder.changed_ms = builder.now_ms
+            if builder.now_ms >= self._next_step_ms:
+                self._pass_to(builder.now_ms)
+            for event, sent_by in events_of(row):
+                builder.sent_by = sent_by or ""
+                for change in self.scheduler.fold(event, row.shard):
+                    take_followed(change, builder, self.book)
+
+    def _fold(self, records: Sequence[Record], builder: BatchBuilder) -> _Folded:
+        """Fold records up to one that has to wait; that one and those behind it are kept."""
         ends: dict[Source, int] = {}
         sources: list[Source] = []
         shared: list[tuple[int, FeedEvent]] = []
-        records = [*self._rest, *records]
         end = 0
         for record in records:
             decoded = self._decoder.decode(record)
@@ -284,16 +319,8 @@ class Planner:
                     shared.append((len(builder.opened), decoded.event))
             if configures:
                 break
-        self._rest = records[end:]
-        self._now_ms = builder.now_ms
-        began_us = self._stopwatch()
-        if not self._refold_below:
-            result = self.scheduler.cycle(self._now_ms)
-            builder.decide(result, duration_us=self._stopwatch() - began_us)
-        batch = builder.build(self._advance(ends))
-        self.scheduler.state.apply(Written())
-        self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
-        return msgspec.structs.replace(batch, journal=self._journal(batch, sources, shared))
+        self._rest = list(records[end:])
+        return _Folded(ends, sources, shared)
 
     @property
     def lead(self) -> int:
@@ -328,19 +355,19 @@ class Planner:
         """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""
         self._is_renewed = True
 
-    def _journal(
-        self, batch: CommitBatch, sources: Sequence[Source], shared: Sequence[tuple[int, FeedEvent]]
-    ) -> JournalRow:
-        first = JournalRow(
-            shard=self.lead,
-            batch=self.batch,
-            start=self.start if self._is_first else None,
+    def _journal(self, batch: CommitBatch, folded: _Folded) -> JournalRow:
+        row, begins = self._standing.tell(shard=self.lead, batch=self.batch)
+        first = msgspec.structs.replace(
+            row,
+            worker=self._incarnation,
+            start=self.start if begins else None,
             renewed=self._is_renewed,
             forgotten=self._forgotten,
         )
-        self._is_first = self._is_renewed = False
-        digest = None if self.batch % DIGEST_EVERY else self.digest()
-        return journal_row(batch, sources, first, digest, shared)
+        self._is_renewed = False
+        # Of pods that are gone a worker may remember those of shards that it held before.
+        digest = self.digest() if self.owns_all and not self.batch % DIGEST_EVERY else None
+        return journal_row(batch, folded.sources, first, digest, folded.shared)
 
     def _advance(self, ends: Mapping[Source, int]) -> list[OffsetAdvance]:
         count = (self.lead, BATCHES, 0)
@@ -354,22 +381,6 @@ class Planner:
             if hi >= self._refold_below.get(key, hi + 1):
                 del self._refold_below[key]
         return advances
-
-
-def _pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) -> PodSpec:
-    life = row.life or _NO_LIFE
-    return PodSpec(
-        uid=row.pod_uid,
-        key=f"{row.namespace}/{row.name}",
-        resource_version=row.resource_version,
-        template=templates[row.signature],
-        signature=row.signature,
-        labels=row.labels,
-        node_name=node_name,
-        start_time=life.start_time,
-        terminating=life.terminating,
-        controller=life.controller,
-    )
 
 
 def planner_at(

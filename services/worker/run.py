@@ -321,8 +321,10 @@ class Worker:
                 progress.step()
                 if commit is not None:
                     await asyncio.shield(commit)
-                    if planned_meanwhile:
-                        batch = losers.judge(batch)
+                if batch is None:
+                    continue
+                if planned_meanwhile:
+                    batch = losers.judge(batch)
                 commit = asyncio.create_task(progress.of_batch(self._commit(batch, progress, losers)))
                 # Let the commit begin before the next batch takes the thread.
                 await asyncio.sleep(0)

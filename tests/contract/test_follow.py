@@ -117,12 +117,12 @@ def test_a_feed_says_what_the_batch_did() -> None:
         ],
     )
     feed = unpack_feed(pack_feed(batch))
-    assert (feed.nodes, feed.changes) == (["n1", "n2"], [1, 1])
-    assert [(fed.index, fed.id, fed.spec.name, fed.deleted, fed.sent_by) for fed in feed.specs] == [
-        (0, 1, "n1", False, "key:ops"),
-        (1, 2, "n2", False, None),
+    assert (feed.nodes, feed.ids, feed.changes) == (["n1", "n2"], [1, 2], [1, 1])
+    assert [(fed.index, fed.spec.name, fed.deleted, fed.sent_by) for fed in feed.specs] == [
+        (0, "n1", False, "key:ops"),
+        (1, "n2", False, None),
     ]
-    assert feed.closed == ["uid-left"], "a pod that is opened again has moved"
+    assert feed.closed == ["uid-left", "uid-placed"], "a pod that is opened again has moved"
     pods = feed.opened
     assert (pods.keys, pods.uids) == (["ns/placed", "ns/adopted"], ["uid-placed", "uid-adopted"])
     assert [feed.nodes[at] for at in pods.nodes] == ["n1", "n2"]

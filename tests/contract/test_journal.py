@@ -55,7 +55,7 @@ def row(number: int, start: Start | None = None, digest: str | None = None) -> J
         effects={"nodes": "00ff"},
         digest=digest,
         worker="w",
-        owned=Owned(leases={0: 3, 7: 2**40}, offsets=[(7, PODS_TOPIC, 7, 9)]),
+        owned=[Owned(leases={0: 3, 7: 2**40}, offsets=[(7, PODS_TOPIC, 7, 9)], followed={1: 2**40})],
         followed={3: 2**40},
         forgotten=["ns/ä"],
         lost=[2**40],
@@ -69,7 +69,7 @@ def journalled(batch: CommitBatch, journal: JournalRow) -> CommitBatch:
 
 
 async def rows_of(backend: Backend, first: int = 1, last: int = 100) -> list[JournalRow]:
-    found = [each async for each in backend.history().rows(first, last)]
+    found = [each async for each in backend.history().rows({0: first - 1}, {0: last})]
     return [msgspec.structs.replace(each, position=0) for each in found]
 
 

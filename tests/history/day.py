@@ -190,7 +190,8 @@ async def _replay(day: Day) -> Outcome:
     await _append(log, clock, day.events)
     began = day.journal[0].start
     assert began is not None
-    database.journal = {(row.shard, row.batch): row for row in day.journal}
+    rows = [msgspec.structs.replace(row, position=n) for n, row in enumerate(day.journal, 1)]
+    database.journal = {(row.shard, row.batch): row for row in rows}
     offsets = {(shard, topic, at): offset for shard, topic, at, offset in began.offsets}
     empty = LedgerState(
         offsets=offsets,

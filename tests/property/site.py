@@ -34,6 +34,7 @@ class Producer:
     random: Random
     version: int = 0
     at_ms: int = 1_700_000_000_000
+    shards: int = SHARDS
     ends: Counter[TopicPartition] = dataclasses.field(default_factory=Counter)
 
     def records(self, count: int) -> list[Record]:
@@ -48,7 +49,7 @@ class Producer:
         return self._append(PODS_TOPIC, f"{namespace}/{name}".encode(), self._pod_event(namespace, name))
 
     def _append(self, topic: str, key: bytes, value: Json | None) -> Record:
-        at = TopicPartition(topic, partition_for(key, None, SHARDS))
+        at = TopicPartition(topic, partition_for(key, None, self.shards))
         self.ends[at] += 1
         raw = None if value is None else orjson.dumps(value)
         sender = (None, "key:a", "key:b", "key:c")[self.ends[at] % 4]
@@ -122,11 +123,11 @@ class Site:
 
     def take(self, records: list[Record]) -> None:
         """Plan and commit, and work off what was woken."""
-        assert self.database.apply(self.planner.plan(records)) == Committed()
+        assert self.database.apply(self.planner.plan_batch(records)) == Committed()
         for _ in range(100):
             if not self.planner.has_work:
                 return
-            assert self.database.apply(self.planner.plan([])) == Committed()
+            assert self.database.apply(self.planner.plan_batch([])) == Committed()
         pytest.fail("the planner never comes to rest")
 
     def tell(

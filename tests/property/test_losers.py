@@ -59,7 +59,7 @@ class Contested:
                 self._land()
                 self._flying, is_flying = None, False
             keys = self.losers.take()
-            batch = self.site.planner.plan(records, keys)
+            batch = self.site.planner.plan_batch(records, keys)
             if not self.counts["loser-touched"] + self.counts["node-moved"]:
                 self.first_life.append((records, keys))
             if is_flying:
@@ -128,7 +128,7 @@ def test_what_was_lost_is_planned_again_alike(worlds: list[Contested]) -> None:
     for world in worlds:
         planner = Site().planner
         for records, keys in world.first_life:
-            planned = planner.plan(records, keys)
+            planned = planner.plan_batch(records, keys)
             assert planned.journal is not None
             row = world.site.database.journal.get((planned.journal.shard, planned.journal.batch))
             if row is None or (row.start is not None and row.batch > 1):

@@ -85,7 +85,7 @@ def test_a_batch_ends_before_and_after_a_profile() -> None:
     sizes = []
     records = [node, pods[0], profile, pods[1]]
     while records or site.planner.has_work:
-        batch = site.planner.plan(records)
+        batch = site.planner.plan_batch(records)
         assert site.database.apply(batch) == Committed()
         sizes.append((len(batch.profiles), sum(a.hi - a.lo for a in batch.offsets if a.topic[0] != "~")))
         records = []

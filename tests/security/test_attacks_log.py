@@ -100,7 +100,7 @@ def test_a_node_that_comes_and_goes_under_its_pods_makes_no_batch_without_end() 
     ]
     decided = 0
     while records or site.planner.has_work:
-        batch = site.planner.plan(records)
+        batch = site.planner.plan_batch(records)
         records = []
         assert len(batch.decisions) < batch_decisions_max + pods_per_node_max
         decided += len(batch.decisions)
@@ -154,7 +154,7 @@ async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -
         records = await intake.next_batch(10, 0.0 if planner.has_work else 0.01, planner.held)
         if not records and not planner.has_work:
             return [payload for _, payload in database.decisions[0]]
-        assert database.apply(planner.plan(records), ledger) == Committed()
+        assert database.apply(planner.plan_batch(records), ledger) == Committed()
         if crashes and crashes.random() < 0.4:
             planner, intake = await started()
 

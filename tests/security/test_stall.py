@@ -41,9 +41,9 @@ def calls_per_pod(name: str, nodes: int, pods: int = 12) -> float:
     """Return the calls for each pod of a burst, its nodes being there."""
     planner = new_planner()
     sent = list(records(BURSTS[name], nodes, pods))
-    planner.plan([record for record in sent if record.topic == NODES_TOPIC])
+    planner.plan_batch([record for record in sent if record.topic == NODES_TOPIC])
     rest = [record for record in sent if record.topic != NODES_TOPIC]
-    return calls_of(lambda: planner.plan(rest)) / pods
+    return calls_of(lambda: planner.plan_batch(rest)) / pods
 
 
 @pytest.mark.parametrize("name", sorted(BURSTS))
@@ -71,13 +71,13 @@ def _little_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_ordinary_pod_behind_a_burst_is_decided_in_its_own_batch(name: str) -> None:
     planner = new_planner()
     sent = list(records(BURSTS[name], nodes=20, pods=BURST_PODS))
-    planner.plan(sent[:20])
-    batches = [planner.plan(sent[20:])]
+    planner.plan_batch(sent[:20])
+    batches = [planner.plan_batch(sent[20:])]
     assert ORDINARY in decided(batches)
     waits = {row.pod_uid for row in batches[0].pending_added if not row.tried}
     while planner.has_work:
         assert len(batches) < 100
-        batches.append(planner.plan([]))
+        batches.append(planner.plan_batch([]))
         attempts = [attempt for attempt in batches[-1].attempts if attempt.pods_count]
         assert len(attempts) <= WORK_MAX // 60
     assert len(batches) > 2
@@ -95,7 +95,7 @@ def test_a_restart_changes_no_turn(seed: int, monkeypatch: pytest.MonkeyPatch) -
     steady, shaken, waited = Site(), Site(), 0
     for piece in [*batches_of(sent, random), *([[]] * 30)]:
         for site in (steady, shaken):
-            assert site.database.apply(site.planner.plan(piece)) == Committed()
+            assert site.database.apply(site.planner.plan_batch(piece)) == Committed()
         waited += len(steady.planner.book.untried)
         if random.random() < 0.5 and not shaken.planner.held:
             shaken.planner = shaken.restarted()

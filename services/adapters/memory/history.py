@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
+from domain.model.pods import PodTemplate
+from services.adapters.batches import shard_advances
 from services.adapters.memory.database import MemoryDatabase, OffsetRow, PlacementRow
-from services.adapters.memory.ledger import state_of
+from services.adapters.memory.ledger import base_of, part_of
 from services.ports.journal import BATCHES, Checkpoint, JournalRow
-from services.ports.ledger import CommitBatch, Committed, Lease, LedgerState, NotCommitted
+from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
 
 
 class MemoryHistory:
@@ -32,11 +34,35 @@ class MemoryHistory:
         """See ``History.state``."""
         return next(state for each, state in self._database.checkpoints if each == checkpoint)
 
-    async def rows(self, first: int, last: int) -> AsyncIterator[JournalRow]:
+    async def ends(self, last: int | None) -> Mapping[int, int]:
+        """See ``History.ends``."""
+        rows = sorted(self._database.journal.values(), key=lambda row: row.position)
+        if last is not None:
+            end = max(row.position for row in rows if row.shard == 0 and row.batch <= last)
+            return {**{row.shard: row.batch for row in rows if row.position <= end}, 0: last}
+        found = {row.shard: row.batch for row in rows}
+        for (shard, topic, _), offset in self._database.offsets.items():
+            if topic == BATCHES:
+                found[shard] = max(found.get(shard, 0), offset.next_offset)
+        return found
+
+    async def rows(
+        self, after: Mapping[int, int], until: Mapping[int, int], *, starts: bool = False
+    ) -> AsyncIterator[JournalRow]:
         """See ``History.rows``."""
-        for (_, batch), row in sorted(self._database.journal.items()):
-            if first <= batch <= last:
+        for row in sorted(self._database.journal.values(), key=lambda row: row.position):
+            if after.get(row.shard, 0) < row.batch <= until.get(row.shard, 0) and (row.start or not starts):
                 yield row
+
+    async def last_positions(self, after: Mapping[int, int], until: Mapping[int, int]) -> Mapping[str, int]:
+        """See ``History.last_positions``."""
+        return {row.worker: row.position async for row in self.rows(after, until)}
+
+    async def position_behind(self, batches: Mapping[int, int]) -> int | None:
+        """See ``History.position_behind``."""
+        journal = self._database.journal
+        behind = ((shard, batch + 1) for shard, batch in batches.items())
+        return min((journal[key].position for key in behind if key in journal), default=None)
 
     async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
         """See ``History.decisions``."""
@@ -55,6 +81,7 @@ class ScratchLedger:
 
     def __init__(self, state: LedgerState) -> None:
         database = self._database = MemoryDatabase(max(state.seq_next) + 1)
+        database.offsets = {at: OffsetRow(0, offset) for at, offset in state.offsets.items()}
         self._refold_below = dict(state.refold_below)
         self._secret = state.seal_secret
         for shard, seq in state.seq_next.items():
@@ -75,20 +102,31 @@ class ScratchLedger:
         """See ``Scratch.restart``."""
         for shard, epoch in leases.items():
             self._database.shards[shard].epoch = epoch
-        self._database.offsets = {at: OffsetRow(leases[at[0]], offset) for at, offset in offsets.items()}
+        rows = {at: OffsetRow(leases[at[0]], offset) for at, offset in offsets.items() if at[0] in leases}
+        self._database.offsets |= rows
 
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """See ``Ledger.load``."""
-        state = state_of(self._database, leases)
+    async def load_base(self) -> LedgerBase:
+        """See ``Ledger.load_base``."""
+        return msgspec.structs.replace(base_of(self._database), seal_secret=self._secret)
+
+    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+        """See ``Ledger.load_part``."""
+        part = part_of(self._database, leases)
         below = {
-            at: end
-            for at, end in self._refold_below.items()
-            if at in state.offsets and end > state.offsets[at]
+            at: end for at, end in self._refold_below.items() if at in part.offsets and end > part.offsets[at]
         }
-        return msgspec.structs.replace(state, refold_below=below, seal_secret=self._secret)
+        return msgspec.structs.replace(part, refold_below=below)
 
-    async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
-        """See ``Ledger.commit``; nothing is kept that a restart does not read."""
-        outcome = self._database.apply(batch)
+    async def write(self, batch: CommitBatch) -> bool:
+        """See ``Scratch.write``; nothing is kept that a start does not read."""
+        advances = shard_advances(batch)
+        if self._database.is_fenced(batch, advances, None):
+            return False
+        self._database.write(batch, advances)
         self._database.forget_history()
-        return outcome
+        return True
+
+    @property
+    def templates(self) -> Mapping[bytes, PodTemplate]:
+        """See ``Scratch.templates``."""
+        return self._database.templates

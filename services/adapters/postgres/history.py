@@ -24,18 +24,44 @@ SELECT min(batch), greatest(max(batch), (
 _CHECKPOINTS = "SELECT shard, batch, start, head FROM checkpoints WHERE shard = $1 ORDER BY batch"
 _HEAD = "SELECT head, parts_count FROM checkpoints WHERE shard = $1 AND batch = $2"
 _PARTS = "SELECT kind, body FROM checkpoint_parts WHERE shard = $1 AND batch = $2 ORDER BY part"
-_ROWS = """
-SELECT shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects, digest,
-    position, worker, owned, followed, forgotten, lost, moved, feed
-FROM journal WHERE shard = $1 AND batch BETWEEN $2 AND $3 ORDER BY batch
+_ENDS = """
+SELECT shard, max(batch) FROM (
+    SELECT shard, batch FROM journal
+    UNION ALL SELECT shard, next_offset FROM shard_offsets WHERE topic = $1
+) AS known GROUP BY shard
+"""
+_ENDS_AT = """
+SELECT shard, max(batch) FROM journal
+WHERE position <= (SELECT max(position) FROM journal WHERE shard = $1 AND batch <= $2)
+GROUP BY shard
+"""
+_LAST_POSITIONS = """
+SELECT worker, max(position) FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS span (shard, after, until)
+JOIN journal j ON j.shard = span.shard AND j.batch > span.after AND j.batch <= span.until GROUP BY worker
+"""
+_BEHIND = """
+SELECT min(position) FROM unnest($1::int[], $2::bigint[]) AS seen (shard, batch)
+JOIN journal j ON j.shard = seen.shard AND j.batch = seen.batch + 1
+"""
+_ROWS_PER_FETCH = 500
+_ROWS = f"""
+SELECT j.* FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS span (shard, after, until)
+CROSS JOIN LATERAL (
+    SELECT shard, batch, start, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects,
+        digest, position, worker, owned, followed, forgotten, lost, moved, feed
+    FROM journal
+    WHERE shard = span.shard AND batch > span.after AND batch <= span.until
+        AND (start IS NOT NULL OR NOT $4)
+    ORDER BY batch LIMIT {_ROWS_PER_FETCH}
+) AS j
+ORDER BY j.position LIMIT {_ROWS_PER_FETCH}
 """
 _DECISIONS = "SELECT payload FROM decisions WHERE shard = $1 AND seq >= $2 AND seq < $3 ORDER BY seq"
-_ROWS_PER_FETCH = 500
 
 _start = msgspec.json.Decoder(Start).decode
 _lanes = msgspec.json.Decoder(list[Lane]).decode
 _seqs = msgspec.json.Decoder(dict[int, tuple[int, int]]).decode
-_owned = msgspec.json.Decoder(Owned).decode
+_owned = msgspec.json.Decoder(list[Owned]).decode
 _numbers = msgspec.json.Decoder(dict[int, int]).decode
 _keys = msgspec.json.Decoder(list[str]).decode
 _ids = msgspec.json.Decoder(list[int]).decode
@@ -72,16 +98,41 @@ class PostgresHistory:
                 raise ValueError(f"it has {len(parts)} parts instead of {parts_count}")
             return unpack_state(head, [(row["kind"], row["body"]) for row in parts], secret)
 
-    async def rows(self, first: int, last: int) -> AsyncIterator[JournalRow]:
+    async def ends(self, last: int | None) -> Mapping[int, int]:
+        """See ``History.ends``."""
+        async with self._session.use() as connection:
+            if last is None:
+                return dict(await connection.fetch(_ENDS, BATCHES))
+            return {**dict(await connection.fetch(_ENDS_AT, self._lead, last)), self._lead: last}
+
+    async def rows(
+        self, after: Mapping[int, int], until: Mapping[int, int], *, starts: bool = False
+    ) -> AsyncIterator[JournalRow]:
         """See ``History.rows``."""
-        for at in range(first, last + 1, _ROWS_PER_FETCH):
+        seen = {shard: after.get(shard, 0) for shard in until}
+        while True:
             async with self._session.use() as connection:
-                end = min(at + _ROWS_PER_FETCH - 1, last)
-                found = await connection.fetch(_ROWS, self._lead, at, end)
+                spans = [list(seen), list(seen.values()), [until[shard] for shard in seen]]
+                found = await connection.fetch(_ROWS, *spans, starts)
             for row in found:
                 with _read(f"the journal's row of batch {row['batch']}"):
                     read = _journal_row(row)
                 yield read
+                seen[read.shard] = read.batch
+            if len(found) < _ROWS_PER_FETCH:
+                return
+
+    async def last_positions(self, after: Mapping[int, int], until: Mapping[int, int]) -> Mapping[str, int]:
+        """See ``History.last_positions``."""
+        spans = [list(until), [after.get(shard, 0) for shard in until], list(until.values())]
+        async with self._session.use() as connection:
+            return dict(await connection.fetch(_LAST_POSITIONS, *spans))
+
+    async def position_behind(self, batches: Mapping[int, int]) -> int | None:
+        """See ``History.position_behind``."""
+        async with self._session.use() as connection:
+            found: int | None = await connection.fetchval(_BEHIND, list(batches), list(batches.values()))
+        return found
 
     async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
         """See ``History.decisions``."""
@@ -128,7 +179,7 @@ def _journal_row(row: Any) -> JournalRow:
         digest=row["digest"],
         position=row["position"],
         worker=row["worker"],
-        owned=row["owned"] and _owned(row["owned"]),
+        owned=_owned(row["owned"] or "[]"),
         followed=_numbers(row["followed"] or "{}"),
         forgotten=_keys(row["forgotten"] or "[]"),
         lost=_ids(row["lost"] or "[]"),

@@ -42,7 +42,7 @@ journal = sa.Table(
     sa.Column(
         "owned",
         sa.JSON(none_as_null=True),
-        comment="the shards of the worker, where they changed just before; else null",
+        comment="how the shards of the worker changed since its batch before; null: not",
     ),
     sa.Column(
         "followed",

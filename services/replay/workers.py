@@ -1,0 +1,158 @@
+"""The workers of a replay: each plans as the recorded one did, from what it had, and what it had followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from domain.model.errors import BerthError
+from services.codec.feed import followed, unpack_feed
+from services.ports.history import History, Scratch
+from services.ports.journal import BATCHES, Checkpoint, Followed, JournalRow, Owned, Start
+from services.ports.ledger import CommitBatch, Lease
+from services.ports.log import Record
+from services.worker.planner import Planner
+
+
+class CannotReplay(BerthError):
+    """The span asked for cannot be replayed. The message says what is missing, and what can be."""
+
+    code = "cannot-replay"
+
+
+class _Coming(msgspec.Struct, kw_only=True):
+    """A worker that begins later: how, which row says so, and where the ledger was as it knew it then."""
+
+    start: Start
+    owned: Sequence[Owned]
+    position: int
+    base_position: int
+
+
+class Workers:
+    """Planners of recorded workers over one ledger in memory.
+
+    A worker's state is that of the ledger when the worker read it, and of all batches that it followed since.
+    So a planner is made where the rows that it had not followed begin, folds the others' rows as they were
+    recorded, and takes the shards when the recorded worker did.
+    """
+
+    def __init__(self, history: History, scratch: Scratch, checkpoint: Checkpoint) -> None:
+        self._history, self._scratch, self._checkpoint = history, scratch, checkpoint
+        self._planners: dict[str, Planner] = {}
+        self._latest: Planner | None = None  # of the checkpoint's worker, until one of its rows comes
+        self._last_positions: Mapping[str, int] = {}
+        self._coming: list[_Coming] = []
+        self._made: dict[int, Planner] = {}  # by the position of the row with which it begins
+
+    async def expect(self, after: Mapping[int, int], until: Mapping[int, int]) -> None:
+        """Find out who begins in a span, and who ends."""
+        self._last_positions = await self._history.last_positions(after, until)
+        async for row in self._history.rows(after, until, starts=True):
+            assert row.start is not None
+            owned = _changes(row, row.start)
+            first = owned[0]
+            known = {**first.followed, **_batches(first.offsets)}
+            behind = await self._history.position_behind(known)
+            base_position = row.position if behind is None else min(behind, row.position)
+            self._coming.append(
+                _Coming(start=row.start, owned=owned, position=row.position, base_position=base_position)
+            )
+
+    async def begin(self, first: JournalRow) -> None:
+        """Begin with the first row: the worker of the checkpoint goes on, unless another took all from it."""
+        start = self._checkpoint.start
+        if first.start is None or _changes(first, first.start)[-1].leases.keys() != start.leases.keys():
+            self._latest = await self._make(start)
+            leases = [Lease(*each) for each in sorted(start.leases.items())]
+            await self._scratch.restart(start.leases, self._checkpoint.offsets)
+            self._latest.take(leases, await self._scratch.load_part(leases))
+
+    async def plan(self, row: JournalRow, records: Sequence[Record]) -> CommitBatch:
+        """Plan a batch once more.
+
+        Raises
+        ------
+        CannotReplay
+            The row says something else than the rows before it.
+        """
+        await self._make_bases(row.position)
+        planner = await self._planner_of(row)
+        if row.renewed:
+            planner.renew()
+        if self._last_positions.get(row.worker, 0) <= row.position:
+            del self._planners[row.worker]  # its memory is free for others
+        rows = await self._rows(planner, row.followed)
+        return planner.plan_batch(records, row.forgotten, rows)
+
+    async def _make_bases(self, position: int) -> None:
+        """Make the planners of workers that had followed all rows before a position, not all behind it."""
+        for coming in [each for each in self._coming if each.base_position <= position]:
+            self._coming.remove(coming)
+            self._made[coming.position] = await self._make(coming.start)
+
+    async def _make(self, start: Start) -> Planner:
+        return Planner(
+            await self._scratch.load_base(),
+            start.profiles,
+            seed=start.seed,
+            usage_window_seconds=start.usage_window_seconds,
+            tombstone_hours=start.tombstone_hours,
+            writers=start.writers,
+            worker=start.worker,
+            build=start.build,
+        )
+
+    async def _planner_of(self, row: JournalRow) -> Planner:
+        changes = row.owned
+        if row.start is not None:
+            changes = _changes(row, row.start)
+            self._planners[row.worker] = self._made.pop(row.position)
+        elif row.worker not in self._planners:
+            if self._latest is None:
+                raise CannotReplay(f"the journal does not say how the worker of {_named(row)} began")
+            self._planners[row.worker], self._latest = self._latest, None
+        for change in changes:
+            await self._own(row, change, changes[-1].leases)
+        return self._planners[row.worker]
+
+    async def _own(self, row: JournalRow, change: Owned, kept: Mapping[int, int]) -> None:
+        """Let a worker take and give shards.
+
+        What it gave before its next batch leaves no trace. What it took before a checkpoint is its own.
+        """
+        planner = self._planners[row.worker]
+        rows = await self._rows(planner, {**change.followed, **_batches(change.offsets)})
+        if rows and planner.plan((), (), rows) is not None:
+            raise CannotReplay(f"{_named(row)}: its worker did something before that is not in the journal")
+        if given := planner.owned - change.leases.keys():
+            planner.give(given)
+        taken = {shard for shard, *_ in change.offsets} & kept.keys() - planner.owned
+        leases = [Lease(shard, epoch) for shard, epoch in sorted(change.leases.items()) if shard in taken]
+        if leases:
+            offsets = {(shard, topic, at): offset for shard, topic, at, offset in change.offsets}
+            await self._scratch.restart(dict(leases), offsets)
+            planner.take(leases, await self._scratch.load_part(leases))
+
+    async def _rows(self, planner: Planner, until: Mapping[int, int]) -> list[Followed]:
+        """Return the rows that a planner has still to follow up to these batches."""
+        known = planner.followed
+        wanted = {shard: batch for shard, batch in until.items() if batch > known.get(shard, batch)}
+        if not wanted:
+            return []
+        rows = self._history.rows({shard: known[shard] for shard in wanted}, wanted)
+        return [followed(row, unpack_feed(row.feed), self._scratch.templates) async for row in rows]
+
+
+def _changes(row: JournalRow, start: Start) -> Sequence[Owned]:
+    """Return how the worker of a row began; builds that knew one worker said so in ``start`` alone."""
+    return row.owned or [Owned(leases=start.leases, offsets=start.offsets)]
+
+
+def _batches(offsets: Iterable[tuple[int, str, int, int]]) -> dict[int, int]:
+    return {shard: offset for shard, topic, _, offset in offsets if topic == BATCHES}
+
+
+def _named(row: JournalRow) -> str:
+    return f"batch {row.batch} of shard {row.shard}"

@@ -1,0 +1,102 @@
+"""Makes the state of a worker from what it reads of the ledger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from domain.cycle.schedule import Scheduler
+from domain.manifests.profile import profile_from_spec
+from domain.model.errors import FieldError
+from domain.model.pods import PodLife, PodSpec, PodTemplate
+from domain.model.profiles import ProfileRevision
+from services.ports.ledger import LedgerBase, PlacementOpened, PodRow, ProfileRow
+from services.worker.book import Book
+from services.worker.ledger_rows import config_object
+
+_LOGGER = logging.getLogger(__name__)
+
+_NO_LIFE = PodLife()
+
+
+def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
+    """Restore all that counts on nodes, and what every worker knows."""
+    for row in base.profiles:
+        _restore_profile(scheduler, row)
+    for thing in sorted(base.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
+        scheduler.state.config.restore(config_object(thing))
+    for node in sorted(base.nodes, key=lambda row: row.id):
+        if node.spec is not None:
+            scheduler.state.restore_node(
+                name=node.name,
+                ordinal=node.id,
+                version=node.version,
+                spec_count=node.spec_count,
+                spec=node.spec,
+                deleted=node.deleted,
+            )
+    book.know(base.templates)
+    _restore_placed(base, scheduler, book)
+
+
+def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
+    """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
+    marks = book.marks = {record.node: marks for record, marks, _ in base.usage}
+    later, seqs = [], book.seq
+    rows = base.placements
+    rows.reverse()
+    while rows:  # each row makes room for what is made of it: a million of both need not fit memory
+        placed = rows.pop()
+        if placed.seq >= seqs.get(placed.shard, 0):  # nearer than nothing, for shards that others hold
+            seqs[placed.shard] = placed.seq + 1
+        if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
+            later.append(placed)
+        else:
+            _restore_placement(scheduler, placed, base.templates)
+    for record, *_ in base.usage:
+        scheduler.state.restore_usage(record)
+    for placed in later:
+        _restore_placement(scheduler, placed, base.templates)
+
+
+def _restore_placement(
+    scheduler: Scheduler, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate]
+) -> None:
+    pod = pod_of(placed, templates, placed.node if placed.adopted else "")
+    scheduler.restore_pod(
+        pod, node=placed.node, adopted=placed.adopted, shard=placed.shard, counted=placed.counted
+    )
+
+
+def _restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:
+    """Restore a profile. One that this version of berth no longer accepts counts as deleted."""
+    kept = ProfileRevision(
+        name=row.name, revision=row.revision, profile=None, resource_version=row.resource_version
+    )
+    try:
+        profile = None if row.spec is None else profile_from_spec(row.spec, name=row.name, path="spec")
+        if profile is not None:
+            profile = msgspec.structs.replace(profile, revision=row.revision)
+        scheduler.profiles.restore(msgspec.structs.replace(kept, profile=profile))
+    except FieldError as error:
+        _LOGGER.error("profile %s, revision %d: %s; its pods wait", row.name, row.revision, error)
+        scheduler.profiles.restore(kept)
+
+
+def pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) -> PodSpec:
+    """Return the pod of a row of the ledger."""
+    life = row.life or _NO_LIFE
+    return PodSpec(
+        uid=row.pod_uid,
+        key=f"{row.namespace}/{row.name}",
+        resource_version=row.resource_version,
+        template=templates[row.signature],
+        signature=row.signature,
+        labels=row.labels,
+        node_name=node_name,
+        start_time=life.start_time,
+        terminating=life.terminating,
+        controller=life.controller,
+    )

@@ -1,0 +1,147 @@
+"""Is what several workers did at once planned again with the same bytes, in one process?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+import pytest
+
+from services.adapters.memory.history import MemoryHistory, ScratchLedger
+from services.adapters.memory.ledger import state_of
+from services.adapters.memory.log import MemoryLog
+from services.ports.journal import Checkpoint
+from services.ports.ledger import Lease
+from services.ports.log import Entry, Record, TopicPartition, topic_specs
+from services.replay.replay import CannotReplay, Outcome, Progress, Replay
+from services.worker import planner as planner_module
+from tests.property.site import Producer
+from tests.property.team import AT_MS, Team, audit
+
+
+class _Clock:
+    time_ms = AT_MS
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+async def _log(records: Sequence[Record], shards: int) -> MemoryLog:
+    clock = _Clock()
+    log = MemoryLog(clock)
+    await log.ensure_topics(topic_specs(shards))
+    for record in records:
+        clock.time_ms = record.timestamp_ms
+        entry = Entry(record.key, record.value, record.seal)
+        log.add(TopicPartition(record.topic, record.partition), [entry])
+    return log
+
+
+def replay(team: Team, first: int | None = None, last: int | None = None) -> Outcome:
+    async def silent(progress: Progress) -> None:
+        pass
+
+    async def run() -> Outcome:
+        log = await _log(team.records, team.shards_count)
+        return await Replay(MemoryHistory(team.database), log, ScratchLedger, silent).run(first, last)
+
+    return asyncio.run(run())
+
+
+def mark(team: Team) -> None:
+    """Take a checkpoint: one worker holds all shards and is at rest."""
+    (planner,) = [planner for planner in team.planners if planner.owned]
+    leases = [Lease(shard, team.database.shards[shard].epoch) for shard in range(team.shards_count)]
+    state = state_of(team.database, leases)
+    at = Checkpoint(shard=0, batch=planner.batch, start=planner.start, offsets=state.offsets)
+    team.database.checkpoints.append((at, state))
+    planner.renew()
+
+
+def live(seed: int, rounds: int = 24) -> Team:
+    """Let two or three workers live a day: they begin, take and give shards, die, and are late."""
+    team, random = Team([0, 1, 2]), Random(seed)
+    producer = Producer(random, shards=3)
+    mark(team)
+    for number in range(rounds):
+        team.rest()
+        _change_owners(team, random, number)
+        records = [team.accept(record) for record in producer.records(random.randrange(4, 14))]
+        for index in random.sample(range(len(team.planners)), len(team.planners)):
+            own = [record for record in records if record.partition in team.planners[index].owned]
+            if own or random.random() < 0.3:
+                team.step(index, own, follows=random.random() < 0.6)
+        if number == rounds // 2:
+            team.gather(0)
+            mark(team)
+    team.rest()
+    audit(team)
+    return team
+
+
+def _change_owners(team: Team, random: Random, number: int) -> None:
+    draw = random.random()
+    holders = [at for at, planner in enumerate(team.planners) if planner.owned]
+    if number in (2, 5) or draw < 0.15:
+        giver = random.choice([at for at in holders if len(team.planners[at].owned) > 1] or [-1])
+        if giver >= 0:
+            shard = random.choice(sorted(team.planners[giver].owned))
+            team.give(giver, [shard])
+            others = [at for at in range(len(team.planners)) if at != giver]
+            if others and random.random() < 0.5:
+                team.take(team.planners[random.choice(others)], [shard])
+            else:
+                team.join([shard])
+    elif draw < 0.3:
+        team.die(random.choice(holders))
+
+
+@pytest.fixture(autouse=True)
+def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_day_of_several_workers_is_planned_again_with_the_same_bytes(seed: int) -> None:
+    team = live(seed)
+    outcome = replay(team)
+    assert outcome.difference is None
+    assert outcome.progress.batches_count == len(team.database.journal) == outcome.progress.total
+    later = team.database.checkpoints[-1][0]
+    again = replay(team, first=later.batch + 1)
+    assert (again.difference, again.progress.checkpoint) == (None, later.batch)
+    assert again.progress.batches_count < outcome.progress.batches_count
+
+
+def test_days_have_several_workers_that_follow_lose_and_take_over() -> None:
+    """What the test above rests on."""
+    rows = [row for seed in range(6) for row in live(seed).database.journal.values()]
+    assert sum(row.digest is not None for row in rows) > 10
+    assert len({row.worker for row in rows}) > 4
+    assert sum(bool(row.followed) for row in rows) > 100
+    assert sum(row.start is not None for row in rows) > 15
+    assert sum(bool(row.owned) and row.start is None for row in rows) > 5
+    assert sum(bool(row.lost) for row in rows) > 0
+    assert sum(bool(row.forgotten) for row in rows) > 0
+    assert sum(bool(row.moved) for row in rows) > 0
+
+
+def test_a_changed_row_of_another_worker_is_found() -> None:
+    team = live(1)
+    journal = team.database.journal
+    row = next(row for row in journal.values() if row.followed and row.shard and row.seqs)
+    for what, changed in (
+        ("what other workers follow", msgspec.structs.replace(row, feed=b"\x90")),
+        ("the journal's row was changed", msgspec.structs.replace(row, decisions_hash=b"")),
+    ):
+        journal[row.shard, row.batch] = changed
+        found = replay(team).difference
+        journal[row.shard, row.batch] = row
+        assert found is not None
+        assert (found.shard, found.batch, what in found.what) == (row.shard, row.batch, True)
+    last = max(journal.values(), key=lambda row: row.position)
+    del journal[last.shard, last.batch]
+    with pytest.raises(CannotReplay, match=f"no row of batch {last.batch}"):
+        replay(team)
