@@ -53,7 +53,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     labels: dict[tuple[tuple[str, str], ...], int] = {}
     lives: dict[PodLife | None, int] = {}
     names: dict[str, int] = {}
-    specs, ids, changes = _nodes(batch, names)
+    specs, changes = _nodes(batch, names)
     pods, renewed = batch.placements_opened, batch.placements_refreshed
     opened = Opened(
         keys=[f"{pod.namespace}/{pod.name}" for pod in pods],
@@ -78,7 +78,6 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             labels=list(map(dict, labels)),
             lives=list(lives),
             nodes=list(names),
-            ids=ids,
             changes=changes,
             specs=specs,
             closed=[uid for uid, _ in batch.placements_closed],
@@ -92,20 +91,17 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     )
 
 
-def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int], list[int]]:
-    """Number the nodes that a batch changes; return the specs that it gives, their ids, and the changes."""
+def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:
+    """Number the nodes that a batch changes, those with specs first; return the specs and the changes."""
+    specs = [fact for fact in batch.facts if fact.spec is not None]
+    _number(names, [fact.name for fact in specs])
     found: list[NodeChange] = [*batch.facts, *batch.claims]
     numbers = _number(names, [change.name for change in found])
-    ids, changes = [0] * len(names), [0] * len(names)
+    changes = [0] * len(names)
     for number, change in zip(numbers, found, strict=True):
-        ids[number] = change.id
         changes[number] += change.changes
-    specs = [
-        NodeFed(number, fact.spec, fact.deleted, fact.spec_count, fact.sent_by)
-        for number, fact in zip(numbers, batch.facts, strict=False)
-        if fact.spec is not None
-    ]
-    return specs, ids, changes
+    fed = [NodeFed(f.id, f.spec, f.deleted, f.spec_count, f.sent_by) for f in specs if f.spec is not None]
+    return fed, changes
 
 
 def _event(event: FeedEvent) -> bytes:

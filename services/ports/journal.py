@@ -69,9 +69,9 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFed(msgspec.Struct, frozen=True, array_like=True):
-    """The spec that a batch gave a node: the one at ``index`` of ``Feed.nodes``."""
+    """The spec that a batch gave a node."""
 
-    index: int
+    id: int
     spec: NodeSpec
     deleted: bool
     spec_count: int
@@ -108,11 +108,11 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ----------
     signatures, labels, lives : list
         Tables that pods share: signatures of templates, labels, and what is known of pods' lives.
-    nodes, ids, changes : list
-        Names of nodes; ids of the first ones, and by how much the batch raised their versions. It changed
-        none of the others.
+    nodes, changes : list
+        Names of nodes, and by how much the batch raised the versions of the first ones. It changed none of
+        the others.
     specs : list of NodeFed
-        The specs that it gave nodes.
+        The specs that it gave the very first ones.
     closed : list of str
         Uids of placed pods that are gone, or are opened anew.
     opened, refreshed
@@ -130,7 +130,6 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     labels: list[dict[str, str]] = []
     lives: list[PodLife | None] = []
     nodes: list[str] = []
-    ids: list[int] = []
     changes: list[int] = []
     specs: list[NodeFed] = []
     closed: list[str] = []

@@ -25,6 +25,7 @@ from domain.state.followed import (
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
+    VersionsFollowed,
 )
 from services.codec.feed import unpack_event
 from services.ports.journal import Feed, Followed
@@ -80,24 +81,23 @@ def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedEv
         yield PodFollowedRefreshed(uid, version, feed.labels[labels], feed.lives[life]), None
 
 
-def _nodes(feed: Feed) -> Iterator[tuple[NodeFollowed, str | None]]:
-    specs = {fed.index: fed for fed in feed.specs}
-    for index, (ordinal, changes) in enumerate(zip(feed.ids, feed.changes, strict=True)):
-        name, fed = feed.nodes[index], specs.get(index)
-        if fed is None:
-            yield NodeFollowed(name=name, ordinal=ordinal, changes=changes), None
-        else:
-            yield (
-                NodeFollowed(
-                    name=name,
-                    ordinal=ordinal,
-                    changes=changes,
-                    spec=fed.spec,
-                    deleted=fed.deleted,
-                    spec_count=fed.spec_count,
-                ),
-                fed.sent_by,
-            )
+def _nodes(feed: Feed) -> Iterator[tuple[NodeFollowed | VersionsFollowed, str | None]]:
+    """Yield the specs that a batch gave nodes, then the nodes on which only pods came and went."""
+    changes, raised = feed.changes, len(feed.specs)
+    for index, (fed, count) in enumerate(zip(feed.specs, changes, strict=False)):
+        yield (
+            NodeFollowed(
+                name=feed.nodes[index],
+                ordinal=fed.id,
+                changes=count,
+                spec=fed.spec,
+                deleted=fed.deleted,
+                spec_count=fed.spec_count,
+            ),
+            fed.sent_by,
+        )
+    if raised < len(changes):
+        yield VersionsFollowed(feed.nodes[raised : len(changes)], changes[raised:]), None
 
 
 def _pods(row: Followed) -> list[PodSpec]:

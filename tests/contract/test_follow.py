@@ -117,10 +117,10 @@ def test_a_feed_says_what_the_batch_did() -> None:
         ],
     )
     feed = unpack_feed(pack_feed(batch))
-    assert (feed.nodes, feed.ids, feed.changes) == (["n1", "n2"], [1, 2], [1, 1])
-    assert [(fed.index, fed.spec.name, fed.deleted, fed.sent_by) for fed in feed.specs] == [
-        (0, "n1", False, "key:ops"),
-        (1, "n2", False, None),
+    assert (feed.nodes, feed.changes) == (["n1", "n2"], [1, 1])
+    assert [(fed.id, fed.spec.name, fed.deleted, fed.sent_by) for fed in feed.specs] == [
+        (1, "n1", False, "key:ops"),
+        (2, "n2", False, None),
     ]
     assert feed.closed == ["uid-left", "uid-placed"], "a pod that is opened again has moved"
     pods = feed.opened
