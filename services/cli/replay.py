@@ -30,10 +30,11 @@ class ReplayFormat(enum.StrEnum):
 async def replay(
     settings: Settings,
     first: Annotated[
-        int | None, typer.Option("--from", metavar="BATCH", min=1, help="Compare from this batch on.")
+        int | None,
+        typer.Option("--from", metavar="BATCH", min=1, help="Compare from this batch of shard 0 on."),
     ] = None,
     last: Annotated[
-        int | None, typer.Option("--to", metavar="BATCH", min=1, help="Compare up to this batch.")
+        int | None, typer.Option("--to", metavar="BATCH", min=1, help="Compare up to this batch of shard 0.")
     ] = None,
     form: Annotated[ReplayFormat, typer.Option("-o", "--output", help="How to show it.")] = ReplayFormat.TEXT,
 ) -> None:
@@ -50,7 +51,8 @@ async def replay(
         nonlocal shown_at
         if time.monotonic() - shown_at >= _SECONDS_BETWEEN:
             shown_at = time.monotonic()
-            echo(f"batch {progress.batch:,} of {progress.last:,}: the same so far", err=True)
+            done = f"{progress.batches_count:,} of {progress.total:,} batches"
+            echo(f"{done}: the same so far", err=True)
 
     async with bootstrap.place(settings, join=True) as at:
         outcome = await bootstrap.replay(at, first, last, report)
@@ -67,15 +69,16 @@ async def replay(
 def _told(outcome: Outcome) -> str:
     found, done = outcome.difference, outcome.progress
     same = (
-        f"{done.batches_count:,} of {done.last - done.checkpoint:,} batches are the same, "
+        f"{done.batches_count:,} of {done.total:,} batches are the same, "
         f"with {plural(done.decisions_count, 'decision')}, {plural(done.restarts_count, 'restart')} "
         f"and {plural(done.digests_count, 'digest')}"
     )
     begun = f"begun at the checkpoint after batch {done.checkpoint:,}"
     if found is None:
         return f"{same}; {begun}"
+    of = f" of shard {found.shard}" if found.shard else ""
     return (
-        f"batch {found.batch:,} differs: {found.what}\n"
+        f"batch {found.batch:,}{of} differs: {found.what}\n"
         f"  recorded  {found.recorded}\n"
         f"  replayed  {found.replayed}\n"
         f"{same}; {begun}"
