@@ -268,6 +268,7 @@ async def run_worker(
     at: Place, settings: Settings, registry: CollectorRegistry, compiled: asyncio.Event | None = None
 ) -> None:
     """Run a worker until it is cancelled. ``compiled`` is set once all kernels are compiled."""
+    from services.topics import until_first
     from services.worker.compiling import compile_kernels
     from services.worker.metrics import WorkerMetrics
     from services.worker.run import Worker, WorkerSettings
@@ -292,16 +293,15 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     worker = Worker(log, ledger, told, WorkerMetrics(registry))
-    beside = [asyncio.create_task(worker.beat()), asyncio.create_task(_tidy(at, settings))]
+    tidying = asyncio.create_task(_tidy(at, settings))
     try:
-        await compile_kernels()
+        await until_first(worker.beat(), compile_kernels())
         if compiled is not None:
             compiled.set()
         await worker.run()
     finally:
-        for task in beside:
-            task.cancel()
-        await asyncio.wait(beside)
+        tidying.cancel()
+        await asyncio.wait({tidying})
         await _close(log, ledger)
 
 

@@ -128,6 +128,7 @@ lease_seconds_max = 60.0  # a lease that ends later was written before the datab
 refold_lease_seconds = 60.0  # of whom nobody may disturb for so long
 progress_seconds = 10.0  # a worker that got no step further for so long gives its shards back
 heartbeat_seconds = 1.0
+worker_seen_seconds_max = 3.0  # a worker that was not seen for so long gets no share of the shards
 heartbeat_seconds_max = 5.0  # a worker that was not seen for so long is not up
 retry_backoff_ms_min = 50
 retry_backoff_ms_max = 5_000
@@ -143,7 +144,7 @@ assert events_per_request_max * 64 <= request_bytes_max
 assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_key_bytes_max < bodies_bytes_max
 assert 0 < 2 * lease_renewal_seconds < lease_seconds < progress_seconds
 assert max(lease_seconds, refold_lease_seconds) <= lease_seconds_max
-assert heartbeat_seconds < heartbeat_seconds_max
+assert 2 * heartbeat_seconds < worker_seen_seconds_max <= heartbeat_seconds_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 assert anti_affinity_keys_per_pod_max * 2 <= rules_per_pod_max

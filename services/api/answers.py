@@ -315,6 +315,14 @@ class Shard(Struct, kw_only=True):
     log_time: Annotated[str | None, about(f"Time of the last event folded ({INSTANT})")]
     lag_records: Annotated[int | None, about("Records appended and not yet folded; null: the log is away")]
     lag_seconds: Annotated[float | None, about("Age of the oldest of them; 0: there are none")]
+    journal_lag_seconds: Annotated[
+        float | None, about("By how much its owner is behind what other workers did; null: it did not say")
+    ]
+    decisions_per_second: Annotated[float | None, about("Of its owner, for all shards that this one holds")]
+    moved: Annotated[
+        int | None, about("Pods that its owner placed although another worker had changed their node")
+    ]
+    conflicts: Annotated[int | None, about("Pods that it could not place, for this reason")]
     offsets: Annotated[list[Offset], about("How far the shard has read")]
 
 

@@ -266,6 +266,10 @@ async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
             log_time=instant(shard.log_time_ms) if shard.log_time_ms else None,
             lag_records=lag.records if (lag := lags.get(shard.shard)) else None,
             lag_seconds=lag.seconds if lag else None,
+            journal_lag_seconds=figures.journal_seconds if (figures := shard.figures) else None,
+            decisions_per_second=figures.decisions_per_second if figures else None,
+            moved=figures.moved if figures else None,
+            conflicts=figures.conflicts if figures else None,
             offsets=offsets.get(shard.shard, []),
         )
         for shard in await store.shards()

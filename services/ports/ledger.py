@@ -27,22 +27,11 @@ from services.ports.pods import PlacementRefreshed as PlacementRefreshed
 from services.ports.pods import PodRow as PodRow
 from services.ports.pods import PodTombstone as PodTombstone
 from services.ports.positions import LogFault, Position
-
-
-class Lease(NamedTuple):
-    """Ownership of a shard. Writes with a lower epoch than the shard's are refused."""
-
-    shard: int
-    epoch: int
-
-
-class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker since its process began; ``settings`` are those that decide, beside the log and the seed."""
-
-    name: str
-    build: str = ""
-    seed: int = 0
-    settings: Mapping[str, Any] = {}
+from services.ports.workers import Figures as Figures
+from services.ports.workers import Incarnation as Incarnation
+from services.ports.workers import Lease as Lease
+from services.ports.workers import Muster as Muster
+from services.ports.workers import Workers
 
 
 class OffsetAdvance(NamedTuple):
@@ -250,30 +239,8 @@ def both(base: LedgerBase, part: LedgerPart) -> LedgerState:
     return LedgerState(**fields)
 
 
-class Ledger(Protocol):
+class Ledger(Workers, Protocol):
     """The worker's side of the ledger."""
-
-    async def announce(self, worker: Incarnation) -> None:
-        """Show others that this worker is up, even if it is not ready to take any shard.
-
-        To be repeated within ``heartbeat_seconds_max``; ``aclose`` ends it.
-        """
-
-    async def acquire(self, owner: str, lease_seconds: float, at_most: int | None = None) -> Sequence[Lease]:
-        """Take over shards whose owner is gone, each with the next epoch.
-
-        Takes ``at_most`` so many; None: all or none.
-
-        An owner is gone when its lease ran out by the ledger's clock, or when it released. Raising the epoch
-        also sets it on the shard's offset rows, in the same transaction. Who took shards through this object
-        may take them again. Returns nothing when there is nothing to take.
-        """
-
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
-        """Prolong the leases; False when any epoch is no longer the shard's. Waits for no commit."""
-
-    async def release(self, leases: Sequence[Lease]) -> None:
-        """Give the shards back, if they are still held with these epochs."""
 
     async def load_base(self) -> LedgerBase:
         """Read what every worker knows. ``RefoldNeeded``: the ledger keeps too little of its pods."""

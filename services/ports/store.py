@@ -10,7 +10,7 @@ from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
-from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
+from services.ports.ledger import ConfigRow, DeadLetter, Figures, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 
 Row = TypeVar("Row")
@@ -139,6 +139,7 @@ class ShardState(NamedTuple):
     """A shard: who owns it, how far it has come, and how far the relay has published it.
 
     ``alarm`` says what is wrong with its topic of decisions; None: nothing that was not acknowledged.
+    ``figures`` are those of its owner.
     """
 
     shard: int
@@ -153,6 +154,7 @@ class ShardState(NamedTuple):
     decisions_seq: int
     dead_letters_seq: int
     alarm: str | None
+    figures: Figures | None
 
 
 class ShardOffset(NamedTuple):

@@ -44,8 +44,9 @@ def is_news(changes: Sequence[Change]) -> bool:
 def take_followed(change: Change, builder: BatchBuilder, book: Book) -> None:
     """Take what following another worker changed: what that wrote is in the ledger; own pods are not."""
     match change:
-        case NodeMeasured(newer=True):
-            book.mark(change.name)
+        case NodeMeasured() if 0 not in book.epochs:  # measurements are of shard 0
+            if change.newer:
+                book.mark(change.name)
         case ProfileChanged() | ConfigChanged():
             pass
         case FollowRefused():

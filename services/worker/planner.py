@@ -195,7 +195,7 @@ class Planner:
     @property
     def _has_pods_to_try(self) -> bool:
         """Whether a cycle could try pods. None is tried before all pods are known as the log has them."""
-        return not self._refold_below and self.scheduler.has_work
+        return bool(self.book.epochs) and not self._refold_below and self.scheduler.has_work
 
     def _is_of_use(self, event: Event | ProfileEvent) -> bool:
         """Say whether an event that comes once more is about a known pod, or an object that was not kept.

@@ -6,9 +6,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Compute(Protocol):
+    """Runs work that keeps a processor busy: in a thread, or in place in a simulation."""
+
+    async def __call__(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Return ``work(…)``."""
 
 
 async def in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

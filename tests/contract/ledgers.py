@@ -229,7 +229,7 @@ async def start_two(backend: Backend) -> tuple[tuple[Ledger, Lease], tuple[Ledge
     ledgers = backend.ledger(), backend.ledger()
     first, second = await start(ledgers[0], SHARDS)
     await ledgers[0].release([second])
-    (taken,) = await ledgers[1].acquire("second", LEASE_SECONDS, at_most=1)
+    (taken,) = await ledgers[1].acquire("second", LEASE_SECONDS, [second.shard])
     assert taken.shard == second.shard
     return (ledgers[0], first), (ledgers[1], taken)
 

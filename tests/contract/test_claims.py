@@ -403,9 +403,9 @@ async def test_eight_writers_on_few_nodes_never_deadlock_and_lose_nothing(server
         await server.execute(f"DELETE FROM {table}")
     await init_shards(server.dsn, shards)
     writers: list[Writer] = []
-    for _ in range(shards):
+    for shard in range(shards):
         writer = server.ledger()
-        (lease,) = await writer.acquire("writer", 60, at_most=1)
+        (lease,) = await writer.acquire("writer", 60, [shard])
         await writer.ensure_offsets(lease, {TopicPartition(PODS_TOPIC, lease.shard): 0})
         writers.append((writer, lease))
     ledger, lease = writers[0]

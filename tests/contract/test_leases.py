@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from domain.model.errors import Fenced
-from domain.model.limits import heartbeat_seconds_max
+from domain.model.limits import heartbeat_seconds_max, worker_seen_seconds_max
 from services.ports.ledger import Committed, Incarnation, Lease, NotCommitted
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.positions import LogFault
@@ -179,8 +179,8 @@ async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
     first, second = backend.ledger(), backend.ledger()
     leases = await start(first, SHARDS, "a")
     await first.release(leases[1:])
-    assert await second.acquire("b", LEASE_SECONDS, 2) == [Lease(1, 2)]
-    assert await second.acquire("b", LEASE_SECONDS, 2) == [Lease(1, 3)]
+    assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 2)]
+    assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 3)]
     assert await first.renew(leases[:1], LEASE_SECONDS)
     assert not await first.renew(leases, LEASE_SECONDS)
     assert await first.commit(bind(leases[0], [1], 0)) == Committed()
@@ -188,23 +188,57 @@ async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
     assert await second.commit(bind(Lease(1, 3), [1], 0)) == Committed()
 
 
-async def test_no_more_shards_are_taken_than_wanted(backend: Backend) -> None:
+async def test_only_the_shards_that_are_wanted_are_taken(backend: Backend) -> None:
     first, second = backend.ledger(), backend.ledger()
-    assert await first.acquire("a", LEASE_SECONDS, 1) == [Lease(0, 1)]
-    assert await second.acquire("b", LEASE_SECONDS, 1) == [Lease(1, 1)]
-    assert await second.acquire("b", LEASE_SECONDS, 0) == []
+    assert await first.acquire("a", LEASE_SECONDS, [0]) == [Lease(0, 1)]
+    assert await second.acquire("b", LEASE_SECONDS, [0]) == []
+    assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 1)]
+    assert await second.acquire("b", LEASE_SECONDS, []) == []
+
+
+async def test_a_muster_tells_who_is_ready_and_what_is_free(backend: Backend) -> None:
+    first, second, third = backend.ledger(), backend.ledger(), backend.ledger()
+    told = Incarnation(name="a")
+    for ledger in (first, second):
+        await ledger.announce(told, is_ready=True)
+    await third.announce(told, is_ready=False)
+    assert len((await first.muster()).workers) == 2
+    assert list((await first.muster()).free) == [0, 1]
+    await first.acquire("a", LEASE_SECONDS, [1])
+    found = await second.muster()
+    assert sorted(found.workers.values()) == [0, 1]
+    assert (found.workers[found.me], list(found.free)) == (0, [0])
+    found = await first.muster()
+    assert (found.workers[found.me], list(found.free)) == (1, [0, 1])
+    await third.announce(told, is_ready=True)
+    assert len((await first.muster()).workers) == 3
+    await third.aclose()
+    assert len((await first.muster()).workers) == 2
+
+
+async def test_whose_lease_ran_out_or_who_was_not_seen_gets_no_share(backend: Backend) -> None:
+    first, second = backend.ledger(), backend.ledger()
+    told = Incarnation(name="a")
+    await first.announce(told, is_ready=True)
+    await first.acquire("a", 1.0, [0])
+    await backend.pass_time(2.0)
+    await second.announce(told, is_ready=True)
+    found = await second.muster()
+    assert (found.workers, list(found.free)) == ({found.me: 0}, [0, 1])
+    await backend.pass_time(worker_seen_seconds_max)
+    assert not (await second.muster()).workers
 
 
 async def test_a_worker_is_up_while_its_heart_beats(backend: Backend) -> None:
     first, second, store = backend.ledger(), backend.ledger(), backend.store()
     told = Incarnation(name="a", build="1.0", seed=7, settings={"usage_window_seconds": 900})
     for _ in range(2):
-        await first.announce(told)
-    await second.announce(told)
+        await first.announce(told, is_ready=True)
+    await second.announce(told, is_ready=True)
     assert (await store.pulse()).workers_count == 2
     await backend.pass_time(heartbeat_seconds_max + 1)
     assert (await store.pulse()).workers_count == 0
-    await first.announce(told)
+    await first.announce(told, is_ready=True)
     assert (await store.pulse()).workers_count == 1
     await first.aclose()
     assert (await store.pulse()).workers_count == 0

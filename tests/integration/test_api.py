@@ -457,7 +457,7 @@ async def test_without_a_worker_nothing_is_ready(embedded_dsn: str) -> None:
         assert [item["lag_records"] for item in listed] == [lag["records"] for lag in health["lag"]]
         assert 'berth_ledger_lag_records{shard="0"}' in (await client.get("/metrics")).text
         ledger = bootstrap.open_ledger(place)
-        await ledger.announce(Incarnation(name="w"))
+        await ledger.announce(Incarnation(name="w"), is_ready=True)
         assert "yet; 1 is starting" in (await until_looked_at(client))["checks"]["workers"]
         leases = await ledger.acquire("w", 60.0)
         assert (await until_looked_at(client))["status"] == "ok"

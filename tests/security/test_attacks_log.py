@@ -21,7 +21,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
-from services.ports.journal import BATCHES
+from services.ports.journal import BATCHES, positions_of
 from services.ports.ledger import Committed
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -146,7 +146,7 @@ async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -
     async def started() -> tuple[Planner, Intake]:
         planner = planner_at([lease], await ledger.load([lease]), BUILT_IN_PROFILES, seed=3)
         intake = Intake(await log.reader())
-        await intake.add(planner.positions())
+        await intake.add(positions_of(planner.offsets()))
         return planner, intake
 
     planner, intake = await started()

@@ -25,6 +25,7 @@ from domain.state.resources import NOWHERE
 from services.adapters.memory.database import MemoryDatabase
 from services.codec.decode import Decoder
 from services.codec.envelope import Rejected
+from services.ports.journal import positions_of
 from services.ports.ledger import CommitBatch, Committed, DeadLetter, NodeRow, NotCommitted
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
 from tests.builders import (
@@ -330,7 +331,7 @@ def test_no_score_overflows_on_a_node_full_of_the_largest_pods(site: Site) -> No
 def test_a_measurement_lies_no_further_ahead_than_clocks_differ(site: Site) -> None:
     def measured(at: str, percent: int) -> Record:
         raw = event_bytes("ADDED", usage_manifest("n1", percent={"cpu": percent}), at=at)
-        return Record(USAGE_TOPIC, 0, site.planner.positions()[USAGE_TP], b"n1", raw, NOW_MS)
+        return Record(USAGE_TOPIC, 0, positions_of(site.planner.offsets())[USAGE_TP], b"n1", raw, NOW_MS)
 
     site.take([measured("2023-11-15T21:13:20Z", 100)])  # 23 hours ahead
     assert refusals(site) == [("invalid-field", "at")]
@@ -339,7 +340,7 @@ def test_a_measurement_lies_no_further_ahead_than_clocks_differ(site: Site) -> N
     assert usage_ahead_seconds_max <= 60
 
 
-USAGE_TP = next(at for at in Site().planner.positions() if at.topic == USAGE_TOPIC)
+USAGE_TP = next(at for at in positions_of(Site().planner.offsets()) if at.topic == USAGE_TOPIC)
 
 
 @pytest.mark.parametrize("number", ["-1", "1e308", "10001", "1" + "0" * 400, "-1" + "0" * 400, "true", '"9"'])

@@ -237,7 +237,7 @@ class World:
         await self._produce()
         await self._wait(QUIET_SECONDS, self.auditor.behind)
         for process in self.running.values():
-            planner = process.worker and process.worker._state
+            planner = process.worker._state if process.worker is not None else None
             if planner is not None and process.alive and not process.is_frozen:
                 self.auditor.judge_followed(process.name, planner.scheduler.state)
 

@@ -24,6 +24,7 @@ from services.ports.ledger import (
     Committed,
     ConfigRow,
     DeadLetter,
+    Figures,
     GroupAttempts,
     Incarnation,
     LedgerState,
@@ -63,6 +64,8 @@ class WorkerRow:
 
     told: Incarnation
     seen_ms: int
+    ready: bool = False
+    figures: Figures = dataclasses.field(default_factory=Figures)
     stopped: bool = False
 
 

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 from domain.model.errors import Fenced, Unavailable
-from domain.model.limits import followed_bytes_max, followed_rows_max, lease_seconds_max, tombstones_max
+from domain.model.limits import (
+    followed_bytes_max,
+    followed_rows_max,
+    lease_seconds_max,
+    tombstones_max,
+    worker_seen_seconds_max,
+)
 from domain.model.pods import PodTemplate
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.memory.database import (
@@ -26,17 +32,20 @@ from services.ports.journal import Checkpoint, Followed, Journalled, batches_of
 from services.ports.ledger import (
     CommitBatch,
     Committed,
+    Figures,
     Incarnation,
     Lease,
     LedgerBase,
     LedgerPart,
     LedgerState,
+    Muster,
     NotCommitted,
     PodRow,
     both,
 )
 from services.ports.log import TopicPartition
 from services.ports.positions import LogFault, Position
+from services.ports.workers import NO_FIGURES
 
 
 class Client:
@@ -95,20 +104,37 @@ class MemoryLedger(Client):
     it kills the process.
     """
 
-    async def announce(self, worker: Incarnation) -> None:
+    async def announce(self, worker: Incarnation, figures: Figures = NO_FIGURES, *, is_ready: bool) -> None:
         """See ``Ledger.announce``."""
-        self._answering().workers[self] = WorkerRow(worker, self._clock.now_ms())
+        self._answering().workers[self] = WorkerRow(worker, self._clock.now_ms(), is_ready, figures)
 
-    async def acquire(self, owner: str, lease_seconds: float, at_most: int | None = None) -> Sequence[Lease]:
+    async def muster(self) -> Muster:
+        """See ``Ledger.muster``."""
+        rows, now_ms = self._answering().worker_leases, self._clock.now_ms()
+        numbers = {who: f"{number:09}" for number, who in enumerate(self.database.workers)}
+        seen_ms = now_ms - round(worker_seen_seconds_max * 1000)
+        ready = {}
+        for who, row in self.database.workers.items():
+            held = [lease for lease in rows.values() if lease.holder is who]
+            is_here = row.ready and not row.stopped and row.seen_ms > seen_ms
+            if is_here and all(lease.until_ms > now_ms for lease in held):
+                ready[numbers[who]] = len(held)
+        free = [shard for shard, row in rows.items() if self._is_free(row)]
+        return Muster(numbers.get(self, ""), ready, free)
+
+    async def acquire(
+        self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
+    ) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
         database = self._answering()
         rows = database.worker_leases
         free = [shard for shard, row in rows.items() if self._is_free(row)]
-        if len(free) < len(rows) and at_most is None:
+        if shards is None and len(free) < len(rows):
             return []
         taken = {
             shard: self._take(rows[shard], database.shards[shard], owner, lease_seconds)
-            for shard in free[:at_most]
+            for shard in free
+            if shards is None or shard in shards
         }
         for (shard, _, _), row in database.offsets.items():
             row.epoch = taken.get(shard, row.epoch)

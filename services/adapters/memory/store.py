@@ -94,6 +94,7 @@ class MemoryStore(MemoryCallers):
                 for leases in (self._database.worker_leases, self._database.relay_leases)
             )
             held = lease.owner is not None
+            worker = self._database.workers.get(lease.holder)
             rows.append(
                 ShardState(
                     shard=number,
@@ -108,6 +109,7 @@ class MemoryStore(MemoryCallers):
                     decisions_seq=cursor.published[Stream.DECISIONS],
                     dead_letters_seq=cursor.published[Stream.DEAD_LETTERS],
                     alarm=cursor.alarm,
+                    figures=None if worker is None else worker.figures,
                 )
             )
         return rows

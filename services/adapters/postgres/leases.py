@@ -35,19 +35,16 @@ class Leases:
         self._renew = sql.RENEW_LEASES.format(leases=table)
         self._release = sql.RELEASE_LEASES.format(leases=table)
 
-    async def acquire(
-        self, owner: str, seconds: float, shards: Sequence[int] | None = None, at_most: int | None = None
-    ) -> list[Lease]:
-        """Take of these shards (None: all) those that are free: see ``Ledger.acquire``."""
+    async def acquire(self, owner: str, seconds: float, shards: Sequence[int] | None = None) -> list[Lease]:
+        """Take of these shards those that are free, each with the next epoch; None: all or none."""
         async with self._session.use() as connection:
             seen = await connection.fetch(self._seen, shards, self._holder)
             free = [row["shard"] for row in seen if row["free"]]
-            wanted = free[:at_most] if at_most is not None or len(free) == len(seen) else []
-            if not wanted:
+            if not free or (shards is None and len(free) < len(seen)):
                 return []  # the usual answer to one that waits: asked without a lock
             async with connection.transaction():
-                locked = [row["shard"] for row in await connection.fetch(self._lock, wanted, self._holder)]
-                if not locked or (len(locked) < len(wanted) and at_most is None):
+                locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
+                if not locked or (shards is None and len(locked) < len(free)):
                     return []
                 if self._fences_offsets:
                     # The order of a commit, offsets before shards, and it waits for one still in flight.
@@ -59,6 +56,12 @@ class Leases:
                     await connection.execute(sql.RAISE_OFFSETS, locked)
                 await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
             return taken
+
+    async def free(self) -> list[int]:
+        """Return the shards that may be taken, and those that are held here."""
+        async with self._session.use() as connection:
+            seen = await connection.fetch(self._seen, None, self._holder)
+        return [row["shard"] for row in seen if row["free"]]
 
     async def renew(self, leases: Sequence[Lease], seconds: float) -> bool:
         """Prolong all leases or none."""

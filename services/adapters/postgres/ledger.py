@@ -24,17 +24,20 @@ from services.ports.ledger import (
     CommitBatch,
     Committed,
     ConfigRow,
+    Figures,
     Incarnation,
     Lease,
     LedgerBase,
     LedgerPart,
     LedgerState,
+    Muster,
     NotCommitted,
     PendingGroup,
     UsageRow,
 )
 from services.ports.log import TopicPartition
 from services.ports.positions import LogFault, Position
+from services.ports.workers import NO_FIGURES
 
 
 class PostgresLedger:
@@ -62,16 +65,26 @@ class PostgresLedger:
 
     # ------------------------------------------------------------------------------------------ leases
 
-    async def announce(self, worker: Incarnation) -> None:
+    async def announce(self, worker: Incarnation, figures: Figures = NO_FIGURES, *, is_ready: bool) -> None:
         """See ``Ledger.announce``."""
         told = (worker.name, worker.build, worker.seed, rows.json_text(worker.settings))
+        now = (is_ready, rows.json_text(figures))
         async with self._lease_session.use() as connection:
-            await connection.execute(sql_leases.ANNOUNCE, self.incarnation, *told)
+            await connection.execute(sql_leases.ANNOUNCE, self.incarnation, *told, *now)
         self._announced = True
 
-    async def acquire(self, owner: str, lease_seconds: float, at_most: int | None = None) -> Sequence[Lease]:
+    async def acquire(
+        self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
+    ) -> Sequence[Lease]:
         """See ``Ledger.acquire``."""
-        return await self._leases.acquire(owner, lease_seconds, at_most=at_most)
+        return await self._leases.acquire(owner, lease_seconds, shards)
+
+    async def muster(self) -> Muster:
+        """See ``Ledger.muster``."""
+        async with self._lease_session.use() as connection:
+            found = await connection.fetch(sql_leases.READY)
+        free = await self._leases.free()
+        return Muster(str(self.incarnation), {str(who): held for who, held in found}, free)
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         """See ``Ledger.renew``."""

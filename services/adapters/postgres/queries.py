@@ -20,7 +20,7 @@ from services.adapters.postgres.access import CallerStore
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
 from services.adapters.postgres.rows import ResourceIds
-from services.ports.ledger import ConfigRow, GroupAttempts, NodeRow, ProfileRow
+from services.ports.ledger import ConfigRow, Figures, GroupAttempts, NodeRow, ProfileRow
 from services.ports.store import ConfigFilter, Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
 
 _schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
@@ -67,9 +67,10 @@ class PostgresStore(Listing, CallerStore):
         joined: sa.FromClause = t.shards
         for other in (t.relay_cursor, t.worker_leases, t.relay_leases):
             joined = joined.outerjoin(other, s.shard == other.c.shard)
+        joined = joined.outerjoin(t.workers, w.holder == t.workers.c.incarnation)
         holds = w.expires_at > sa.func.clock_timestamp()
         publishes = p.expires_at > sa.func.clock_timestamp()
-        return await self._all(
+        found = await self._all(
             ShardState,
             sa.select(
                 s.shard,
@@ -84,11 +85,13 @@ class PostgresStore(Listing, CallerStore):
                 sa.func.coalesce(r.decisions_seq, 0),
                 sa.func.coalesce(r.dead_letters_seq, 0),
                 r.alarm,
+                sa.case((holds, t.workers.c.figures)),
             )
             .select_from(joined)
             .order_by(s.shard),
             Pool.HEALTH,
         )
+        return [each._replace(figures=msgspec.convert(each.figures, Figures | None)) for each in found]
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Read all offset rows."""

@@ -20,6 +20,8 @@ workers = sa.Table(
     sa.Column(
         "seen_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()
     ),
+    sa.Column("ready", sa.Boolean, nullable=False, server_default=sa.false(), comment="to take shards"),
+    sa.Column("figures", sa.JSON, comment="how it gets on (Figures)"),
     sa.Column("stopped_at", sa.DateTime(timezone=True), comment="null: it runs, or was killed"),
     comment="one row per start of a worker, with its last heartbeat",
 )

@@ -7,7 +7,7 @@ through a pool of connections. No commit locks a lease, so that no renewal waits
 
 from __future__ import annotations
 
-from domain.model.limits import lease_seconds_max
+from domain.model.limits import lease_seconds_max, worker_seen_seconds_max
 
 LEASE_TABLES = {"worker_leases": "shards", "relay_leases": "relay_cursor"}
 _FREE = f"""(
@@ -50,7 +50,18 @@ FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
 WHERE l.shard = w.shard AND l.epoch = w.epoch AND l.holder = $3
 """
 ANNOUNCE = """
-INSERT INTO workers (incarnation, name, build, seed, settings) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (incarnation) DO UPDATE SET seen_at = clock_timestamp(), stopped_at = NULL
+INSERT INTO workers (incarnation, name, build, seed, settings, ready, figures)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (incarnation) DO UPDATE SET
+    seen_at = clock_timestamp(), stopped_at = NULL, ready = excluded.ready, figures = excluded.figures
+"""
+# With how many shards each holds. Whose lease ran out is gone, or will start over.
+READY = f"""
+SELECT w.incarnation, count(l.shard) FROM workers w LEFT JOIN worker_leases l ON l.holder = w.incarnation
+WHERE w.ready AND w.stopped_at IS NULL
+    AND w.seen_at > clock_timestamp() - interval '{worker_seen_seconds_max:g} seconds'
+GROUP BY w.incarnation
+HAVING coalesce(bool_and(l.expires_at > clock_timestamp()), true)
+ORDER BY w.incarnation
 """
 STOPPED = "UPDATE workers SET stopped_at = clock_timestamp() WHERE incarnation = $1"

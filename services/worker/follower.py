@@ -1,0 +1,96 @@
+"""Reads what other workers did, while batches are planned and committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from domain.model.errors import Unavailable
+from services.backoff import Backoff
+from services.ports.journal import Followed
+from services.ports.ledger import Ledger
+
+_LOGGER = logging.getLogger(__name__)
+
+FOLLOW_SECONDS = 0.015
+ALONE_SECONDS = 0.2
+"""How often to look where no other worker is ready."""
+
+_BUFFERED_MAX = 1_000
+
+
+class Follower:
+    """The batches of other workers that were read and not planned with yet, in the order of their positions.
+
+    Parameters
+    ----------
+    seen : mapping of int to int
+        Shard -> the last batch of its journal that is known, for all shards.
+    is_alone : callable
+        Says whether no other worker is ready.
+    """
+
+    def __init__(self, ledger: Ledger, seen: Mapping[int, int], is_alone: Callable[[], bool]) -> None:
+        self._ledger, self._is_alone = ledger, is_alone
+        self._seen = dict(seen)
+        self._reading = asyncio.Lock()
+        self._rows: list[Followed] = []
+        self._complete_at = asyncio.get_running_loop().time()
+        self._taken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow until cancelled. A ledger that is away is reported elsewhere."""
+        backoff = Backoff()
+        while True:
+            try:
+                await self.read()
+            except Unavailable as error:
+                _LOGGER.warning("cannot follow other workers: %s", error)
+                await backoff.wait()
+                continue
+            backoff.reset()
+            while len(self._rows) >= _BUFFERED_MAX:
+                self._taken.clear()
+                await self._taken.wait()
+            await asyncio.sleep(ALONE_SECONDS if self._is_alone() else FOLLOW_SECONDS)
+
+    async def read(self) -> bool:
+        """Read what is new; return whether anything was."""
+        async with self._reading:
+            if not self._seen:
+                return False
+            asked_at = asyncio.get_running_loop().time()
+            found = await self._ledger.follow(self._seen)
+            if not found and not self._rows:
+                self._complete_at = asked_at
+            for row in found:
+                self._seen[row.shard] = row.batch
+            self._rows += found
+            return bool(found)
+
+    @property
+    def behind_seconds(self) -> float:
+        """Since when something may have happened that no batch was planned with."""
+        return asyncio.get_running_loop().time() - self._complete_at
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is anything to plan with."""
+        return bool(self._rows)
+
+    def take(self) -> list[Followed]:
+        """Return what was read."""
+        rows, self._rows = self._rows, []
+        self._taken.set()
+        return rows
+
+    async def stop(self, shards: Iterable[int]) -> Mapping[int, int]:
+        """Follow these shards no longer, as they are own; return the last batch of each."""
+        async with self._reading:
+            return {shard: self._seen.pop(shard) for shard in shards}
+
+    async def resume(self, batches: Mapping[int, int]) -> None:
+        """Follow shards from these batches on."""
+        async with self._reading:
+            self._seen |= batches

@@ -1,0 +1,165 @@
+"""The loop of a worker: plan and commit batch after batch; between two, begin with shards and give some up.
+
+While one batch commits, the next is planned on what the first one assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+
+from domain.model.errors import LedgerMismatch
+from services.ports.journal import BATCHES, positions_of
+from services.ports.ledger import Ledger
+from services.ports.log import Log, LogReader, Record
+from services.worker.beginning import begin
+from services.worker.checkpoints import Checkpoints
+from services.worker.collector import Memory
+from services.worker.committing import Committer
+from services.worker.follower import Follower
+from services.worker.holding import Holding
+from services.worker.intake import Intake
+from services.worker.losers import Losers
+from services.worker.metrics import WorkerMetrics
+from services.worker.planner import Planner
+from services.worker.progress import Progress
+from services.worker.thread import Compute
+
+STOP_SECONDS = 1.0
+"""A worker that stops waits for its commit in flight for so long."""
+
+TAKING_SECONDS_MAX = 600.0
+"""To begin with shards is one step: a million pods may wait there."""
+
+FOLLOWING_SECONDS = 0.02
+"""For so long at most a loop waits for records while other workers are up."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Loop:
+    """Plans and commits until it is cancelled; then it finishes the commit in flight."""
+
+    log: Log
+    ledger: Ledger
+    reader: LogReader
+    planner: Planner
+    intake: Intake
+    holding: Holding
+    follower: Follower
+    committer: Committer
+    checkpoints: Checkpoints
+    memory: Memory
+    metrics: WorkerMetrics
+    progress: Progress
+    think: Compute
+    poll_seconds: float
+    begun: asyncio.Event  # set while the worker decides for any shard
+    _losers: Losers = dataclasses.field(default_factory=Losers)
+    _commit: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        try:
+            while True:
+                if self.holding.taken:
+                    await self._take()
+                if self.holding.surplus is not None:
+                    await self._give(self.holding.surplus)
+                await self._plan(await self._read())
+        finally:
+            if self._commit is not None:
+                await asyncio.wait({self._commit}, timeout=STOP_SECONDS)
+                self._commit.cancel()
+                await asyncio.gather(self._commit, return_exceptions=True)
+
+    # ---------------------------------------------------------------------------------------- batches
+
+    async def _read(self) -> Sequence[Record]:
+        """Return the next records; wait a little where there is nothing to do."""
+        self.holding.changed.clear()
+        # Pods that wait their turn do not keep further records out: others may come before them.
+        seconds = self.poll_seconds if self.holding.is_alone else FOLLOWING_SECONDS
+        if self.planner.has_work or self._losers.keys or self.follower.has_rows or self.holding.taken:
+            seconds = 0.0
+        if not self.planner.owned:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.holding.changed.wait(), seconds)
+            return []
+        records = await self.intake.next_batch(self.committer.records_max, seconds, self.planner.held)
+        if records or not self.progress.has_batch:  # a commit without an answer is no progress
+            self.progress.step()
+        return records
+
+    async def _plan(self, records: Sequence[Record]) -> None:
+        """Plan a batch, and begin to commit it when the one before is in."""
+        followed = self.follower.take()
+        if not (records or followed or self.planner.has_work or self._losers.keys):
+            if self._commit is not None and self._commit.done():
+                self._commit.result()
+            return
+        if self.planner.owns_all:
+            await self.checkpoints.take_if_due(self.planner, self._commit)
+        is_judged = self._commit is not None and not self._commit.done()
+        with self.metrics.plan_seconds.time():
+            batch = await self.progress.of_batch(
+                self.think(self.planner.plan, records, self._losers.take(), followed)
+            )
+        self.progress.step()
+        await self._finish()
+        if batch is None:
+            return
+        if is_judged:
+            batch = self._losers.judge(batch)
+        commit = self.committer.commit(batch, self.progress, self._losers)
+        self._commit = asyncio.create_task(self.progress.of_batch(commit))
+        await asyncio.sleep(0)  # let the commit begin before the next batch takes the thread
+
+    async def _finish(self) -> None:
+        """Wait for the commit in flight."""
+        if self._commit is not None:
+            await asyncio.shield(self._commit)
+
+    # ----------------------------------------------------------------------------------------- shards
+
+    async def _take(self) -> None:
+        """Begin with shards: fold all that their last owners did, and read what waits there."""
+        leases = list(self.holding.taken)
+        shards = [lease.shard for lease in leases]
+        on_read = partial(self.progress.step, TAKING_SECONDS_MAX)
+        on_read()
+        while await self.follower.read():
+            pass
+        while self.follower.has_rows:
+            await self._plan([])
+        on_read()
+        known = await self.follower.stop(shards)
+        part, latest, faults = await begin(self.log, self.ledger, self.reader, leases, self.planner, on_read)
+        if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
+            raise LedgerMismatch(
+                f"the journals of shards {shards} end at {found}, and were followed to {known}"
+            )
+        self.metrics.began(faults)
+        with self.memory.growing():
+            await self.think(self.planner.take, leases, part)
+        if self.planner.owns_all:
+            await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
+        positions = positions_of(part.offsets)
+        self.committer.folded |= positions
+        await self.intake.add(positions, latest)
+        del self.holding.taken[: len(leases)]
+        self.progress.step()
+        self.begun.set()
+
+    async def _give(self, shard: int) -> None:
+        """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
+        await self._finish()
+        while self._losers.keys:
+            await self._plan([])
+            await self._finish()
+        await self.intake.drop({shard})
+        batches = await self.think(self.planner.give, [shard])
+        await self.follower.resume(batches)
+        await self.holding.release([shard])
