@@ -209,16 +209,11 @@ class Auditor:
         """What a worker knows of the cluster when all is quiet is what the ledger holds."""
         for row in self._database.nodes.values():
             known = state.nodes.get(row.name)
-            there = known is not None and (known.version, state.requested_of(row.name)) == (
-                row.version,
-                row.requested,
-            )
-            what = f"{name}: {row.name} is {row}, and is known as {known}"
-            self.require(there, Invariant.FOLLOWED_DIFFERS, what)
-        placed = {
-            f"{p.namespace}/{p.name}": p.node
-            for p in (r.opened for r in self._database.open_placements.values())
-        }
+            found = known and (known.version, state.requested_of(row.name))
+            what = f"{name}: {row.name} is known with {found}, not {row}"
+            self.require(found == (row.version, row.requested), Invariant.FOLLOWED_DIFFERS, what)
+        rows = [row.opened for row in self._database.open_placements.values()]
+        placed = {f"{row.namespace}/{row.name}": row.node for row in rows}
         known_placed = {key: entry.node for key, entry in state.pods.items() if entry.node}
         differ = sorted(placed.items() ^ known_placed.items())
         self.require(not differ, Invariant.FOLLOWED_DIFFERS, f"{name}: {differ}")

@@ -219,7 +219,9 @@ class World:
 
     async def _main(self) -> None:
         await self.log.ensure_topics(topic_specs(self.shards))
-        slots = [("worker", n) for n in range(WORKERS_COUNT)] + [("relay", n) for n in range(RELAYS_COUNT)]
+        # Of a topic that got partitions, several workers would read both halves of a key's events at once.
+        workers = 1 if Fault.MORE_PARTITIONS in self.faults.per_second else WORKERS_COUNT
+        slots = [("worker", n) for n in range(workers)] + [("relay", n) for n in range(RELAYS_COUNT)]
         keepers = [asyncio.create_task(self._keep_running(*slot)) for slot in slots]
         weather = asyncio.create_task(Weather(self).rage())
         day = asyncio.create_task(self._live())
@@ -237,7 +239,7 @@ class World:
         await self._produce()
         await self._wait(QUIET_SECONDS, self.auditor.behind)
         for process in self.running.values():
-            planner = process.worker._state if process.worker is not None else None
+            planner = None if process.worker is None else process.worker._state
             if planner is not None and process.alive and not process.is_frozen:
                 self.auditor.judge_followed(process.name, planner.scheduler.state)
 
