@@ -49,6 +49,9 @@ class Backend(Protocol):
     async def pass_time(self, seconds: float) -> None:
         """Let leases and event ids grow older."""
 
+    async def begin_anew(self) -> None:
+        """Begin another life, as a replica does that takes over."""
+
     async def lose_owners(self) -> None:
         """Lose the last acquisitions, as a replica does that takes over without the last transactions."""
 
@@ -99,6 +102,10 @@ class MemoryBackend:
     async def pass_time(self, seconds: float) -> None:
         """See ``Backend``."""
         self._clock.time_ms += round(seconds * 1000)
+
+    async def begin_anew(self) -> None:
+        """See ``Backend``."""
+        self.database.timeline += 1
 
     async def lose_owners(self) -> None:
         """See ``Backend``."""
@@ -173,6 +180,11 @@ class PostgresBackend:
             await self.execute(f"UPDATE {table} SET expires_at = expires_at {past}")
         await self.execute(f"UPDATE workers SET seen_at = seen_at {past}")
         await self.execute(f"UPDATE ingested_events SET recorded_at = recorded_at {past}")
+
+    async def begin_anew(self) -> None:
+        """See ``Backend``."""
+        await self.execute("UPDATE ledger_name SET name = gen_random_uuid()")
+        await self.cut()
 
     async def lose_owners(self) -> None:
         """See ``Backend``."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from domain.model.errors import Fenced
+from domain.model.errors import Fenced, Unavailable
 from domain.model.limits import heartbeat_seconds_max, worker_seen_seconds_max
 from services.ports.ledger import Committed, Incarnation, Lease, NotCommitted
 from services.ports.log import PODS_TOPIC, TopicPartition
@@ -141,6 +141,27 @@ async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_owners(
         await first.note_log_faults([fault])
     assert await backend.dump() == before
     assert await second.commit(batch) == Committed()
+
+
+async def test_who_read_another_life_of_the_ledger_reads_it_again(backend: Backend) -> None:
+    """What it has followed may be lost when a replica takes over, though its own shards lost nothing."""
+    ledger = backend.ledger()
+    leases = await start(ledger, SHARDS, "a")
+    await ledger.load_base()
+    batches = [bind(leases[0], [seq], seq - 1) for seq in (1, 2)]
+    assert isinstance(await ledger.commit(batches[0]), Committed)
+    await backend.begin_anew()
+    before = await backend.dump()
+    for _ in range(2):
+        with pytest.raises((Fenced, Unavailable)):
+            await ledger.commit(batches[1])
+        with pytest.raises((Fenced, Unavailable)):
+            await ledger.follow({0: 0})
+    with pytest.raises(Fenced):
+        await ledger.follow({0: 0})
+    assert await backend.dump() == before
+    await ledger.load_base()
+    assert isinstance(await ledger.commit(batches[1]), Committed)
 
 
 async def test_released_shards_are_free(backend: Backend) -> None:

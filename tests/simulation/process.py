@@ -150,6 +150,7 @@ class UnreliableLedger(Remote):
             await asyncio.sleep(works_seconds)
             return self.apply(batch)
 
+        self._inner.recognised()
         rng = self._process.rng
         is_late, works_seconds = self._process.faults.strikes(Fault.LATE_COMMIT), rng.uniform(0.0, 0.01)
         delay_seconds = rng.uniform(0.0, 10.0) if is_late else 0.0

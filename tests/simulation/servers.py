@@ -136,7 +136,9 @@ class SimulatedDatabase(MemoryDatabase):
 
     def fall_back(self, tables: dict[str, Any]) -> None:
         """Put all tables back to what they were."""
+        life = self.timeline + 1
         vars(self).update(_copied(tables, {}))
+        self.timeline = life
 
 
 def _copied(value: Any, seen: dict[int, Any]) -> Any:

@@ -104,6 +104,8 @@ class MemoryLedger(Client):
     it kills the process.
     """
 
+    _life: int | None = None  # which life of the ledger this worker has read
+
     async def announce(self, worker: Incarnation, figures: Figures = NO_FIGURES, *, is_ready: bool) -> None:
         """See ``Ledger.announce``."""
         self._answering().workers[self] = WorkerRow(worker, self._clock.now_ms(), is_ready, figures)
@@ -211,7 +213,14 @@ class MemoryLedger(Client):
 
     async def load_base(self) -> LedgerBase:
         """See ``Ledger.load_base``."""
-        return base_of(self._answering())
+        self._life = self._answering().timeline
+        return base_of(self.database)
+
+    def recognised(self) -> MemoryDatabase:
+        """Return the database; ``Fenced`` where it may have lost what was read of it."""
+        if self._life not in (None, self._answering().timeline):
+            raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
+        return self.database
 
     async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
         """See ``Ledger.load_part``."""
@@ -222,7 +231,7 @@ class MemoryLedger(Client):
 
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
-        return self._answering().apply(batch, self)
+        return self.recognised().apply(batch, self)
 
     async def journalled(self, shard: int) -> Journalled | None:
         """See ``Ledger.journalled``."""
@@ -237,7 +246,7 @@ class MemoryLedger(Client):
 
     async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
         """See ``Ledger.follow``."""
-        journal = self._answering().journal
+        journal = self.recognised().journal
         keys = [(at, n) for at, last in seen.items() for n in range(last + 1, last + 1 + followed_rows_max)]
         found = [journal[key] for key in keys if key in journal]
         found.sort(key=lambda row: row.position)

@@ -18,6 +18,7 @@ from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes
+from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.settling import outcome_of, settle
 from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
@@ -54,12 +55,13 @@ class PostgresLedger:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._hot = Session(dsn, "berth-commit", HOT)
+        self._life: str | None = None  # which life of the ledger this worker has read
+        self._hot = Session(dsn, "berth-commit", HOT, self._recognise)
         self.incarnation = uuid.uuid4()  # as in the table workers, once it is announced
         self._announced = False
         self._lease_session = Session(dsn, "berth-lease", QUICK)
         self._leases = Leases(self._lease_session, "worker_leases", self.incarnation)
-        self._follow_session = Session(dsn, "berth-follow", HOT)
+        self._follow_session = Session(dsn, "berth-follow", HOT, self._recognise)
         self._following = Following()
         self._resources = rows.ResourceIds({})
 
@@ -142,7 +144,17 @@ class PostgresLedger:
     async def load_base(self) -> LedgerBase:
         """See ``Ledger.load_base``."""
         async with fresh(self._dsn, "berth-load", BULK) as connection:
+            life = await connection.fetchval(LEDGER_NAME)
+            if life != self._life:
+                for session in (self._hot, self._follow_session):
+                    session.cut()
+            self._life = life
             return await load_base(connection)
+
+    async def _recognise(self, connection: Connection) -> None:
+        """Refuse a ledger that may have lost what was read of it. Only a new connection can lead to one."""
+        if self._life not in (None, await connection.fetchval(LEDGER_NAME)):
+            raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
 
     async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
         """See ``Ledger.load_part``."""
