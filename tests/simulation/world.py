@@ -239,7 +239,9 @@ class World:
         await self._produce()
         await self._wait(QUIET_SECONDS, self.auditor.behind)
         for process in self.running.values():
-            planner = None if process.worker is None else process.worker._state
+            if process.worker is None or not process.worker.ready.is_set():
+                continue
+            planner = process.worker._state
             if planner is not None and process.alive and not process.is_frozen:
                 self.auditor.judge_followed(process.name, planner.scheduler.state)
 
