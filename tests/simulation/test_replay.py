@@ -45,7 +45,7 @@ def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> Non
     assert outcome.progress.batches_count == len(world.database.journal) - begun == last - begun
     assert outcome.progress.digests_count == last // 3 - begun // 3
     for checkpoint, _ in world.database.checkpoints:
-        if checkpoint.batch < last:
+        if begun <= checkpoint.batch < last:  # retention of the log may have taken what came before
             again = replay(world, first=checkpoint.batch + 1)
             assert (again.difference, again.progress.checkpoint) == (None, checkpoint.batch)
 
