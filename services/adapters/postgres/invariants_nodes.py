@@ -96,9 +96,10 @@ WHERE s.is_decided AND s.held > offered.amount
 
 # Two writers that both saw a version would both lead to the next one. What pods did on a node before the
 # ledger knew it is not of its versions, and a node's first specs may be gone: so only what is younger.
+# A pod may be adopted on a node that the ledger has and its worker has not heard of yet: it tells no version.
 VERSIONS = f"""
 WITH told AS (
-    SELECT d.shard, d.seq, d.node, d.recorded_at, {VERSION} AS version
+    SELECT d.shard, d.seq, d.node, d.outcome, d.recorded_at, {VERSION} AS version
     FROM @decisions AS d WHERE outcome IN ('bound', 'adopted', 'resized', 'released') AND node IS NOT NULL
 ), begun AS (
     SELECT n.id, n.name AS node, n.version AS now, (
@@ -108,7 +109,8 @@ WITH told AS (
 ), chain AS (
     SELECT t.*, b.now, lag(version) OVER node AS version_before, lag(shard) OVER node AS shard_before,
         lag(seq) OVER node AS seq_before
-    FROM told t JOIN begun b USING (node) WHERE t.recorded_at > b.at
+    FROM told t JOIN begun b USING (node)
+    WHERE t.recorded_at > b.at AND (version IS NOT NULL OR outcome = 'bound')
     WINDOW node AS (PARTITION BY b.id ORDER BY version)
 )
 SELECT node, shard, seq, version, now, version_before, shard_before, seq_before
