@@ -241,7 +241,8 @@ class Outside:
         pods = []
         for uid, came in there.items():
             left = next((order for order in self._left.get((name, uid), ()) if order > came.order), None)
-            stays = left is None or left[0] > step.order[0]
+            # Who came before the node was known counts from when its own worker says so, which no byte tells.
+            stays = came.version is not None and (left is None or left[0] > step.order[0])
             if stays and uid != step.uid and came.pod is not None:
                 pods.append(came.pod)
         return pods

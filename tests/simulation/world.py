@@ -239,11 +239,12 @@ class World:
         await self._produce()
         await self._wait(QUIET_SECONDS, self.auditor.behind)
         for process in self.running.values():
-            if process.worker is None or not process.worker.ready.is_set():
+            if process.worker is None or not process.worker._is_ready:
                 continue
             planner = process.worker._state
             if planner is not None and process.alive and not process.is_frozen:
-                self.auditor.judge_followed(process.name, planner.scheduler.state)
+                unsaid = self.faults.counts[Fault.FOREIGN_WRITE]
+                self.auditor.judge_followed(process.name, planner.scheduler.state, unsaid)
 
     def run(self) -> None:
         """Live the whole day and audit it; raise ``Violation`` where an invariant does not hold."""
