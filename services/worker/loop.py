@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 
-from domain.model.errors import LedgerMismatch
+from domain.model.errors import LedgerMismatch, Unavailable
 from services.ports.journal import BATCHES, positions_of
 from services.ports.ledger import Ledger
 from services.ports.log import Log, LogReader, Record
@@ -95,6 +95,9 @@ class Loop:
 
     async def _plan(self, records: Sequence[Record]) -> None:
         """Plan a batch, and begin to commit it when the one before is in."""
+        if self._losers.keys:  # who was faster is in the journal: without it the same pods would lose again
+            with contextlib.suppress(Unavailable):
+                await self.follower.read()
         followed = self.follower.take()
         if not (records or followed or self.planner.has_work or self._losers.keys):
             if self._commit is not None and self._commit.done():

@@ -241,11 +241,12 @@ class Worker:
         with self._memory.growing():
             loaded = [await self._ledger.load_base()]
             batches = {shard: loaded[0].batches.get(shard, 0) for shard in range(loaded[0].shards_count)}
-            planner = self._state = await self._think(self._planner, loaded)
+            me = (await self._ledger.muster()).me
+            planner = self._state = await self._think(self._planner, loaded, me)
         self._metrics.remembers(planner.scheduler.state.tombstones)
         return planner, batches
 
-    def _planner(self, loaded: list[LedgerBase]) -> Planner:
+    def _planner(self, loaded: list[LedgerBase], incarnation: str) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""
         told = self._settings
         return Planner(
@@ -257,4 +258,5 @@ class Worker:
             writers=told.writers,
             worker=told.name,
             build=told.build,
+            incarnation=incarnation,
         )
