@@ -23,6 +23,7 @@ class Guarding:
 
     def __init__(self, versions: Mapping[str, int]) -> None:
         self._known = KnownMatchers(versions)
+        self._needs = Needs()
         self._on_their_way: deque[frozenset[str]] = deque(maxlen=2)  # what batches raise, if all goes well
 
     def follow(self, raised: Iterable[str]) -> None:
@@ -36,15 +37,18 @@ class Guarding:
             if self._on_their_way:
                 self._on_their_way.popleft()
 
-    def guards_of(self, result: CycleResult, state: ClusterState) -> Sequence[Guard]:
-        """Return the guards of the batch that does what a cycle decided. With one worker it needs none."""
+    def decide(self, result: CycleResult, state: ClusterState) -> None:
+        """Take what a cycle decided. With one worker nothing needs a guard."""
         if len(state.own) == state.shards_count:
-            return ()
-        needs, nodes, labels = Needs(), state.nodes, state.index.namespaces
+            return
         for verdict in result.verdicts:
             if isinstance(verdict, Placement):
                 own = result.matchers.get(verdict.attempt, ())
-                self._known.need(needs, verdict.pod, verdict.node, own, labels)
+                self._known.need(self._needs, verdict.pod, verdict.node, own, state.index.namespaces)
+
+    def guards(self, state: ClusterState) -> Sequence[Guard]:
+        """Return the guards of the batch that does all that was decided since the batch before."""
+        needs, self._needs, nodes = self._needs, Needs(), state.nodes
 
         def guard(key: str, names: Iterable[str], **more: Any) -> Guard:
             seen = self._known.versions.get(key, 0) + sum(key in raised for raised in self._on_their_way)

@@ -106,6 +106,7 @@ class Loop:
         if self.planner.owns_all:
             await self.checkpoints.take_if_due(self.planner, self._commit)
         is_judged = self._commit is not None and not self._commit.done()
+        self.planner.guarding.settle(self._losers.take_raised())
         with self.metrics.plan_seconds.time():
             batch = await self.progress.of_batch(
                 self.think(self.planner.plan, records, self._losers.take(), followed)

@@ -52,6 +52,11 @@ class Losers:
             if self._times[node] >= LOSSES_MAX:
                 raise Moved(f"{LOSSES_MAX} claims in a row on node {node} were lost")
 
+    def take_raised(self) -> list[tuple[str, ...]]:
+        """Return what batches raised since the planner was told last, once."""
+        raised, self.raised = self.raised, []
+        return raised
+
     def take(self) -> list[str]:
         """Return the pods to be taken back, once."""
         keys, self.keys = self.keys, []

@@ -33,6 +33,7 @@ from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed
+from services.worker.guarding import Guarding
 from services.worker.restoring import pod_of, restore
 from services.worker.standing import Standing
 
@@ -102,6 +103,7 @@ class Planner:
             leases={},
             offsets=[],
         )
+        self.guarding = Guarding(base.guards)
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
         self._incarnation = incarnation
         self._is_renewed = False
@@ -257,6 +259,7 @@ class Planner:
         if not self._refold_below:
             result = self.scheduler.cycle(self._now_ms)
             builder.decide(result, duration_us=self._stopwatch() - began_us)
+            self.guarding.decide(result, self.scheduler.state)
             is_tried = bool(result.attempts)
         asked = folded.ends or lost or is_tried or self._is_renewed
         changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
@@ -266,12 +269,15 @@ class Planner:
         batch = builder.build(self._advance(folded.ends))
         self.scheduler.state.apply(Written())
         self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
-        return msgspec.structs.replace(batch, journal=self._journal(batch, folded))
+        guards, journal = self.guarding.guards(self.scheduler.state), self._journal(batch, folded)
+        followed = self.followed if guards else {}
+        return msgspec.structs.replace(batch, journal=journal, guards=guards, followed=dict(followed))
 
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""
         for row in sorted(rows, key=attrgetter("position")):
             self._standing.follow(row)
+            self.guarding.follow(row.feed.raised)
             self.book.seq |= {shard: following for shard, (_, following) in row.seqs.items()}
             builder.reach(row.log_time_ms, None, "")
             builder.changed_ms = builder.now_ms

@@ -108,10 +108,11 @@ class Worker:
     def plan(self) -> None:
         result = self.scheduler.cycle()
         placed = [verdict for verdict in result.verdicts if isinstance(verdict, Placement)]
+        self.guarding.decide(result, self.scheduler.state)
         strict = {each.node for each in placed if each.attempt in result.strict}
         self.planned = Batch(
             placed,
-            self.guarding.guards_of(result, self.scheduler.state),
+            self.guarding.guards(self.scheduler.state),
             {node: self.seen.get(node, 0) for node in strict},
             dict(self.followed),
         )
