@@ -10,6 +10,7 @@ from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.cluster import ClusterState
 from services.adapters.batches import shard_advances
+from services.ports.guards import Guard
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, ProfileRow
 from services.ports.log import (
@@ -60,6 +61,12 @@ class Auditor:
         """Note a violation unless ``holds``."""
         self.findings.require(holds, invariant, message)
 
+    def _may_refuse(self, guard: Guard, node: int) -> bool:
+        """Say whether a guard may have kept pods off a node; who reads a matcher may be behind."""
+        known = self._database.claims.get(guard.key)
+        moved = guard.version_seen != (0 if known is None else known.version)
+        return node in guard.nodes and (guard.raises or bool(guard.announces_to) or moved)
+
     # ------------------------------------------------------------------------------- each transaction
 
     def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
@@ -77,7 +84,8 @@ class Auditor:
                 known = claim.version_seen, claim.spec_count_seen, False
                 same = row is not None and (row.version, row.spec_count, row.deleted) == known
                 what = f"{claim.name} is as {claim} saw it"
-                self.require(doubted or not same, Invariant.UNFOUNDED_CONFLICT, what)
+                guarded = any(self._may_refuse(guard, claim.id) for guard in batch.guards)
+                self.require(doubted or guarded or not same, Invariant.UNFOUNDED_CONFLICT, what)
             else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes
                 found = self._database.node_versions[claim.id][-1] - claim.changes
