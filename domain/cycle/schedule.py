@@ -32,7 +32,16 @@ from domain.model.marks import MasterMark
 from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
-from domain.state.changes import Change, PodAdopted, PodRegrouped, PodReleased, PodResolved, PodWaits
+from domain.state.changes import (
+    Change,
+    PodAdopted,
+    PodOrphaned,
+    PodRegrouped,
+    PodReleased,
+    PodResolved,
+    PodReturned,
+    PodWaits,
+)
 from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.snapshot import Snapshot
@@ -180,9 +189,15 @@ class Scheduler:
         self.state.improved_rows.update(range(self.state.table.count))
         return [pod for _, pod in waiting]
 
-    def own(self, shards: Collection[int], shards_count: int) -> None:
-        """Say which of all shards are own: their nodes are home, and tried first from the next cycle on."""
-        self.state.apply(Owned(frozenset(shards), shards_count))
+    def own(
+        self, shards: Collection[int], shards_count: int, orphaned: Collection[str] = ()
+    ) -> tuple[PodOrphaned | PodReturned, ...]:
+        """Say which of all shards are own: their nodes are home, and tried first from the next cycle on.
+
+        Returns what the owners before did not get to tell pods; see ``Owned`` for ``orphaned``.
+        """
+        changes = self.state.apply(Owned(frozenset(shards), shards_count, orphaned))
+        return tuple(each for each in changes if isinstance(each, PodOrphaned | PodReturned))
 
     def give(self, shards: Collection[int]) -> list[str]:
         """Leave shards to others; return the keys of their pods that waited, of which nothing stays.

@@ -8,6 +8,7 @@ and come back while its pods run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -131,8 +132,7 @@ class ClusterState:
                 return ()
             case Owned():
                 self._occupancy.shards_count = event.shards_count
-                self._occupancy.hold(event.shards, self.pods)
-                return ()
+                return tuple(self._occupancy.hold(event.shards, self.pods, event.orphaned))
             case ConfigUpserted() | ConfigDeleted():
                 return self.config.fold(event, self.pods)
             case _:
@@ -142,6 +142,11 @@ class ClusterState:
     def own(self) -> frozenset[int]:
         """The shards that this worker holds. Until it is told (``Owned``) there is one, and it is its own."""
         return self._occupancy.own
+
+    @property
+    def orphaned(self) -> AbstractSet[str]:
+        """Keys of own pods that were told that their node is gone, and not that it is back."""
+        return self._occupancy.orphaned
 
     @property
     def shards_count(self) -> int:

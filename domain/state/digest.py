@@ -26,6 +26,7 @@ def digest_of(state: ClusterState) -> str:
         pods={key: entry.known() for key, entry in sorted(state.pods.items())},
         gone=dict(state.tombstones.known()),
         uncounted=dict(sorted(state.uncounted.items())),
+        orphaned=dict.fromkeys(sorted(state.orphaned)),
         usage=state.usage.known(),
         config={"/".join(key): each for key, each in sorted(state.config.known.items())},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Occupancy:
     uncounted : dict
         Key of another worker's pod that the row of its node in the ledger does not count -> that node. Own
         pods are not counted exactly where their node is not known.
+    orphaned : set of str
+        Keys of own pods that were told that their node is gone, and not that it is back.
     own : frozenset of int
         The shards that this worker holds, of ``shards_count``.
     last_ordinal : int
@@ -47,6 +49,7 @@ class Occupancy:
         self.own_changes = OwnChanges(resources, table, self.nodes)
         self.improved_rows: set[int] = set()
         self.uncounted: dict[str, str] = {}
+        self.orphaned: set[str] = set()
         self.own = frozenset((0,))
         self.shards_count = 1
         self.last_ordinal = 0
@@ -108,11 +111,17 @@ class Occupancy:
     def tell_own(
         self, change: type[PodOrphaned] | type[PodReturned], node: str
     ) -> Iterator[PodOrphaned | PodReturned]:
-        """Say of each own pod on a node what became of it; by name, whatever the order of placing was."""
+        """Say of each own pod on a node, once, what became of it; by name, whatever came first."""
         known, reasons = self.nodes[node], self.amiss(node)
-        for _, entry in sorted(known.pods.items()):
-            if entry.shard in self.own:
+        is_gone = change is PodOrphaned
+        for key, entry in sorted(known.pods.items()):
+            if entry.shard in self.own and (key in self.orphaned) is not is_gone:
+                self._tell(entry.spec, is_gone=is_gone)
                 yield change(entry.spec, node, known.version, reasons)
+
+    def _tell(self, pod: PodSpec, *, is_gone: bool) -> None:
+        (self.orphaned.add if is_gone else self.orphaned.remove)(pod.key)
+        self.own_changes.told[pod.uid] = is_gone
 
     def count_own(self, node: str, *, is_new: bool = False) -> None:
         """Let the ledger count the own pods on a node that has just become known; others count theirs.
@@ -132,10 +141,14 @@ class Occupancy:
             known.version += changes
             self.own_changes.begin_to_count(node, [known.pods[key].spec for key in sorted(keys)], changes)
 
-    def hold(self, shards: frozenset[int], pods: Mapping[str, PodEntry]) -> None:
-        """Hold these shards from now on; let the ledger count what the owners before did not get to count.
+    def hold(
+        self, shards: frozenset[int], pods: Mapping[str, PodEntry], orphaned: Iterable[str]
+    ) -> Iterator[PodOrphaned | PodReturned]:
+        """Hold these shards from now on; count and tell what the owners before did not get to.
 
-        Cost: O(nodes that are not known, pods on them, and pods that are not counted).
+        ``orphaned`` are pods that they told that their node is gone.
+
+        Cost: O(nodes that are gone or not known, pods on them, and pods that are not counted).
         """
         for name, known in self.nodes.items() if shards != self.own else ():
             if known.spec is None:
@@ -149,6 +162,14 @@ class Occupancy:
                 taken.setdefault(node, []).append(key)
         for node, keys in sorted(taken.items()):
             self._begin_to_count(node, keys)
+        self.orphaned.update(key for key in orphaned if key in pods)
+        self.orphaned -= {key for key in self.orphaned if pods[key].shard not in shards}
+        for name, known in sorted(self.nodes.items()):
+            if known.deleted and known.spec is not None:
+                yield from self.tell_own(PodOrphaned, name)
+        for name in sorted({pods[key].node for key in self.orphaned}):
+            if not self.nodes[name].deleted:
+                yield from self.tell_own(PodReturned, name)
 
     # --------------------------------------------------------------------------------------------- pods
 
@@ -159,6 +180,8 @@ class Occupancy:
         if is_change and known.spec is not None:
             known.version += 1
             self.own_changes.count(node, entry.spec, 1)
+            if known.deleted:
+                self._tell(entry.spec, is_gone=True)
         known.add(entry)
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, 1)
@@ -201,6 +224,8 @@ class Occupancy:
         """Stop counting an own pod. -1 ``changes`` of the node undo what the ledger never had."""
         node = entry.node
         entry.node = ""
+        self.orphaned.discard(entry.spec.key)
+        self.own_changes.told.pop(entry.spec.uid, None)
         known = self.nodes[node]
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, -1)

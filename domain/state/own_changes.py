@@ -62,7 +62,8 @@ class Placed(NamedTuple):
 class OwnChanges:
     """Sums the changes of nodes since the last batch.
 
-    ``counted`` are the uids of pods on nodes that became known, whose rows count them from then on.
+    ``counted`` are the uids of pods on nodes that became known, whose rows count them from then on. ``told``
+    says of uids of placed pods whether they were told that their node is gone, or is back.
     """
 
     def __init__(self, resources: ResourceIndex, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
@@ -71,6 +72,7 @@ class OwnChanges:
         self._claims: dict[str, _Sum] = {}
         self._placed: list[Placed] = []
         self.counted: list[str] = []
+        self.told: dict[str, bool] = {}
 
     def clear(self) -> None:
         """Begin anew: all of it is in a batch."""
@@ -78,6 +80,7 @@ class OwnChanges:
         self._claims.clear()
         self._placed.clear()
         self.counted.clear()
+        self.told.clear()
 
     @property
     def has_any(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -43,10 +43,15 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """The worker holds these shards, of ``shards_count``; what others hold is *foreign*."""
+    """The worker holds these shards, of ``shards_count``; what others hold is *foreign*.
+
+    ``orphaned`` are keys of pods of the shards that it takes: their last owner told them that their node is
+    gone. Yields what that owner did not get to tell.
+    """
 
     shards: frozenset[int]
     shards_count: int
+    orphaned: Collection[str] = ()
 
 
 class Given(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ ROWS: dict[str, Any] = {
     "templates": tuple[bytes, PodTemplate],
     "placements": PlacementOpened,
     "pending": PendingPod,
+    "orphaned": str,
     "tombstones": PodTombstone,
     "profiles": ProfileRow,
     "config": ConfigRow,

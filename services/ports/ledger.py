@@ -110,7 +110,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
     ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it.
     ``counted`` are uids of open placements that a fact counts from now on. Pods are looked for in ``shards``,
-    those of the writer; without any, in those of the offsets.
+    those of the writer; without any, in those of the offsets. ``orphaned`` says of uids of open placements
+    whether they were told last that their node is gone (true), or is back.
     ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
     ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
     ``templates`` are those that the ledger may not have yet. ``pending_removed``
@@ -129,6 +130,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     facts: Sequence[NodeFact] = ()
     claims: Sequence[NodeClaim] = ()
     counted: Sequence[str] = ()
+    orphaned: Mapping[str, bool] = {}
     waited: Mapping[str, tuple[int, int, str | None]] = {}
     templates: Mapping[bytes, PodTemplate] = {}
     placements_closed: Sequence[PlacementClosed] = ()
@@ -203,13 +205,14 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
     """What only the owner of some shards needs of them, read in one snapshot, with the pods' templates.
 
     Records below ``refold_below`` were folded before, and come once more for what they say of pods that are
-    known.
+    known. ``orphaned`` are keys of placed pods that were told last that their node is gone.
     """
 
     offsets: Mapping[tuple[int, str, int], int]
     refold_below: Mapping[tuple[int, str, int], int] = {}
     templates: Mapping[bytes, PodTemplate]
     pending: Sequence[PendingPod]
+    orphaned: Sequence[str] = ()
     tombstones: Sequence[PodTombstone]
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
@@ -222,6 +225,7 @@ class LedgerState(LedgerBase, frozen=True, kw_only=True):
     offsets: Mapping[tuple[int, str, int], int]
     refold_below: Mapping[tuple[int, str, int], int] = {}
     pending: Sequence[PendingPod]
+    orphaned: Sequence[str] = ()
     tombstones: Sequence[PodTombstone]
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]

@@ -376,6 +376,7 @@ class BatchBuilder:
             facts=node_facts(state, self._specs),
             claims=node_claims(state, self._strict),
             counted=count_placements(self.opened, state),
+            orphaned=dict(state.own_changes.told),
             waited=self._waited,
             templates=self._templates,
             placements_closed=self._closed,

@@ -14,6 +14,7 @@ from domain.model.config import PRIORITY_CLASS
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
+from domain.state.changes import PodOrphaned, PodReturned
 from domain.state.digest import sums_digest
 from domain.state.steps import Passed, Reached, Written
 from services.codec.decode import Decoded, Decoder
@@ -34,7 +35,7 @@ from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed
 from services.worker.guarding import Guarding
-from services.worker.restoring import pod_of, restore
+from services.worker.restoring import restore, restore_waiting
 from services.worker.standing import Standing
 
 _LOGGER = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class Planner:
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
         self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
+        self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
         self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
         self.scheduler.own((), self.shards_count)
         restore(base, self.scheduler, self.book)
@@ -120,23 +122,14 @@ class Planner:
         self._offsets |= part.offsets
         self._refold_below |= part.refold_below
         self._now_ms = max(self._now_ms, part.log_time_ms)
-        self.book.know(part.templates)
-        for waiting in sorted(part.pending, key=lambda row: row.arrival):
-            pod = pod_of(waiting, part.templates, "")
-            self.scheduler.restore_pod(
-                pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried
-            )
-            self.book.wait(pod.key, waiting.since_ms, waiting.sent_by)
-            if not waiting.tried:
-                self.book.untried.add(pod.key)
-            self.book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
+        restore_waiting(part, self.scheduler, self.book)
         add_tombstone = self.scheduler.state.tombstones.add
         for gone in sorted(part.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
             at_ms = gone.at_ms - gone.at_ms % self._step_ms
             key = f"{gone.namespace}/{gone.name}" if gone.namespace else gone.name
             add_tombstone(key, gone.uid, gone.resource_version, at_ms)
         self._pass_to(self._now_ms)
-        self._hold()
+        self._untold += self._hold(part.orphaned)
         self._standing.take(self.book.epochs, part.offsets)
         # Who waits was tried by another worker: what made room since may be known here already.
         self.scheduler.state.improved_rows.update(range(self.scheduler.state.table.count))
@@ -150,14 +143,16 @@ class Planner:
         self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
         self._rest = [record for record in self._rest if record.partition not in given]
+        pods = self.scheduler.state.pods
+        self._untold = [each for each in self._untold if pods[each.pod.key].shard not in given]
         self._hold()
         return batches
 
-    def _hold(self) -> None:
-        """Note from where this worker goes on with its shards."""
+    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[PodOrphaned | PodReturned]:
+        """Note from where this worker goes on with its shards; return what nobody told their pods."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = msgspec.structs.replace(self.start, leases=dict(self.book.epochs), offsets=offsets)
-        self.scheduler.own(self.book.epochs, self.shards_count)
+        return self.scheduler.own(self.book.epochs, self.shards_count, orphaned)
 
     def _pass_to(self, now_ms: int) -> None:
         """Let log time come to a step, and forget who was gone for longer than the horizon."""
@@ -192,7 +187,7 @@ class Planner:
     @property
     def has_work(self) -> bool:
         """Whether a batch can be planned without any further record."""
-        return bool(self._rest) or self._has_pods_to_try
+        return bool(self._rest or self._untold) or self._has_pods_to_try
 
     @property
     def _has_pods_to_try(self) -> bool:
@@ -250,6 +245,9 @@ class Planner:
             for pod in self.scheduler.renew():
                 self.book.reasons_known.setdefault(pod.signature, {})[pods[pod.key].shard] = {}
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
+        for change in self._untold:
+            builder.take(change, None, 0)
+        self._untold.clear()
         self._follow(followed, builder)
         self.scheduler.state.apply(Reached(builder.now_ms))
         folded = self._fold([*self._rest, *records], builder)

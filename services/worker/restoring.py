@@ -12,7 +12,7 @@ from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.pods import PodLife, PodSpec, PodTemplate
 from domain.model.profiles import ProfileRevision
-from services.ports.ledger import LedgerBase, PlacementOpened, PodRow, ProfileRow
+from services.ports.ledger import LedgerBase, LedgerPart, PlacementOpened, PodRow, ProfileRow
 from services.worker.book import Book
 from services.worker.ledger_rows import config_object
 
@@ -39,6 +39,18 @@ def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
             )
     book.know(base.templates)
     _restore_placed(base, scheduler, book)
+
+
+def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:
+    """Restore the pods that wait in some shards, in the order in which they came."""
+    book.know(part.templates)
+    for waiting in sorted(part.pending, key=lambda row: row.arrival):
+        pod = pod_of(waiting, part.templates, "")
+        scheduler.restore_pod(pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried)
+        book.wait(pod.key, waiting.since_ms, waiting.sent_by)
+        if not waiting.tried:
+            book.untried.add(pod.key)
+        book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
 
 
 def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:

@@ -324,6 +324,24 @@ async def test_pods_are_counted_when_their_node_comes(writers: tuple[Writer, Wri
     assert [placed.counted for placed in (await load(first)).placements] == [True]
 
 
+async def test_whether_a_pod_was_told_that_its_node_is_gone_is_known(writers: tuple[Writer, Writer]) -> None:
+    first, second = writers
+    batch = bind(first[1], [1, 2], 1)
+    pods = [placed.pod_uid for placed in batch.placements_opened]
+    batch = msgspec.structs.replace(batch, orphaned={pods[1]: True})
+    assert await first[0].commit(batch) == Committed()
+    assert (await load(first)).orphaned == ["ns/p0-2"]
+    assert (await load(second)).orphaned == []
+    told = {pods[0]: True, pods[1]: False}
+    change = CommitBatch(offsets=[advance(first[1], 3, 4)], orphaned=told, log_time_ms=1)
+    assert await first[0].commit(change) == Committed()
+    assert (await load(first)).orphaned == ["ns/p0-1"]
+    closed = [PlacementClosed(pods[0], 5)]
+    gone = CommitBatch(offsets=[advance(first[1], 4, 5)], placements_closed=closed, log_time_ms=1)
+    assert await first[0].commit(gone) == Committed()
+    assert (await load(first)).orphaned == []
+
+
 # ---------------------------------------------------------------------------------------- one uid, two shards
 
 

@@ -104,6 +104,8 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME, _OWN), {"placements_open"}),
     "count placements": (sql.COUNT_PLACEMENTS, (_UIDS, _OWN), {"placements_open"}),
+    "tell placements": (sql.TELL_PLACEMENTS, (_UIDS, [True] * SOME, _OWN), {"placements_open"}),
+    "load who was told": (sql.LOAD_ORPHANED, (_OWN,), {"placements_orphaned"}),
     "refresh placements": (
         sql.REFRESH_PLACEMENTS,
         (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME, _OWN),

@@ -15,9 +15,11 @@ from domain.state.changes import (
     Change,
     FollowRefused,
     PodAdopted,
+    PodOrphaned,
     PodRefreshed,
     PodReleased,
     PodResized,
+    PodReturned,
 )
 from domain.state.cluster import ClusterState
 from domain.state.followed import (
@@ -73,6 +75,7 @@ class Ledger:
         self.journal: list[tuple[Worker, list[FollowedEvent]]] = []
         self.one = ClusterState(seed=1)
         self.one.apply(Owned(frozenset(range(SHARDS)), SHARDS))
+        self.orphaned: set[str] = set()  # keys of pods that were told that their node is gone
         self.odd_nodes: set[str] = set()  # counted pods that came before the node: more changes in ``one``
 
 
@@ -89,7 +92,7 @@ class Worker:
     @property
     def has_news(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self.events) or any(self.state.own_changes.facts())
+        return bool(self.events or self._told) or any(self.state.own_changes.facts())
 
     def _begin(self) -> None:
         self.events: list[tuple[Event, int]] = []
@@ -97,6 +100,7 @@ class Worker:
         self._opened: dict[str, str] = {}  # uid -> key
         self._closed: list[str] = []
         self._refreshed: dict[str, str] = {}
+        self._told: dict[str, bool] = {}
 
     def fold(self, event: Event, shard: int) -> None:
         """Fold a record of an own shard."""
@@ -111,9 +115,15 @@ class Worker:
                 if isinstance(change, PodResized) or change.previous_node:
                     self._close(change.pod.uid)
                 self._opened[change.pod.uid] = change.pod.key
+                self._told[change.pod.key] = "node-deleted" in change.reasons
                 if change.node_version is None:
                     self.ledger.odd_nodes.add(change.node)
+            case PodOrphaned() | PodReturned():
+                before = self._told.get(change.pod.key, change.pod.key in self.ledger.orphaned)
+                self._told[change.pod.key] = isinstance(change, PodOrphaned)
+                assert before is not self._told[change.pod.key]
             case PodReleased(node=str(node)) if node:
+                self._told[change.pod.key] = False
                 self._close(change.pod.uid)
                 if change.node_version is None:
                     self.ledger.odd_nodes.add(node)
@@ -170,6 +180,8 @@ class Worker:
         losers = {key: self._arrivals[key] for key, node in self.assumed.items() if node in lost}
         for key in losers:
             del self._opened[state.pods[key].spec.uid]
+        self.ledger.orphaned |= {key for key, is_orphaned in self._told.items() if is_orphaned}
+        self.ledger.orphaned -= {key for key, is_orphaned in self._told.items() if not is_orphaned}
         self.ledger.journal.append((self, self._feed(changes)))
         state.apply(Forgotten(losers))
         self._tell_one({key: node for key, node in self.assumed.items() if node not in lost})
@@ -245,6 +257,8 @@ class Worker:
         for (key_uid), (at_ms, version) in self.state.tombstones.known():
             key, _, uid = key_uid.partition(" ")
             other.state.tombstones.add(key, uid, None if version < 0 else version, at_ms)
-        other.state.apply(Owned(other.state.own | {shard}, SHARDS))
+        orphaned = [key for key in self.ledger.orphaned if zlib.crc32(key.encode()) % SHARDS == shard]
+        for change in other.state.apply(Owned(other.state.own | {shard}, SHARDS, orphaned)):
+            other.take(change)
         for pod in sorted(waiting, key=lambda each: each.arrival):
             other.state.restore_pod(pod.spec, node="", adopted=False, arrival=pod.arrival, shard=shard)

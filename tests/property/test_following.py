@@ -102,6 +102,9 @@ def check(ledger: Ledger, workers: list[Worker]) -> None:
     uncounted = {uid for uid, counted in ledger.counted.items() if not counted}
     unknown = {pod.spec.uid for pod in one.pods.values() if pod.node and one.nodes[pod.node].spec is None}
     assert uncounted == unknown
+    assert ledger.orphaned == one.orphaned
+    gone = [name for name, entry in one.nodes.items() if entry.deleted and entry.spec is not None]
+    assert ledger.orphaned == {key for name in gone for key in one.nodes[name].pods}
 
 
 @settings(deadline=None, max_examples=300)

@@ -156,6 +156,51 @@ def test_who_takes_a_shard_counts_what_its_owner_did_not(state: ClusterState) ->
     assert dict(state.uncounted) == {second.key: "n"}
 
 
+def test_who_takes_a_shard_tells_its_pods_what_nobody_told_them(state: ClusterState) -> None:
+    """The node went while nobody held the shard, or before its owner had followed that."""
+    first, second = pod("first"), pod("second")
+    state.apply(seen(node("n")))
+    state.apply(come(second, first, on="n"))
+    assert state.apply(seen(node("n", version=2), deleted=True)) == ()
+    both = Owned(frozenset((OWN, FOREIGN)), 3)
+    reasons = ("node-deleted",)
+    assert state.apply(both) == (PodOrphaned(first, "n", 2, reasons), PodOrphaned(second, "n", 2, reasons))
+    assert state.apply(both) == ()
+    assert state.apply(seen(node("n", version=3))) == (
+        PodReturned(first, "n", 3, ()),
+        PodReturned(second, "n", 3, ()),
+    )
+
+
+def test_who_takes_a_shard_tells_its_pods_no_more_than_that(state: ClusterState) -> None:
+    """Its owner before had told one pod already that the node is gone."""
+    first, second = pod("first"), pod("second")
+    state.apply(seen(node("n")))
+    state.apply(come(first, second, on="n"))
+    state.apply(seen(node("n", version=2), deleted=True))
+    changes = state.apply(Owned(frozenset((OWN, FOREIGN)), 3, [first.key]))
+    assert [type(each) for each in changes] == [PodOrphaned]
+    assert set(state.orphaned) == {first.key, second.key}
+    assert state.apply(Owned(frozenset((OWN,)), 3)) == ()
+    assert not state.orphaned
+    assert state.apply(seen(node("n", version=3))) == ()
+    assert state.apply(Owned(frozenset((OWN, FOREIGN)), 3, [first.key])) == (PodReturned(first, "n", 3, ()),)
+    assert not state.orphaned
+
+
+def test_a_pod_adopted_on_a_node_that_is_gone_is_told_that_it_is_back(state: ClusterState) -> None:
+    late = pod("late", on="n")
+    state.apply(NodeUpserted(node("n")), OWN)
+    state.apply(NodeDeleted("n"), OWN)
+    state.apply(PodUpserted(late), OWN)
+    assert set(state.orphaned) == {late.key}
+    back = state.apply(NodeUpserted(node("n", version=2)), OWN)
+    assert [type(each) for each in back] == [NodeChanged, PodReturned]
+    state.apply(NodeDeleted("n"), OWN)
+    state.apply(PodDeleted("default", "late"), OWN)
+    assert not state.orphaned
+
+
 def test_what_is_not_counted_stays_so_with_the_shard_that_is_given(state: ClusterState) -> None:
     state.apply(PodUpserted(pod("p", on="n")), OWN)
     digest = digest_of(state)

@@ -107,6 +107,7 @@ class PlacementRow:
 
     opened: PlacementOpened
     released_at_ms: int | None = None
+    orphaned: bool = False
 
 
 class MemoryDatabase:
@@ -337,6 +338,9 @@ class MemoryDatabase:
             row = self.open_placements[opened.pod_uid, opened.shard] = PlacementRow(opened)
             self.placements.append(row)
             self._opening_seqs.add((opened.shard, opened.seq))
+        for uid, is_orphaned in batch.orphaned.items():
+            if (key := self._open(batch, uid)) is not None:
+                self.open_placements[key].orphaned = is_orphaned
         for decision, payload in batch.decisions:
             self.decisions[decision.shard].append((decision, payload))
             self.recorded_ms[decision.shard].append(self.now_ms())

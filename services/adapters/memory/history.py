@@ -91,7 +91,11 @@ class ScratchLedger:
         for node in state.nodes:
             database.restore_node(node)
         database.templates = dict(state.templates)
-        database.open_placements = {(row.pod_uid, row.shard): PlacementRow(row) for row in state.placements}
+        orphaned = set(state.orphaned)
+        database.open_placements = {
+            (row.pod_uid, row.shard): PlacementRow(row, orphaned=f"{row.namespace}/{row.name}" in orphaned)
+            for row in state.placements
+        }
         database.pending = {(row.pod_uid, row.shard): row for row in state.pending}
         database.tombstones = {(row.namespace, row.name, row.uid): row for row in state.tombstones}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}

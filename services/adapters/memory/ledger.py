@@ -325,11 +325,14 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
     owned = {lease.shard: database.shards[lease.shard] for lease in leases}
     pending = [pod for pod in database.pending.values() if pod.shard in owned]
     tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
+    told = [row.opened for row in database.open_placements.values() if row.orphaned]
+    orphaned = [(placed.namespace, placed.name) for placed in told if placed.shard in owned]
     tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
     return LedgerPart(
         offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
         templates=_templates(database, pending),
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
+        orphaned=[f"{ns}/{name}" for ns, name in sorted(orphaned)],
         tombstones=tombstones[-tombstones_max:],
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},

@@ -297,6 +297,8 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
         await connection.execute(sql.COUNT_PLACEMENTS, list(batch.counted), shards)
     opened = [rows.placement_columns(placement) for placement in batch.placements_opened]
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
+    if batch.orphaned:
+        await connection.execute(sql.TELL_PLACEMENTS, *_columns(list(batch.orphaned.items())), shards)
 
 
 async def _write_rest(connection: Connection, batch: CommitBatch) -> None:

@@ -124,6 +124,7 @@ def _part_rows(connection: Connection, owned: Sequence[int]) -> dict[str, AsyncI
     return {
         "templates": _templates(connection, sql.LOAD_TEMPLATES_PENDING, owned),
         "pending": _pending(connection, owned),
+        "orphaned": (row[0] async for row in _stream(connection, sql.LOAD_ORPHANED, owned)),
         "tombstones": (
             PodTombstone(**dict(row))
             async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)

@@ -106,6 +106,13 @@ placements = sa.Table(
         server_default=sa.true(),
         comment="false: its node is not known, so no row counts it",
     ),
+    sa.Column(
+        "orphaned",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="the pod was told last that its node is gone",
+    ),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index(
         "placements_open",
@@ -114,6 +121,7 @@ placements = sa.Table(
         unique=True,
         postgresql_where=sa.text("released_at_ms IS NULL"),
     ),
+    sa.Index("placements_orphaned", "shard", postgresql_where=sa.text("orphaned AND released_at_ms IS NULL")),
     comment="which pod counted on which node over which time; at most one open row per pod and shard",
 )
 

@@ -71,6 +71,11 @@ UPDATE placements p SET counted = true FROM unnest($1::text[]) AS w (pod_uid)
 WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($2::int[])
 """
 
+TELL_PLACEMENTS = """
+UPDATE placements p SET orphaned = w.orphaned FROM unnest($1::text[], $2::bool[]) AS w (pod_uid, orphaned)
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($3::int[])
+"""
+
 # By the uid, and not by an index of shards: a worker may have all of them.
 REMOVE_PENDING = """
 WITH gone AS (
@@ -279,6 +284,11 @@ LOAD_PENDING = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by,
     tried, life
 FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
+"""
+LOAD_ORPHANED = """
+SELECT namespace || '/' || name FROM placements
+WHERE orphaned AND released_at_ms IS NULL AND shard = ANY($1::int[])
+ORDER BY namespace COLLATE "C", name COLLATE "C"
 """
 LOAD_PROFILES = """
 SELECT DISTINCT ON (name) name, revision, spec, resource_version, at_ms, sent_by
