@@ -109,6 +109,22 @@ def _journalled(settled: CommitBatch, lost: Set[int], moved: Mapping[int, int]) 
     return _replace(row, feed=pack_again(settled, row.feed)) if lost or settled.raised else row
 
 
+def lost_together(batch: CommitBatch, lost: Set[int]) -> set[int]:
+    """Return the ids of nodes whose claims are lost, with those of pods that were placed beside these.
+
+    A batch counts the pods of a matcher one after another: where one of them is lost, what the others saw in
+    their zones is not so. A batch of the only worker says nothing of matchers: all go that ask for more than
+    room.
+    """
+    found = set(lost)
+    if found and not batch.guards:
+        return found | {claim.id for claim in batch.claims if not claim.resource_only}
+    together = [guard.nodes for guard in batch.guards if guard.raises]
+    while more := set().union(*(nodes for nodes in together if not nodes.isdisjoint(found))) - found:
+        found |= more
+    return found
+
+
 def outcome_of(
     batch: CommitBatch,
     lost: Set[int],

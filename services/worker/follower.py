@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from domain.model.errors import Unavailable
+from domain.model.errors import LedgerMismatch, Unavailable
 from services.backoff import Backoff
 from services.ports.journal import Followed
 from services.ports.ledger import Ledger
@@ -85,9 +85,17 @@ class Follower:
         self._taken.set()
         return rows
 
-    async def stop(self, shards: Iterable[int]) -> Mapping[int, int]:
-        """Follow these shards no longer, as they are own; return the last batch of each."""
+    async def stop(self, shards: Sequence[int]) -> Mapping[int, int]:
+        """Follow these shards no longer, as they are own; return the last batch of each.
+
+        Raises
+        ------
+        LedgerMismatch
+            There are more shards than there were when this worker began.
+        """
         async with self._reading:
+            if new := sorted(set(shards) - self._seen.keys()):
+                raise LedgerMismatch(f"shards {new} came while this worker was up")
             return {shard: self._seen.pop(shard) for shard in shards}
 
     async def resume(self, batches: Mapping[int, int]) -> None:

@@ -95,6 +95,8 @@ class Loop:
 
     async def _plan(self, records: Sequence[Record]) -> None:
         """Plan a batch, and begin to commit it when the one before is in."""
+        if self._losers.is_unsure:
+            await self._finish()
         if self._losers.keys:  # who was faster is in the journal: without it the same pods would lose again
             with contextlib.suppress(Unavailable):
                 await self.follower.read()

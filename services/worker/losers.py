@@ -35,7 +35,8 @@ class Losers:
         self.keys: list[str] = []
         self.raised: list[tuple[str, ...]] = []  # of each batch since the planner was told last
         self._last = Committed()
-        self._unsure: set[str] = set()  # keys that the last batch was to raise, and did not
+        self._unsure: set[str] = set()  # keys of the last batch whose pods lost
+        self._is_guarded = True  # whether keys say all that the losers counted in
         self._times: dict[int, int] = {}  # node id -> losses in a row
 
     def note(self, batch: CommitBatch, committed: Committed) -> None:
@@ -43,7 +44,9 @@ class Losers:
         self.keys += committed.lost
         self._last = committed
         self.raised.append(committed.raised)
-        self._unsure = {guard.key for guard in batch.guards if guard.raises}.difference(committed.raised)
+        raising = [guard for guard in batch.guards if guard.raises]
+        self._is_guarded = not committed.lost or bool(batch.guards)
+        self._unsure = {each.key for each in raising if not each.nodes.isdisjoint(committed.lost_nodes)}
         if self._times:
             for claim in batch.claims:
                 self._times.pop(claim.id, None) if claim.id not in committed.lost_nodes else None
@@ -51,6 +54,11 @@ class Losers:
             self._times[node] = self._times.get(node, 0) + 1
             if self._times[node] >= LOSSES_MAX:
                 raise Moved(f"{LOSSES_MAX} claims in a row on node {node} were lost")
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether pods lost by which others count: what is planned on the next batch would lose again."""
+        return bool(self._unsure) or not self._is_guarded
 
     def take_raised(self) -> list[tuple[str, ...]]:
         """Return what batches raised since the planner was told last, once."""
@@ -79,4 +87,7 @@ class Losers:
                 raise LoserTouched(
                     f"pods {found[:3]} lost their nodes, and the next batch was planned with them"
                 )
-        return doubt(batch, self._last.lost_nodes, self._unsure)
+        nodes = self._last.lost_nodes
+        if uids and not (self._is_guarded and batch.guards):
+            nodes |= {claim.id for claim in batch.claims}
+        return doubt(batch, nodes, self._unsure)

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
+from domain.model.pods import PodTemplate
 from services.codec.feed import pack_feed, unpack_feed
 from services.ports.guards import Guard
 from services.ports.journal import BATCHES, JournalRow
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, OffsetAdvance
 from services.ports.log import TopicPartition
-from tests.contract.batches import AT_MS, bind, load_node, new_node
+from tests.contract.batches import AT_MS, SIGNATURE, bind, decision, load_node, new_node, opened, record
 from tests.contract.ledgers import SHARDS, start
 
 MATCHER = '{"match":{},"spans":true}'
@@ -108,6 +110,47 @@ async def test_what_a_node_loses_raises_nothing(ledger: Ledger) -> None:
     outcome = await first.commit(7, [raises(1)])
     assert (set(outcome.lost), outcome.refused, outcome.raised) == ({"ns/p0-2"}, frozenset(), ())
     assert (await ledger.load_base()).guards[MATCHER] == 1
+
+
+BESIDE = Guard(key=MATCHER, version_seen=1, raises=True, nodes=frozenset({1, 2}))
+
+
+@pytest.mark.parametrize("guards", [[BESIDE], []], ids=["of several workers", "of the only worker"])
+async def test_who_was_placed_beside_a_pod_that_lost_loses_too(
+    ledger: Ledger, guards: Sequence[Guard]
+) -> None:
+    first, _ = await writers(ledger)
+    await first.commit(1, [ANNOUNCES])
+    lease = first.lease
+    new = CommitBatch(
+        offsets=[OffsetAdvance(0, BATCHES, 0, lease.epoch, 2, 3)], facts=[new_node(2), new_node(3)]
+    )
+    assert await ledger.commit(journalled(new, 0, 3)) == Committed()
+    only_room = msgspec.structs.replace(load_node(3, 1, cpu=100), resource_only=True)
+    made = [decision(lease, seq, f"p{seq}", f"n{node}") for seq, node in ((2, 1), (3, 2), (4, 3))]
+    batch = CommitBatch(
+        offsets=[OffsetAdvance(0, BATCHES, 0, lease.epoch, 3, 4)],
+        decisions=[record(each) for each in made],
+        claims=[load_node(1, 7, cpu=100), load_node(2, 1, cpu=100), only_room],
+        placements_opened=[opened(each) for each in made],
+        waited={each.pod_uid: (each.seq, AT_MS, None) for each in made},
+        templates={SIGNATURE: PodTemplate(requests={"cpu": 100})},
+        seq_next={0: 5},
+        guards=guards,
+        log_time_ms=AT_MS,
+    )
+    outcome = await ledger.commit(journalled(batch, 0, 4))
+    assert isinstance(outcome, Committed)
+    assert (set(outcome.lost), outcome.raised) == ({"ns/p2", "ns/p3"}, ())
+    assert outcome.refused == {2}, "its own claim would have been granted"
+    base = await ledger.load_base()
+    assert {row.name: (row.version, row.requested) for row in base.nodes} == {
+        "n1": (1, {}),
+        "n2": (1, {}),
+        "n3": (2, {"cpu": 100}),
+    }
+    assert [placed.name for placed in base.placements] == ["p4"]
+    assert base.guards[MATCHER] == 1
 
 
 async def test_what_was_raised_is_told_again(ledger: Ledger) -> None:

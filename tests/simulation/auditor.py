@@ -12,7 +12,7 @@ from domain.state.cluster import ClusterState
 from services.adapters.batches import shard_advances
 from services.ports.guards import Guard
 from services.ports.journal import BATCHES
-from services.ports.ledger import CommitBatch, ProfileRow
+from services.ports.ledger import CommitBatch, NodeClaim, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
@@ -67,6 +67,13 @@ class Auditor:
         moved = guard.version_seen != (0 if known is None else known.version)
         return node in guard.nodes and (guard.raises or bool(guard.announces_to) or moved)
 
+    def _may_have(self, claim: NodeClaim) -> bool:
+        """Say whether a node is as a claim saw it."""
+        row = self._database.nodes.get(claim.id)
+        known = claim.version_seen, claim.spec_count_seen, False
+        same = row is not None and (row.version, row.spec_count, row.deleted) == known
+        return same and not claim.is_doubtful
+
     # ------------------------------------------------------------------------------- each transaction
 
     def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
@@ -78,14 +85,14 @@ class Auditor:
             owned = s.epoch == epoch and holder in (None, self._database.writer)
             self.require(owned, Invariant.STALE_EPOCH_WRITE, f"{s} in epoch {epoch} of another owner")
         raised = {fact.id: fact.changes for fact in batch.facts}
+        lost = [claim for claim in batch.claims if claim.id in lost_nodes]
+        beside = not batch.guards and not all(map(self._may_have, lost))
         for claim in batch.claims:
             if claim.id in lost_nodes:
-                row, doubted = self._database.nodes.get(claim.id), claim.is_doubtful
-                known = claim.version_seen, claim.spec_count_seen, False
-                same = row is not None and (row.version, row.spec_count, row.deleted) == known
                 what = f"{claim.name} is as {claim} saw it"
                 guarded = any(self._may_refuse(guard, claim.id) for guard in batch.guards)
-                self.require(doubted or guarded or not same, Invariant.UNFOUNDED_CONFLICT, what)
+                with_others = guarded or (beside and not claim.resource_only)
+                self.require(with_others or not self._may_have(claim), Invariant.UNFOUNDED_CONFLICT, what)
             else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes
                 found = self._database.node_versions[claim.id][-1] - claim.changes

@@ -237,7 +237,7 @@ class World:
 
     async def _live(self) -> None:
         await self._produce()
-        await self._wait(QUIET_SECONDS, self.auditor.behind)
+        await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._frozen())
         for process in self.running.values():
             if process.worker is None or not process.worker._is_ready:
                 continue
@@ -245,6 +245,10 @@ class World:
             if planner is not None and process.alive and not process.is_frozen:
                 unsaid = self.faults.counts[Fault.FOREIGN_WRITE]
                 self.auditor.judge_followed(process.name, planner.scheduler.state, unsaid)
+
+    def _frozen(self) -> str:
+        """Return who stands still yet, and follows nobody."""
+        return " ".join(process.name for process in self.running.values() if process.is_frozen)
 
     def run(self) -> None:
         """Live the whole day and audit it; raise ``Violation`` where an invariant does not hold."""

@@ -15,7 +15,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.memory.nodes import added, after, is_free
-from services.codec.settling import outcome_of, settle
+from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
 from services.ports.journal import Checkpoint, JournalRow, batches_of
@@ -182,13 +182,14 @@ class MemoryDatabase:
             return NotCommitted.FENCED
         found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
         refused = refused_nodes(batch.guards, found, batch.followed, own_shards(batch))
-        lost, moved = self._judge(batch, refused)
+        own, moved = self._judge(batch, refused)
+        lost = lost_together(batch, own)
         raised = announced_keys(batch.guards, found) + raised_keys(batch.guards, lost)
         settled = settle(batch, lost, moved, raised)
         self._check(settled)
         self._raise(batch, raised)
         self.write(settled, advances)
-        return outcome_of(batch, lost, moved, raised, refused)
+        return outcome_of(batch, lost, moved, raised, refused | (lost - own))
 
     def _raise(self, batch: CommitBatch, keys: Sequence[str]) -> None:
         own = own_shards(batch)

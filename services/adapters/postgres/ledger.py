@@ -17,9 +17,9 @@ from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.loading import load, load_base, load_part
-from services.adapters.postgres.nodes import change_nodes
+from services.adapters.postgres.nodes import change_nodes, take_back
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
-from services.codec.settling import outcome_of, settle
+from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
     CommitBatch,
@@ -185,6 +185,9 @@ class PostgresLedger:
             try:
                 refused, raised = await check_guards(connection, batch)
                 lost, moved = await change_nodes(connection, batch, resources, refused)
+                if beside := lost_together(batch, lost) - lost:
+                    await take_back(connection, batch, resources, beside)
+                    lost, refused = lost | beside, refused | beside
                 raised += await raise_guards(connection, batch, lost)
                 settled = settle(batch, lost, moved, raised)
                 await _write_placements(connection, settled)

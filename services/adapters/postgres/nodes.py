@@ -40,6 +40,20 @@ async def change_nodes(
     return lost | refused, moved | ahead
 
 
+async def take_back(
+    connection: Connection, batch: CommitBatch, ids: rows.ResourceIds, nodes: Set[int]
+) -> None:
+    """Undo claims on some nodes that this transaction was granted."""
+    claims = sorted((claim for claim in batch.claims if claim.id in nodes), key=lambda claim: claim.id)
+    added = ids.columns([{name: -value for name, value in claim.delta.items()} for claim in claims])
+    none, count = [None] * len(claims), len(added)
+    numbers = [claim.id for claim in claims], [claim.version_seen for claim in claims]
+    changes = [-claim.changes for claim in claims]
+    await connection.fetchrow(
+        sql_nodes.take_facts(count), *numbers, changes, none, [False] * len(claims), none, *added
+    )
+
+
 async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.ResourceIds) -> dict[int, int]:
     if not facts:
         return {}
