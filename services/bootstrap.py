@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from domain.model.errors import BerthError
-from domain.model.limits import refold_lease_seconds
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.config import KafkaAccess, Settings
+from services.growing import grow, hold_all
 from services.ports.ledger import Ledger
-from services.ports.log import Log, topic_specs
+from services.ports.log import Log, TopicSpec, topic_specs
 from services.ports.outbox import Outbox
 from services.secret import redacted
 from services.worker.collector import collect_rarely
@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
 _SWITCH_SECONDS = 0.0005
 _log = logging.getLogger("berth")
-
-
-class ShardsHeld(BerthError):
-    """A worker holds the shards, which nobody else may change meanwhile."""
-
-    code = "shards-held"
-    retriable = True
 
 
 class Place(NamedTuple):
@@ -146,7 +139,8 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     """Migrate the database and create the topics; return a sentence that says what was done.
 
     Doing it again changes nothing. Without ``shards``, their number stays; a new database gets one shard.
-    With ``roles``, the roles of the database get what they need of each table.
+    With ``roles``, the roles of the database get what they need of each table. More shards than there are
+    need all workers stopped; see ``services/growing.py``.
     """
     from services.adapters.postgres import migrate
     from services.adapters.postgres.roles import create_roles
@@ -159,16 +153,21 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     there = len(await store.shards())
     await store.aclose()
     shards = shards or there or 1
-    if shards <= there:  # more of them need partitions first, which only an operator can add
-        await migrate.init_shards(at.dsn, shards)
-    try:
-        specs = topic_specs(shards)
-        missing = [spec for spec in specs if not await log.partitions(spec.name)]
-        await log.ensure_topics(specs)
-    finally:
-        await log.aclose()
+    lay_down = partial(migrate.init_shards, at.dsn, shards)
+    async with contextlib.AsyncExitStack() as stack:
+        ledger = open_ledger(at)
+        stack.push_async_callback(_close, log, ledger)
+        if 0 < there < shards:
+            missing: list[TopicSpec] = []
+            await grow(log, ledger, shards, lay_down)
+        else:
+            specs = topic_specs(shards)
+            missing = [spec for spec in specs if not await log.partitions(spec.name)]
+            if there:
+                await lay_down()  # refuses fewer, before a topic is made
+            await log.ensure_topics(specs)
+            await lay_down()
     if shards > there:
-        await migrate.init_shards(at.dsn, shards)
         done.append(f"{shards} shard{'s' if shards > 1 else ''} laid down")
     if roles:
         done += [f"role {role} created" for role in await create_roles(at.dsn)]
@@ -189,9 +188,7 @@ async def refold(at: Place) -> int:
     async with contextlib.AsyncExitStack() as stack:
         log, ledger = open_log(at), open_ledger(at)
         stack.push_async_callback(_close, log, ledger)
-        leases = await ledger.acquire("berth refold", refold_lease_seconds)
-        if not leases:
-            raise ShardsHeld("a worker holds the shards; stop all workers first")
+        leases = await hold_all(ledger, "berth refold")
         stack.push_async_callback(ledger.release, leases)
         partitions = [TopicPartition(PODS_TOPIC, lease.shard) for lease in leases]
         partitions.append(TopicPartition(CONFIG_TOPIC, 0))
@@ -265,7 +262,12 @@ async def open_app(
 
 
 async def run_worker(
-    at: Place, settings: Settings, registry: CollectorRegistry, compiled: asyncio.Event | None = None
+    at: Place,
+    settings: Settings,
+    registry: CollectorRegistry,
+    compiled: asyncio.Event | None = None,
+    *,
+    drain: bool = False,
 ) -> None:
     """Run a worker until it is cancelled. ``compiled`` is set once all kernels are compiled."""
     from services.topics import until_first
@@ -287,6 +289,7 @@ async def run_worker(
         checkpoint_batches=settings.checkpoint_batches,
         checkpoints_kept=settings.checkpoints,
         profiles=BUILT_IN_PROFILES,
+        drain=drain,
     )
     # The commit's many small answers must not wait long for the thread that plans, and the collector must
     # not walk a state of millions of objects, which has no cycles, for every few hundred new ones.

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -127,9 +128,9 @@ async def _check_ledger(at: Place, process: str) -> None:
         await store.aclose()
 
 
-async def serve_worker(settings: Settings) -> None:
+async def serve_worker(settings: Settings, *, drain: bool = False) -> None:
     """Run a worker."""
-    await _observed("worker", settings, bootstrap.run_worker)
+    await _observed("worker", settings, partial(bootstrap.run_worker, drain=drain))
 
 
 async def serve_relay(settings: Settings) -> None:

@@ -8,9 +8,7 @@ from typing import Any, NoReturn
 
 from domain.model.errors import LogReplaced, TopicMismatch, Unavailable
 from services.ports.log import (
-    DECISIONS_TOPIC,
-    NODES_TOPIC,
-    PODS_TOPIC,
+    TOPICS_BY_SHARD,
     Log,
     TopicSpec,
     TopicState,
@@ -18,11 +16,12 @@ from services.ports.log import (
 )
 
 CHECK_SECONDS = 10.0
-_BY_SHARD = (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)
 
 
-async def check_topics(log: Log, names: Sequence[str], shards: int) -> Mapping[str, TopicState]:
-    """Return the topics as they are.
+async def check_topics(
+    log: Log, names: Sequence[str], shards: int, *, drain: bool = False
+) -> Mapping[str, TopicState]:
+    """Return the topics as they are. Who drains reads those that have partitions for more shards, too.
 
     Raises
     ------
@@ -37,8 +36,10 @@ async def check_topics(log: Log, names: Sequence[str], shards: int) -> Mapping[s
             continue
         if spec.name not in found:
             raise Unavailable(f"topic {spec.name} does not exist; `berth init` makes it")
-        if found[spec.name].partitions != spec.partitions:
-            raise TopicMismatch(_mismatch(spec, found[spec.name].partitions))
+        there = found[spec.name].partitions
+        is_drained = drain and spec.name in TOPICS_BY_SHARD and there > spec.partitions
+        if there != spec.partitions and not is_drained:
+            raise TopicMismatch(_mismatch(spec, there))
     return found
 
 
@@ -46,16 +47,18 @@ def _mismatch(spec: TopicSpec, partitions: int) -> str:
     problem = f"topic {spec.name} has {partitions} partitions, and berth uses {spec.partitions}"
     if partitions < spec.partitions:
         return f"{problem}: somebody made it anew; give it {spec.partitions} again"
-    if spec.name in _BY_SHARD:
+    if spec.name in TOPICS_BY_SHARD:
         return (
-            f"{problem}, the number of its shards. Give {', '.join(_BY_SHARD)} {partitions} partitions each, "
-            f"and run `berth init --shards {partitions}`; until then nothing is decided, since events in the "
-            "new partitions would be missed"
+            f"{problem}, the number of its shards. Stop the producers and all workers, and run "
+            f"`berth init --shards {partitions}`; until then nothing is decided, since events in the new "
+            "partitions would be missed"
         )
     return f"{problem}. Delete it, and run `berth init`, which makes it anew; then send its objects again"
 
 
-async def watch_topics(log: Log, before: Mapping[str, TopicState], shards: int, seconds: float) -> NoReturn:
+async def watch_topics(
+    log: Log, before: Mapping[str, TopicState], shards: int, seconds: float, *, drain: bool = False
+) -> NoReturn:
     """Look at the topics now and then. A log that does not answer is reported elsewhere.
 
     Raises
@@ -68,7 +71,7 @@ async def watch_topics(log: Log, before: Mapping[str, TopicState], shards: int, 
     while True:
         await asyncio.sleep(seconds)
         try:
-            found = await check_topics(log, list(before), shards)
+            found = await check_topics(log, list(before), shards, drain=drain)
         except Unavailable:
             continue
         for name, state in found.items():

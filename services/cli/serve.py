@@ -36,11 +36,17 @@ ALL_IN_ONE = (*PLACE, *PLACING, *LEASES, "progress_seconds", *CHECKPOINTS, *LIST
 
 
 @with_settings(*PLACE, *PLACING, *LEASES, "progress_seconds", *CHECKPOINTS, "worker_name", *METRICS)
-async def worker(settings: Settings) -> None:
+async def worker(
+    settings: Settings,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="Read what came before partitions were added, so that init can go on."),
+    ] = False,
+) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
     from services.processes import serve_worker
 
-    await serve_worker(settings)
+    await serve_worker(settings, drain=drain)
 
 
 @with_settings(*PLACE, *LEASES, "worker_name", *METRICS)

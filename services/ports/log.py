@@ -50,6 +50,10 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+TOPICS_BY_SHARD = (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)
+"""Each has a partition for each shard."""
+
+
 def partitions_of(shard: int) -> list[TopicPartition]:
     """Return the partitions that a shard reads. Shard 0 also reads those that concern all shards."""
     own = [TopicPartition(NODES_TOPIC, shard), TopicPartition(PODS_TOPIC, shard)]
@@ -178,6 +182,9 @@ class Log(Protocol):
 
         From now on their records carry the time of the append, whoever created the topic.
         """
+
+    async def add_partitions(self, topics: Sequence[str], partitions: int) -> None:
+        """Give each of these topics so many partitions, unless it has as many or more."""
 
     async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
         """Return those of the topics that exist."""

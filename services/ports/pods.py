@@ -25,7 +25,8 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):
     """A pod counts on a node from now on (``adopted``: the log said so; else berth decided it).
 
-    ``counted`` is false where its node is not known: the ledger has no row that could count it.
+    ``counted`` is false where its node is not known: the ledger has no row that could count it. ``home`` is
+    the shard that reads the pod's events since shards were added; None: that of its decision, as before.
     """
 
     node: str
@@ -33,6 +34,7 @@ class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):
     seq: int
     at_ms: int
     counted: bool = True
+    home: int | None = None
 
 
 class PlacementClosed(NamedTuple):

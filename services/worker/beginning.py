@@ -57,6 +57,8 @@ async def begin(
     leases: Sequence[Lease],
     planner: Planner,
     on_read: Callable[[], None],
+    *,
+    drain: bool = False,
 ) -> Beginning:
     """Return from where shards go on. Create the offset rows of a new one; move those that the log lost.
 
@@ -68,7 +70,7 @@ async def begin(
     ------
     TopicMismatch, Unavailable, Fenced
     """
-    topics = await check_topics(log, TOPICS, planner.shards_count)
+    topics = await check_topics(log, TOPICS, planner.shards_count, drain=drain)
     ids = {name: topic.id for name, topic in topics.items()}
     first: dict[TopicPartition, int] = {}
     for lease in leases:

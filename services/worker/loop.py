@@ -56,6 +56,7 @@ class Loop:
     progress: Progress
     think: Compute
     poll_seconds: float
+    drain: bool  # as of WorkerSettings
     begun: asyncio.Event  # set while the worker decides for any shard
     _losers: Losers = dataclasses.field(default_factory=Losers)
     _commit: asyncio.Task[None] | None = None
@@ -142,7 +143,9 @@ class Loop:
             await self._plan([])
         on_read()
         known = await self.follower.stop(shards)
-        part, latest, faults = await begin(self.log, self.ledger, self.reader, leases, self.planner, on_read)
+        part, latest, faults = await begin(
+            self.log, self.ledger, self.reader, leases, self.planner, on_read, drain=self.drain
+        )
         if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
             raise LedgerMismatch(
                 f"the journals of shards {shards} end at {found}, and were followed to {known}"

@@ -77,9 +77,8 @@ def _restore_placement(
     scheduler: Scheduler, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate]
 ) -> None:
     pod = pod_of(placed, templates, placed.node if placed.adopted else "")
-    scheduler.restore_pod(
-        pod, node=placed.node, adopted=placed.adopted, shard=placed.shard, counted=placed.counted
-    )
+    shard = placed.shard if placed.home is None else placed.home
+    scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted, shard=shard, counted=placed.counted)
 
 
 def _restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:

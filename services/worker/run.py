@@ -67,6 +67,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_kept: int = limits.checkpoints_kept
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str] = {}  # as of Planner
+    drain: bool = False  # read what is in the partitions of before, though topics have more
 
     def deciding(self) -> dict[str, Any]:
         """Return what decides, beside the log and the seed, as JSON values."""
@@ -189,7 +190,7 @@ class Worker:
         told, progress = self._settings, Progress(self._settings.progress_seconds)
         planner, batches = await self._restore()
         shards_count = planner.shards_count
-        topics = await check_topics(self._log, TOPICS, shards_count)
+        topics = await check_topics(self._log, TOPICS, shards_count, drain=told.drain)
         holding = Holding(self._ledger, told.name, told.lease_seconds, told.lease_renewal_seconds, progress)
         follower = self._follower = Follower(self._ledger, batches, lambda: holding.is_alone)
         checkpoints = Checkpoints(self._ledger, told.checkpoint_batches, told.checkpoints_kept)
@@ -208,6 +209,7 @@ class Worker:
             progress=progress,
             think=self._think,
             poll_seconds=told.poll_seconds,
+            drain=told.drain,
             begun=self.ready,
         )
         try:
@@ -218,7 +220,7 @@ class Worker:
                 holding.keep(shards_count),
                 follower.run(),
                 self._measure(holding),
-                watch_topics(self._log, topics, shards_count, told.topics_seconds),
+                watch_topics(self._log, topics, shards_count, told.topics_seconds, drain=told.drain),
             )
         finally:
             await asyncio.gather(checkpoints.aclose(), return_exceptions=True)

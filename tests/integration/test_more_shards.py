@@ -1,64 +1,163 @@
-"""Does a deployment get more shards in the way that a worker tells, without missing an event?"""
+"""Does a deployment get more shards without missing an event, and do all events of old pods find them?"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
-import asyncpg
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from domain.model.errors import TopicMismatch
-from services.bootstrap import Place, initialise, open_log, run_worker
+from services.bootstrap import Place, audit, initialise, open_ledger, open_log, run_worker
+from services.codec.partition import partition_for
 from services.config import Settings
+from services.growing import ShardsBehind, ShardsHeld
 from services.metrics import process_registry
-from services.ports.log import DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, Entry
-from tests.builders import event_bytes, pod_manifest
-from tests.servers import MakeDatabase
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, TOPICS_BY_SHARD, Entry
+from tests.builders import Json, event_bytes, node_manifest, pod_manifest
+from tests.integration.api_world import query
+from tests.integration.live import servers
 
-pytestmark = pytest.mark.real
+NAMES = [f"p{i}" for i in range(24)]
+PLACED, WAITING, GONE = NAMES[:12], NAMES[12:20], NAMES[20:]
 
 
-async def _send(place: Place, names: list[str]) -> None:
+def pod(name: str, version: int, **more: Any) -> Json:
+    cpu = "1" if name in (*PLACED, *GONE) else "99"
+    return pod_manifest(name, uid=f"u-{name}", cpu=cpu, resource_version=version, **more)
+
+
+async def send(place: Place, kind: str, things: list[Json]) -> None:
     log = open_log(place)
-    writer = await log.writer()
-    pods = [pod_manifest(name, uid=name) for name in names]
-    entries = [
-        Entry(f"default/{n}".encode(), event_bytes("ADDED", pod)) for n, pod in zip(names, pods, strict=True)
+    async with contextlib.aclosing(log), contextlib.aclosing(await log.writer()) as writer:
+        for topic, of, prefix in ((NODES_TOPIC, "Node", ""), (PODS_TOPIC, "Pod", "default/")):
+            entries = [
+                Entry(f"{prefix}{thing['metadata']['name']}".encode(), event_bytes(kind, thing))
+                for thing in things
+                if thing["kind"] == of
+            ]
+            await writer.append(topic, entries)
+
+
+async def widen(place: Place, partitions: int) -> None:
+    """Add partitions by hand, as an operator did before ``berth init`` could."""
+    async with contextlib.aclosing(open_log(place)) as log:
+        await log.add_partitions(TOPICS_BY_SHARD, partitions)
+
+
+@contextlib.asynccontextmanager
+async def working(place: Place, count: int = 1, *, drain: bool = False) -> AsyncIterator[None]:
+    """Run workers, and stop them."""
+    tasks = [
+        asyncio.create_task(run_worker(place, Settings(worker_name=f"w{i}"), process_registry(), drain=drain))
+        for i in range(count)
     ]
-    await writer.append(PODS_TOPIC, entries)
-    await writer.aclose()
-    await log.aclose()
-
-
-async def test_partitions_first_then_shards(
-    fresh_kafka: str, postgres_dsn: str, database: MakeDatabase
-) -> None:
-    place = Place(await database(postgres_dsn), fresh_kafka)
-    await initialise(place, 1)
-    with pytest.raises(TopicMismatch, match="has 1 partitions, not 3"):
-        await initialise(place, 3)
-    before, after = [f"b{i}" for i in range(20)], [f"a{i}" for i in range(20)]
-    await _send(place, before)
-    admin = AIOKafkaAdminClient(bootstrap_servers=fresh_kafka)
-    await admin.start()
-    more = {topic: NewPartitions(3) for topic in (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)}
-    await admin.create_partitions(more)
-    await admin.close()
-    await _send(place, after)
-    with pytest.raises(TopicMismatch, match="berth init --shards 3"):
-        await run_worker(place, Settings(worker_name="w"), process_registry())
-    assert await initialise(place, 3) == ["3 shards laid down"]
-    worker = asyncio.create_task(run_worker(place, Settings(worker_name="w"), process_registry()))
-    connection = await asyncpg.connect(place.dsn)
     try:
-        async with asyncio.timeout(120):
-            found: set[str] = set()
-            while found != {*before, *after}:
-                assert not worker.done(), worker.result()
-                await asyncio.sleep(0.2)
-                found = {row["name"] for row in await connection.fetch("SELECT name FROM pending")}
+        yield
+        assert not any(task.done() for task in tasks)
     finally:
-        await connection.close()
-        worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(place: Place, found: Callable[[dict[str, str], set[str]], bool]) -> None:
+    """Wait until the nodes of placed pods and the names of those that wait are as they should be."""
+    async with asyncio.timeout(120):
+        while True:
+            rows = await query(place, "SELECT name, node FROM placements WHERE released_at_ms IS NULL")
+            waiting = {row["name"] for row in await query(place, "SELECT name FROM pending")}
+            if found(dict(map(tuple, rows)), waiting):
+                return
+            await asyncio.sleep(0.2)
+
+
+async def begun(place: Place) -> None:
+    """Fill a deployment of two shards, of which some pods are placed, some wait, and some are gone."""
+    await initialise(place, 2)
+    async with working(place):
+        await send(place, "ADDED", [node_manifest(f"n{i}", cpu=8) for i in range(4)])
+        await send(place, "ADDED", [pod(name, 1) for name in NAMES])
+        await until(place, lambda placed, waiting: len(placed) == 16 and len(waiting) == 8)
+        await send(place, "DELETED", [pod(name, 2) for name in GONE])
+        await until(place, lambda placed, waiting: placed.keys() == {*PLACED} and waiting == {*WAITING})
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["embedded", "postgres"])
+async def test_events_of_old_pods_find_them_in_their_new_shards(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    async with servers(kind, request) as place:
+        await begun(place)
+        moved = [
+            n for n in NAMES if len({partition_for(f"default/{n}".encode(), None, c) for c in (2, 5)}) > 1
+        ]
+        assert all({*moved} & {*some} for some in (PLACED, WAITING, GONE))
+        assert await initialise(place, 5) == ["5 shards laid down"]
+        assert await initialise(place, 5) == []
+        homes = "SELECT name, coalesce(home, shard) FROM placements WHERE released_at_ms IS NULL"
+        for rows in (homes, "SELECT name, shard FROM pending", "SELECT name, shard FROM pod_tombstones"):
+            for name, shard in await query(place, rows):
+                assert shard == partition_for(f"default/{name}".encode(), None, 5), name
+        async with working(place, 2):
+            await send(place, "DELETED", [pod(name, 3) for name in (*PLACED[:6], *WAITING[:4])])
+            changed = [pod(name, 3, labels={"app": "new"}) for name in (*PLACED[6:], *WAITING[4:])]
+            await send(place, "MODIFIED", changed)
+            await send(place, "ADDED", [pod(name, 1) for name in GONE])  # late duplicates
+            await send(place, "ADDED", [pod_manifest("last", cpu="1")])
+            await until(
+                place,
+                lambda placed, waiting: placed.keys() == {*PLACED[6:], "last"} and waiting == {*WAITING[4:]},
+            )
+            labels = """
+                SELECT labels FROM placements WHERE released_at_ms IS NULL AND name <> 'last'
+                UNION SELECT labels FROM pending
+            """
+            async with asyncio.timeout(60):
+                while {row["labels"] for row in await query(place, labels)} != {'{"app":"new"}'}:
+                    await asyncio.sleep(0.2)
+        assert await query(place, "SELECT code, message FROM dead_letters") == []
+        found = await audit(place, None, lambda line: None, everything=True)
+        assert found.broken == []
+
+
+@pytest.mark.real
+async def test_shards_are_added_only_while_nobody_works_and_all_is_read(
+    request: pytest.FixtureRequest,
+) -> None:
+    async with servers("embedded", request) as place, contextlib.aclosing(open_ledger(place)) as ledger:
+        await begun(place)
+        leases = await ledger.acquire("somebody", 60)
+        with pytest.raises(ShardsHeld, match="stop all workers"):
+            await initialise(place, 5)
+        await ledger.release(leases)
+        await send(place, "ADDED", [pod_manifest("late", cpu="1")])
+        with pytest.raises(
+            ShardsBehind, match=r"berth\.pods of shard \d from offset \d+ on.*start the workers"
+        ):
+            await initialise(place, 5)
+        async with contextlib.aclosing(open_log(place)) as log:
+            assert await log.partitions(PODS_TOPIC) == 2
+
+
+@pytest.mark.real
+async def test_partitions_that_were_added_by_hand_are_drained_first(request: pytest.FixtureRequest) -> None:
+    async with servers("embedded", request) as place:
+        await initialise(place, 1)
+        before, after = {f"b{i}" for i in range(20)}, {f"a{i}" for i in range(20)}
+        await send(place, "ADDED", [pod_manifest(name, cpu="1") for name in sorted(before)])
+        await widen(place, 3)
+        with pytest.raises(TopicMismatch, match="berth init --shards 3"):
+            await run_worker(place, Settings(worker_name="w"), process_registry())
+        with pytest.raises(ShardsBehind, match="run one `berth worker --drain`"):
+            await initialise(place, 3)
+        async with working(place, drain=True):
+            await until(place, lambda placed, waiting: waiting == before)
+        assert await initialise(place, 3) == ["3 shards laid down"]
+        async with working(place, 2):
+            await send(place, "ADDED", [pod_manifest(name, cpu="1") for name in sorted(after)])
+            await until(place, lambda placed, waiting: waiting == before | after)
+        assert await query(place, "SELECT FROM dead_letters") == []

@@ -12,8 +12,9 @@ from domain.model.errors import RefoldNeeded
 from domain.model.pods import PodTemplate
 from domain.model.signature import signature, template_to_json
 from services import bootstrap
-from services.bootstrap import Place, ShardsHeld
+from services.bootstrap import Place
 from services.config import Settings
+from services.growing import ShardsHeld
 from services.metrics import process_registry
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.integration.api_world import client_of, fresh_database, query, work_off

@@ -39,6 +39,12 @@ class EmbeddedLog:
                 if count != spec.partitions:
                     raise TopicMismatch(f"topic {spec.name} has {count} partitions, not {spec.partitions}")
 
+    async def add_partitions(self, topics: Sequence[str], partitions: int) -> None:
+        """See ``ports.Log``."""
+        async with self._session.use() as connection, connection.transaction():
+            await connection.execute(sql.LOCK_TOPICS)
+            await connection.execute(sql.ADD_PARTITIONS, list(topics), partitions)
+
     async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
         """See ``ports.Log``."""
         async with self._session.use() as connection:

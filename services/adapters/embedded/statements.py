@@ -12,6 +12,12 @@ FROM (SELECT gen_random_uuid()::text AS id) AS made
 WHERE NOT EXISTS (SELECT FROM log_topics WHERE topic = $1)
 """
 
+ADD_PARTITIONS = """
+INSERT INTO log_topics (topic, id, partition, compacted)
+SELECT topic, min(id), generate_series(count(*), $2::int - 1), bool_or(compacted) FROM log_topics
+WHERE topic = ANY ($1::text[]) GROUP BY topic
+"""
+
 TOPICS = """
 SELECT topic, min(id) AS id, count(*) AS partitions FROM log_topics
 WHERE topic = ANY ($1::text[]) GROUP BY topic

@@ -14,7 +14,7 @@ from services.adapters.kafka.connection import PLAINTEXT, Cluster, guarded
 from services.adapters.kafka.metadata import describe
 from services.adapters.kafka.probe import Probe
 from services.adapters.kafka.reader import KafkaReader
-from services.adapters.kafka.topics import ensure
+from services.adapters.kafka.topics import ensure, widen
 from services.adapters.kafka.writer import KafkaWriter
 from services.config import KafkaAccess
 from services.ports.log import Ahead, Record, TopicPartition, TopicSpec, TopicState
@@ -45,6 +45,11 @@ class KafkaLog:
         """See ``ports.Log``. Replication is the cluster's ``default.replication.factor``."""
         async with self._admin() as admin:
             await ensure(admin, specs)
+
+    async def add_partitions(self, topics: Sequence[str], partitions: int) -> None:
+        """See ``ports.Log``."""
+        async with self._admin() as admin:
+            await widen(admin, topics, partitions)
 
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -54,6 +54,17 @@ async def ensure(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> None
             found = there[spec.name].partitions
             raise TopicMismatch(f"topic {spec.name} has {found} partitions, not {spec.partitions}")
     await _make_safe(admin, specs, there)
+
+
+async def widen(admin: AIOKafkaAdminClient, names: Sequence[str], partitions: int) -> None:
+    """Give topics so many partitions, unless they have as many; wait until each has a leader."""
+    there = await describe(admin, names)
+    fewer = {name: NewPartitions(partitions) for name in names if there[name].partitions < partitions}
+    if fewer:
+        await admin.create_partitions(fewer)
+    while not all(topic.partitions >= partitions and topic.led for topic in there.values()):
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        there = await describe(admin, names)
 
 
 async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> None:

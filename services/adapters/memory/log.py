@@ -51,6 +51,11 @@ class MemoryLog:
             if there != spec.partitions:
                 raise TopicMismatch(f"topic {spec.name} has {there} partitions, not {spec.partitions}")
 
+    async def add_partitions(self, topics: Sequence[str], partitions: int) -> None:
+        """See ``ports.Log``."""
+        for topic in topics:
+            self.grow(topic, partitions)
+
     async def topics(self, names: Sequence[str]) -> Mapping[str, TopicState]:
         """See ``ports.Log``."""
         return {

@@ -144,7 +144,8 @@ INVARIANTS: tuple[Invariant, ...] = (
         """
         SELECT d.shard, d.seq, d.pod_uid, p.node, p.seq AS placed_seq
         FROM @decisions AS d JOIN placements p
-            ON p.shard = d.shard AND p.pod_uid = d.pod_uid AND p.seq < d.seq AND p.released_at_ms IS NULL
+            ON coalesce(p.home, p.shard) = d.shard AND p.pod_uid = d.pod_uid AND p.released_at_ms IS NULL
+                AND (p.shard <> d.shard OR p.seq < d.seq)
         WHERE d.outcome = 'released'
         """,
     ),
@@ -153,7 +154,8 @@ INVARIANTS: tuple[Invariant, ...] = (
         "no pod is placed and waits at the same time",
         """
         SELECT p.pod_uid, p.node, w.shard, w.arrival
-        FROM placements p JOIN pending w USING (shard, pod_uid) WHERE p.released_at_ms IS NULL
+        FROM placements p JOIN pending w ON w.pod_uid = p.pod_uid AND w.shard = coalesce(p.home, p.shard)
+        WHERE p.released_at_ms IS NULL
         """,
     ),
     Invariant(
@@ -161,7 +163,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         "no pod lives in two shards; producers that give one uid to two pods may bring it about",
         """
         SELECT pod_uid, array_agg(shard ORDER BY shard) AS shards FROM (
-            SELECT pod_uid, shard FROM placements WHERE released_at_ms IS NULL
+            SELECT pod_uid, coalesce(home, shard) AS shard FROM placements WHERE released_at_ms IS NULL
             UNION ALL SELECT pod_uid, shard FROM pending
         ) AS live GROUP BY pod_uid HAVING min(shard) <> max(shard)
         """,

@@ -226,6 +226,7 @@ def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
             at_ms=at_ms,
             life=once.life(life),
             counted=counted,
+            home=home,
         )
         async for (
             uid,
@@ -241,6 +242,7 @@ def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
             at_ms,
             life,
             counted,
+            home,
         ) in _stream(connection, sql.LOAD_PLACEMENTS)
     )
 

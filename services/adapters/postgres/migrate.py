@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import asyncpg
@@ -11,11 +12,13 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 import migrations
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, Fenced
 from services.adapters.postgres import sql
-from services.adapters.postgres.connections import answering, engine, fresh
+from services.adapters.postgres.connections import BULK, answering, engine, fresh
 from services.adapters.postgres.engine import NotGranted
+from services.adapters.postgres.rehoming import rehome
 from services.adapters.postgres.sql_leases import LEASE_TABLES
+from services.ports.ledger import Lease
 
 
 class ShardsMismatch(BerthError):
@@ -70,13 +73,18 @@ def _revision(connection: sa.Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-async def init_shards(dsn: str, shards: int) -> None:
+async def init_shards(dsn: str, shards: int, leases: Sequence[Lease] = ()) -> None:
     """Create the rows of all shards. Existing rows stay as they are, so that there may be more of them.
+
+    Whoever adds some to a ledger that is in use holds those that there are (``leases``), so that what is open
+    comes to the shard of its key.
 
     Raises
     ------
     ShardsMismatch
         There are rows of more shards: what they hold would belong to nobody.
+    Fenced
+        The leases ran out, and somebody else took a shard.
     NotGranted
         Somebody else owns the tables.
     ValueError
@@ -84,13 +92,17 @@ async def init_shards(dsn: str, shards: int) -> None:
     """
     if shards < 1:
         raise ValueError(f"{shards} shards: at least 1 is needed")
-    async with fresh(dsn, "berth-init") as connection, connection.transaction():
+    async with fresh(dsn, "berth-init", BULK) as connection, connection.transaction():
         await connection.execute(sql.MIGRATION_LOCK)
         found = await connection.fetchval(sql.COUNT_SHARDS)
         if found > shards:
             raise ShardsMismatch(f"the database was laid out for {found} shards, not {shards}")
+        if leases and dict(map(tuple, await connection.fetch(sql.LOCK_SHARDS))) != dict(leases):
+            raise Fenced("the shards were taken by somebody else meanwhile; stop all workers")
         try:
             for table in (*LEASE_TABLES.values(), *LEASE_TABLES):
                 await connection.execute(sql.LAY_DOWN.format(table=table), shards)
         except asyncpg.InsufficientPrivilegeError as error:
             raise NotGranted.but_to_owner(error) from error
+        if leases:
+            await rehome(connection, shards)

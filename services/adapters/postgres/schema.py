@@ -113,11 +113,12 @@ placements = sa.Table(
         server_default=sa.false(),
         comment="the pod was told last that its node is gone",
     ),
+    sa.Column("home", sa.Integer, comment="shard of its events since shards were added; null: shard"),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index(
         "placements_open",
         "pod_uid",
-        "shard",
+        sa.text("coalesce(home, shard)"),
         unique=True,
         postgresql_where=sa.text("released_at_ms IS NULL"),
     ),

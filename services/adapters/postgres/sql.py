@@ -57,23 +57,23 @@ ON CONFLICT DO NOTHING
 CLOSE_PLACEMENTS = """
 UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
 FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($3::int[])
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($3::int[])
 """
 
 REFRESH_PLACEMENTS = """
 UPDATE placements p SET resource_version = w.resource_version, labels = w.labels, life = w.life
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS w (pod_uid, resource_version, labels, life)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($5::int[])
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($5::int[])
 """
 
 COUNT_PLACEMENTS = """
 UPDATE placements p SET counted = true FROM unnest($1::text[]) AS w (pod_uid)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($2::int[])
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($2::int[])
 """
 
 TELL_PLACEMENTS = """
 UPDATE placements p SET orphaned = w.orphaned FROM unnest($1::text[], $2::bool[]) AS w (pod_uid, orphaned)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND p.shard = ANY($3::int[])
+WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($3::int[])
 """
 
 # By the uid, and not by an index of shards: a worker may have all of them.
@@ -277,7 +277,7 @@ LOAD_TEMPLATES_PLACED = _LOAD_TEMPLATES.format(pods="placements WHERE released_a
 LOAD_TEMPLATES_PENDING = _LOAD_TEMPLATES.format(pods="pending WHERE shard = ANY($1::int[])")
 LOAD_PLACEMENTS = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
-    life, counted
+    life, counted, home
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
 """
 LOAD_PENDING = """
@@ -287,7 +287,7 @@ FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLA
 """
 LOAD_ORPHANED = """
 SELECT namespace || '/' || name FROM placements
-WHERE orphaned AND released_at_ms IS NULL AND shard = ANY($1::int[])
+WHERE orphaned AND released_at_ms IS NULL AND coalesce(home, shard) = ANY($1::int[])
 ORDER BY namespace COLLATE "C", name COLLATE "C"
 """
 LOAD_PROFILES = """
@@ -345,4 +345,5 @@ UNMENTIONED_COLUMNS = ("topic", "partition", "epoch", "key", "uid", "node")
 
 MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(7305181201)"
 COUNT_SHARDS = "SELECT count(*) FROM shards"
+LOCK_SHARDS = "SELECT shard, epoch FROM shards ORDER BY shard FOR UPDATE"
 LAY_DOWN = "INSERT INTO {table} (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"

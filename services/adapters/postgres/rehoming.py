@@ -1,0 +1,69 @@
+"""Brings what is open to the shard by whose partition its events come, once there are more shards.
+
+Decisions stay in the shard that made them, and a placement stays beside its decision: ``placements.home`` says
+who reads its pod's events now. What waits, and what is remembered as gone, has no such tie and moves as a row.
+"""
+
+from __future__ import annotations
+
+from services.adapters.postgres.connections import Connection
+from services.codec.partition import partition_for
+
+_ROWS_PER_TURN = 10_000
+
+_HOMES = "CREATE TEMP TABLE homes (namespace text, name text, shard int) ON COMMIT DROP"
+_NAMES = """
+SELECT namespace, name FROM placements WHERE released_at_ms IS NULL
+UNION SELECT namespace, name FROM pending
+UNION SELECT namespace, name FROM pod_tombstones
+"""
+# A uid that two producers gave to two pods stays where it is: both rows might come to one shard.
+_PLACEMENTS = """
+UPDATE placements p SET home = h.shard FROM homes h
+WHERE p.released_at_ms IS NULL AND (p.namespace, p.name) = (h.namespace, h.name)
+    AND coalesce(p.home, p.shard) <> h.shard AND NOT EXISTS (
+        SELECT FROM placements o
+        WHERE o.pod_uid = p.pod_uid AND o.released_at_ms IS NULL AND (o.shard, o.seq) <> (p.shard, p.seq)
+    )
+"""
+_PENDING = """
+UPDATE pending w SET shard = h.shard FROM homes h
+WHERE (w.namespace, w.name) = (h.namespace, h.name) AND w.shard <> h.shard
+    AND NOT EXISTS (SELECT FROM pending o WHERE o.pod_uid = w.pod_uid AND o.shard <> w.shard)
+"""
+# The cycle that explains a wait is in the shard before; the next attempt brings another.
+_GROUPS = """
+INSERT INTO pending_groups (shard, signature, reasons, unresolvable, cycle_seq, at_ms)
+SELECT DISTINCT ON (w.shard, w.signature) w.shard, w.signature, g.reasons, g.unresolvable, 0, g.at_ms
+FROM pending w JOIN pending_groups g USING (signature)
+ORDER BY w.shard, w.signature, g.at_ms DESC
+ON CONFLICT DO NOTHING
+"""
+_EMPTY_GROUPS = """
+DELETE FROM pending_groups g
+WHERE NOT EXISTS (SELECT FROM pending w WHERE (w.shard, w.signature) = (g.shard, g.signature))
+"""
+_TOMBSTONES = """
+UPDATE pod_tombstones t SET shard = h.shard FROM homes h
+WHERE (t.namespace, t.name) = (h.namespace, h.name) AND t.shard <> h.shard
+"""
+
+
+async def rehome(connection: Connection, shards: int) -> None:
+    """Bring all that is open to the shard of its key, of so many. Whoever calls it holds all shards.
+
+    Cost: about 10 µs for each pod.
+    """
+    await connection.execute(_HOMES)
+    cursor = await connection.cursor(_NAMES)
+    while found := await cursor.fetch(_ROWS_PER_TURN):
+        homes = [(*row, partition_for(_key(*row), None, shards)) for row in found]
+        await connection.copy_records_to_table("homes", records=homes)
+    await connection.execute("ANALYZE homes")
+    for statement in (_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES):
+        await connection.execute(statement)
+
+
+def _key(namespace: str, name: str) -> bytes:
+    """Return the key of an object's events. A node, too, is remembered; it has no namespace."""
+    return (f"{namespace}/{name}" if namespace else name).encode()
