@@ -121,7 +121,7 @@ class Settings:
     shards: int | None = setting(
         integer(1, 1024),
         "N",
-        "Number of shards to lay down (partitions of the pods topic); fixed from then on.",
+        "Number of shards (partitions of the pods topic); `init` lays them down, and may add some.",
         shown="1",
     )
     seed: int = setting(

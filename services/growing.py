@@ -81,6 +81,6 @@ async def _check_read(log: Log, ledger: Ledger, leases: Sequence[Lease], shards:
     drain = "run one `berth worker --drain`" if is_wider else "start the workers"
     raise ShardsBehind(
         f"not everything is read: {unread}. Stop the producers, {drain}, wait until `berth get shards` shows "
-        f"no lag, stop the workers, and run `berth init --shards {shards}` again. Then start the workers, and "
-        "the producers last"
+        f"no lag, stop the workers, and run `berth init --shards {shards}` again. Then start the workers, "
+        "and the producers last"
     )

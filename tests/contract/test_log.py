@@ -313,6 +313,23 @@ async def test_topics_are_created_once_and_keep_their_partitions(harness: Harnes
         assert len(await read(reader, 10)) == 10
 
 
+async def test_topics_get_more_partitions_and_keep_what_they_hold(harness: Harness, log: Log) -> None:
+    topic, wide = await harness.topic(partitions=2, compacted=True), await harness.topic(partitions=6)
+    before = await log.topics([topic, wide])
+    async with writing(log) as writer:
+        await writer.append(topic, numbered(3), 1)
+    await log.add_partitions([topic, wide], 5)
+    await log.add_partitions([topic], 4)
+    found = await log.topics([topic, wide])
+    assert found == {topic: before[topic]._replace(partitions=5), wide: before[wide]}
+    async with writing(log) as writer, reading(log, topic, *[0] * 5) as reader:
+        await writer.append(topic, numbered(2), 4)
+        assert sorted((r.partition, r.offset) for r in await read(reader, 5)) == [
+            *((1, offset) for offset in range(3)),
+            *((4, offset) for offset in range(2)),
+        ]
+
+
 async def test_a_topic_keeps_its_id_and_no_other_has_it(harness: Harness, log: Log) -> None:
     first, second = await harness.topic(partitions=3), await harness.topic()
     found = await log.topics([first, second, f"{first}.not"])

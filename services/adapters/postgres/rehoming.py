@@ -1,7 +1,7 @@
 """Brings what is open to the shard by whose partition its events come, once there are more shards.
 
-Decisions stay in the shard that made them, and a placement stays beside its decision: ``placements.home`` says
-who reads its pod's events now. What waits, and what is remembered as gone, has no such tie and moves as a row.
+Decisions stay in the shard that made them, and a placement stays beside its decision: ``placements.home``
+says who reads its pod's events now. What waits, and what is remembered as gone, has no such tie, and moves.
 """
 
 from __future__ import annotations
