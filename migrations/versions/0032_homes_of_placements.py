@@ -11,26 +11,26 @@ branch_labels = None
 depends_on = None
 
 _OPEN = sa.text("released_at_ms IS NULL")
+_ORPHANED = sa.text("orphaned AND released_at_ms IS NULL")
 
 
 def upgrade() -> None:
     """Add the column, empty: every pod's events come by the shard that placed it."""
     home = sa.Column("home", sa.Integer, comment="shard of its events since shards were added; null: shard")
     op.add_column("placements", home)
-    op.drop_index("placements_open", "placements")
-    op.create_index(
-        "placements_open",
-        "placements",
-        ["pod_uid", sa.text("coalesce(home, shard)")],
-        unique=True,
-        postgresql_where=_OPEN,
-    )
+    _index("coalesce(home, shard)")
 
 
 def downgrade() -> None:
     """Drop the column."""
-    op.drop_index("placements_open", "placements")
-    op.create_index(
-        "placements_open", "placements", ["pod_uid", "shard"], unique=True, postgresql_where=_OPEN
-    )
+    _index("shard")
     op.drop_column("placements", "home")
+
+
+def _index(shard: str) -> None:
+    op.drop_index("placements_open", "placements")
+    op.drop_index("placements_orphaned", "placements")
+    op.create_index(
+        "placements_open", "placements", ["pod_uid", sa.text(shard)], unique=True, postgresql_where=_OPEN
+    )
+    op.create_index("placements_orphaned", "placements", [sa.text(shard)], postgresql_where=_ORPHANED)

@@ -122,7 +122,11 @@ placements = sa.Table(
         unique=True,
         postgresql_where=sa.text("released_at_ms IS NULL"),
     ),
-    sa.Index("placements_orphaned", "shard", postgresql_where=sa.text("orphaned AND released_at_ms IS NULL")),
+    sa.Index(
+        "placements_orphaned",
+        sa.text("coalesce(home, shard)"),
+        postgresql_where=sa.text("orphaned AND released_at_ms IS NULL"),
+    ),
     comment="which pod counted on which node over which time; at most one open row per pod and shard",
 )
 
