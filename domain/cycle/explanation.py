@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.counters import CounterTable
-from domain.cycle.program import NOT_HOME, OTHERS, Program, StaticPart, warnings_of
+from domain.cycle.program import OTHERS, Program, StaticPart, warnings_of
 from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
@@ -351,7 +351,7 @@ def _reasons(program: Program, output: KernelOutput, a: int, which: int) -> tupl
     for code, count in zip(output.reason_code[a][which], output.reason_count[a][which], strict=True):
         if code < 0:
             break
-        if code == NOT_HOME:
+        if code == kernel.NOT_HOME:
             continue
         reason = program.reason(code)
         bytes_left -= len(reason.code)

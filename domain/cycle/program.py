@@ -9,7 +9,6 @@ import numpy as np
 
 from domain.cycle.counted import NOTHING
 from domain.kernels import arrays as kernel
-from domain.model.limits import static_reasons_max
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import Demand, Limit, Reason, Term
@@ -98,11 +97,6 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "value_flags": ((kernel.VALUES_MAX,), _I),
 }
 
-
-NOT_HOME = kernel.STATIC_MAX
-"""The code of nodes that are not home, where home nodes alone are looked at. It comes before all others."""
-
-assert static_reasons_max < NOT_HOME
 
 StaticKey = tuple[bytes, Hashable, bool]
 """A static part is found by what its plugins read of a template, the shape of the terms, and ``is_home``."""

@@ -17,7 +17,7 @@ from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
 from domain.cycle.homes import Homes
-from domain.cycle.program import NOT_HOME, SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
+from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
 from domain.kernels import arrays as kernel
 from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
@@ -352,8 +352,8 @@ class GroupSlots:
             codes[others] = len(reasons)
             groups.static_position[part, len(reasons)] = -1
         if program.static.is_home:
-            codes[~self.homes.among(rows)] = NOT_HOME
-            groups.static_position[part, NOT_HOME] = -1
+            codes[~self.homes.among(rows)] = kernel.NOT_HOME
+            groups.static_position[part, kernel.NOT_HOME] = -1
         program.static.reasons = reasons
         groups.static_code[part, rows] = codes
         self.bounds.synced[part] = -1

@@ -3,7 +3,8 @@
 Failure codes per (group, row)::
 
     0                   feasible
-    1 .. 40             a static filter's reason, in the order of the group's reason table
+    1 .. 39             a static filter's reason, in the order of the group's reason table
+    NOT_HOME            home nodes alone are looked at. It comes before all others, and need not be counted
     LIMIT + 2 * l       limit l is passed; one more where evicting could not help
     RULE + 2 * r        rule r refuses the count of the row's domain; one more where the row has no domain
     FIT + bits          resources: bit d is set when demand d does not fit what is free
@@ -29,6 +30,7 @@ NUMBERS_MAX = 512
 RAWS_MAX = 8
 VARIANCES_MAX = 4
 STATIC_MAX = 40
+NOT_HOME = STATIC_MAX
 LIMIT = STATIC_MAX + 1
 LIMITS_MAX = 8
 LIMIT_COLUMNS_MAX = 4
@@ -279,7 +281,7 @@ class Bounds(NamedTuple):
     Per static part: ``base`` float32[S, N], the score of a pod that asks for nothing, -inf where a static
     filter refuses the row or it is among the equal rows; ``even`` float32[S, N], the whole score of
     BalancedAllocation without the pod, before what it changes; ``best`` float32[S, B], the highest base of a
-    block; ``refused`` int32[S, B], how many rows static filters refuse.
+    block; ``refused`` int32[S, B], how many of those that are looked at static filters refuse.
     Per recent change of a row, i in the change log: ``recent_free``, ``recent_loss`` float32[R, RECENT_MAX],
     the row's free share and loss, at i modulo ``RECENT_MAX``. ``recent`` int64[2]: from which i on they are
     known, and before which; ``free`` is right up to there, too.

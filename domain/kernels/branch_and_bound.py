@@ -18,7 +18,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import BALANCED_CHANGE, INFEASIBLE, LEAST_ALLOCATED, TOP, TOTAL_ONE, UNKNOWN, WHOLE
+from domain.kernels.arrays import (
+    BALANCED_CHANGE,
+    INFEASIBLE,
+    LEAST_ALLOCATED,
+    NOT_HOME,
+    TOP,
+    TOTAL_ONE,
+    UNKNOWN,
+    WHOLE,
+)
 from domain.kernels.blocks import has_room, span_of, summarise, sync_blocks
 from domain.kernels.compiling import function, helper, inner
 from domain.kernels.equal_rows import (
@@ -91,12 +100,12 @@ def _set_base(columns, groups, bounds, g, row, scratch):  # type: ignore[no-unty
 
 @function
 def _summarise_base(base, static_code, best, refused, b):  # type: ignore[no-untyped-def]
-    """Write the highest base of a block, and how many of its rows the static filters refuse."""
+    """Write the highest base of a block, and how many of its rows at home the static filters refuse."""
     highest = np.float32(-np.inf)
     found = 0
     for i in range(len(base)):
         highest = max(highest, base[i])
-        found += static_code[i] != 0
+        found += (static_code[i] != 0) & (static_code[i] != NOT_HOME)
     best[b] = highest
     refused[b] = found
 
@@ -206,14 +215,18 @@ def _counts_in_full(groups, bounds, g, b):  # type: ignore[no-untyped-def]
 
 @helper
 def count_reasons(columns, groups, bounds, g, blocks, histogram):  # type: ignore[no-untyped-def]
-    """Count the rows per code. A block where every demand fits on the fullest row refuses nothing."""
+    """Count the rows per code. Where a block's fullest row has room, static filters alone refuse any."""
     histogram[:] = 0
     part = groups.static_part[g]
     span = span_of(columns, bounds)
     for b in range(blocks):
-        if bounds.refused[part, b] > 0 or not has_room(groups, bounds, g, b):
-            for row in range(b * span, min((b + 1) * span, columns.rows_count[0])):
+        end = min((b + 1) * span, columns.rows_count[0])
+        if not has_room(groups, bounds, g, b):
+            for row in range(b * span, end):
                 histogram[filter_row(columns, groups, g, row)] += 1
+        elif bounds.refused[part, b] > 0:
+            for row in range(b * span, end):
+                histogram[groups.static_code[part, row]] += 1
 
 
 @helper

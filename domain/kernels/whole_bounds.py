@@ -15,6 +15,7 @@ from domain.kernels.arrays import (
     BLOCK,
     INFEASIBLE,
     LEAST_ALLOCATED,
+    NOT_HOME,
     TOP,
     TOTAL_ONE,
     UNKNOWN,
@@ -87,11 +88,12 @@ def _highest(bound):  # type: ignore[no-untyped-def]
 
 
 @function
-def _lowest(bound):  # type: ignore[no-untyped-def]
-    lowest = np.int32(0)
+def _count_refused_at_home(bound, static_code):  # type: ignore[no-untyped-def]
+    """Return how many rows of a block are looked at and refused."""
+    refused = np.int32(0)
     for i in range(len(bound)):
-        lowest = min(lowest, bound[i])
-    return lowest
+        refused += np.int32(bound[i] < 0) & np.int32(static_code[i] != NOT_HOME)
+    return refused
 
 
 @helper
@@ -99,11 +101,12 @@ def _count_refused(columns, groups, counters, g, scratch):  # type: ignore[no-un
     """Count the rows per code that more than the rules refuse. ``scratch.bound`` must not know the rules."""
     scratch.histogram[:] = 0
     count = columns.rows_count[0]
+    static_code = groups.static_code[groups.static_part[g]]
     for first in range(0, count, BLOCK):
         end = min(first + BLOCK, count)
-        if _lowest(scratch.bound[first:end]) < 0:
+        if _count_refused_at_home(scratch.bound[first:end], static_code[first:end]) > 0:
             for row in range(first, end):
-                if scratch.bound[row] < 0:
+                if scratch.bound[row] < 0 and static_code[row] != NOT_HOME:
                     code = filter_row(columns, groups, g, row)
                     scratch.histogram[rule_code(groups, counters, g, row, code)] += 1
 

@@ -16,7 +16,7 @@ from domain.plugins.base import (
 )
 from domain.plugins.counting import CountScore
 
-assert limits.static_reasons_max < kernel.STATIC_MAX  # one more says that a node is not home
+assert limits.static_reasons_max < kernel.NOT_HOME
 assert limits.limits_per_profile_max == kernel.LIMITS_MAX
 assert limits.normalised_scores_max == kernel.RAWS_MAX
 assert limits.resource_scores_max == kernel.TERMS_MAX
