@@ -20,6 +20,9 @@ PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
 WAITS = ("unschedulable", "unresolvable", "conflict")
 _NOWHERE = Node(gone=True)
 
+Placed = dict[str, tuple[str, Pod]]
+"""Uid -> the node that a pod is on, and the pod."""
+
 
 @dataclasses.dataclass(slots=True)
 class Life:
@@ -57,6 +60,8 @@ class Outside:
         self._steps: dict[str, list[Step]] = {}
         self._left: dict[tuple[str, str], list[tuple[int, int]]] = {}  # (node, uid) -> its moves elsewhere
         self._knows_order = True
+        self._commit = Commit((), ())
+        self._undone: list[tuple[Commit, dict[str, Node], Placed]] = []  # what facts were before each commit
         self._order = 0  # counts decisions as they were committed; one number where their order is not known
 
     def read(self, shard: int, records: Iterable[Record], *, alarmed_at: int | None) -> None:
@@ -94,8 +99,9 @@ class Outside:
 
     def follow(self, commits: Sequence[Commit]) -> None:
         """Fold the events of one transaction after another, each before what was decided in it."""
+        nodes, placed = self._now()
         for commit in commits:
-            self._knows_order = commit.is_ordered
+            self._commit, self._knows_order = commit, commit.is_ordered
             self._order += 1
             for record in commit.records:
                 self.events.fold(record)
@@ -103,6 +109,8 @@ class Outside:
                 if (told := self._told.pop(at, None)) is not None:
                     self._live(told)
                     self._judge_version(told, commit.versions)
+            before, (nodes, placed) = (nodes, placed), self._now()
+            self._undone.append((commit, _differ(before[0], nodes), _facts(before[1], placed, self.lives)))
         self._knows_order = False
         for told in self._told.values():  # that no transaction decided
             self._live(told)
@@ -170,17 +178,30 @@ class Outside:
             case _:
                 self._require(not life.node, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
 
+    def _now(self) -> tuple[dict[str, Node], Placed]:
+        """Return all nodes, and where each pod is."""
+        nodes = {name: states[-1] for name, states in self.events.nodes.items()}
+        alive = {pod.uid: pod for pod in self.events.alive.values()}
+        on = ((uid, self.lives.get(uid)) for uid in alive)
+        return nodes, {uid: (life.node, alive[uid]) for uid, life in on if life is not None and life.node}
+
     def _why_not_beside(self, name: str, pod: Pod) -> str:
-        """Return why pods of other nodes refuse a pod on a node, as all of it is now."""
+        """Return why pods of other nodes refuse a pod on a node.
+
+        It may come either as all of it is now, or as it would be without the facts of other workers that its
+        own did not know yet: nobody guards these. Where others placed pods counts in any case.
+        """
         if not self._knows_order:
             return ""
-        nodes = {name: states[-1] for name, states in self.events.nodes.items() if not states[-1].gone}
-        placed = (
-            (nodes[life.node], other)
-            for other in self.events.alive.values()
-            if (life := self.lives.get(other.uid)) is not None and life.node in nodes
-        )
-        return why_not_beside(nodes[name], placed, nodes.values(), pod) if name in nodes else ""
+        nodes, placed = self._now()
+        why = _why_beside(name, nodes, placed, pod)
+        if why:
+            unknown = [each for each in self._undone if not self._commit.knows(*each[0].number)]
+            for _, nodes_before, placed_before in reversed(unknown):
+                nodes |= nodes_before
+                placed |= placed_before
+            why = _why_beside(name, nodes, placed, pod) if unknown else why
+        return why
 
     def _place(self, life: Life, decision: Mapping[str, Any], pod: Pod) -> None:
         node, outcome = decision["node"] or "", decision["outcome"]
@@ -273,6 +294,7 @@ class Outside:
     def judge_end(self) -> None:
         """Check that what was said last agrees with the events: nobody is lost, nobody waits for nothing."""
         self._knows_order = True
+        self._undone.clear()
         alive = {pod.uid: pod for pod in self.events.alive.values()}
         on: dict[str, list[Pod]] = {}
         for uid, life in self.lives.items():
@@ -311,3 +333,21 @@ class Outside:
                 for name, value in alive[uid].requests.items():
                     total[name] = total.get(name, 0) + value
         return sums
+
+
+def _why_beside(name: str, nodes: Mapping[str, Node], placed: Placed, pod: Pod) -> str:
+    there = {known: node for known, node in nodes.items() if not node.gone}
+    others = [(there[node], other) for node, other in placed.values() if node in there]
+    return why_not_beside(there[name], others, there.values(), pod) if name in there else ""
+
+
+def _differ(before: Mapping[str, Node], now: Mapping[str, Node]) -> dict[str, Node]:
+    """Return what nodes were before they changed; a new one was nowhere."""
+    return {name: before.get(name, _NOWHERE) for name, node in now.items() if before.get(name) is not node}
+
+
+def _facts(before: Placed, now: Placed, lives: Mapping[str, Life]) -> Placed:
+    """Return where pods were that changed, but for those that were placed by a decision."""
+    changed = {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}
+    of_facts = {uid for uid in changed if uid not in now or lives[uid].outcome != "bound"}
+    return {uid: before[uid] if uid in before else ("", now[uid][1]) for uid in of_facts}

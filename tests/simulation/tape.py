@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
+from services.adapters.batches import own_shards
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, OffsetAdvance
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
@@ -23,13 +24,22 @@ class Commit:
     """One transaction: the records that it took, and the shard and seq of its decisions, in order.
 
     ``versions`` says of each node that it changed the versions before and after, where they are known.
-    ``is_ordered`` is false where the order of decisions of several shards is not known.
+    ``number`` is the shard that counts it, and its number there; ``own`` are the shards of its worker, and
+    ``followed`` says how far that one knew the others. ``is_ordered`` is false where the order of decisions
+    of several shards is not known.
     """
 
     records: Sequence[Record]
     decided: Sequence[tuple[int, int]]
     versions: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    number: tuple[int, int] = (0, 0)
+    own: Sequence[int] = ()
+    followed: Mapping[int, int] = dataclasses.field(default_factory=dict)
     is_ordered: bool = True
+
+    def knows(self, lead: int, batch: int) -> bool:
+        """Say whether its worker knew a transaction when it planned this one."""
+        return lead in self.own or batch <= self.followed.get(lead, 0)
 
 
 def in_order(lanes: Iterable[Iterable[Record]]) -> list[Record]:
@@ -62,7 +72,10 @@ class Tape:
     def note(self, batch: CommitBatch, versions: Mapping[str, tuple[int, int]]) -> None:
         """Take a transaction down, and check that it took all that it moved past."""
         records = in_order([list(self._taken(advance)) for advance in batch.offsets])
-        self.commits.append(Commit(records, [(d.shard, d.seq) for d, _ in batch.decisions], versions))
+        decided = [(d.shard, d.seq) for d, _ in batch.decisions]
+        number = (batch.journal.shard, batch.journal.batch) if batch.journal else (0, 0)
+        commit = Commit(records, decided, versions, number, own_shards(batch), batch.followed)
+        self.commits.append(commit)
 
     def _taken(self, a: OffsetAdvance) -> Iterator[Record]:
         key = a[:3]
