@@ -41,6 +41,7 @@ class Pod:
     spread: tuple[tuple[str, int, Mapping[str, str]], ...]  # topology key, largest skew, labels that count
     node: str
     finished: bool
+    profile: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def read_pod(manifest: Json) -> Pod:
         ),
         node=spec.get("nodeName", ""),
         finished=manifest["status"]["phase"] in ("Succeeded", "Failed"),
+        profile=spec.get("schedulerName", "default-scheduler"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from domain.model.profiles import BUILT_IN_PROFILES
 from services.ports.log import Record
 from tests.simulation.facts import Events, Node, Pod, why_not, why_not_beside
 from tests.simulation.invariants import Findings, Invariant
@@ -317,7 +318,10 @@ class Outside:
                 self._judge_waiting(pod, on)
 
     def _judge_waiting(self, pod: Pod, on: Mapping[str, list[Pod]]) -> None:
-        """A pod may wait at the end only where every node refuses it."""
+        """A pod may wait at the end only where every node refuses it, or the log lost its profile."""
+        profiles = self.events.profiles.get(pod.profile)
+        if pod.profile not in BUILT_IN_PROFILES and (profiles is None or profiles[-1][1] is None):
+            return
         for name, states in self.events.nodes.items():
             why = why_not(states[-1], on.get(name, ()), pod) or self._why_not_beside(name, pod)
             self._require(bool(why), Invariant.NOT_DRAINED, f"{pod.uid} fits {name}")

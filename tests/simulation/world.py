@@ -22,6 +22,7 @@ from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
+from services.ports.journal import BATCHES
 from services.ports.ledger import Ledger
 from services.ports.log import Log, topic_specs
 from services.ports.outbox import Outbox
@@ -237,7 +238,7 @@ class World:
 
     async def _live(self) -> None:
         await self._produce()
-        await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._frozen())
+        await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._trailing())
         for process in self.running.values():
             if process.worker is None or not process.worker._is_ready:
                 continue
@@ -246,9 +247,17 @@ class World:
                 unsaid = self.faults.counts[Fault.FOREIGN_WRITE]
                 self.auditor.judge_followed(process.name, planner.scheduler.state, unsaid)
 
-    def _frozen(self) -> str:
-        """Return who stands still yet, and follows nobody."""
-        return " ".join(process.name for process in self.running.values() if process.is_frozen)
+    def _trailing(self) -> str:
+        """Return who does not know yet what others did: a process may be frozen or cut off."""
+        offsets = self.database.offsets
+        for process in self.running.values():
+            follower = process.worker._follower if process.worker else None
+            if follower is None or not process.alive:
+                continue
+            behind = {s: at for s, at in follower._seen.items() if at < offsets[s, BATCHES, 0].next_offset}
+            if behind or follower.has_rows:
+                return f"{process.name} knows {behind}"
+        return ""
 
     def run(self) -> None:
         """Live the whole day and audit it; raise ``Violation`` where an invariant does not hold."""
