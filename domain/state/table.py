@@ -79,16 +79,12 @@ class NodeTable:
 
     def _allocate(self, rows: int, columns: int) -> None:
         old = self.__dict__
-        count = self.count
 
         def grown(name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
             array: np.ndarray = np.zeros(shape, dtype=dtype)
             if name in old:
-                previous = old[name]
-                if previous.ndim == 2:
-                    array[: previous.shape[0], :count] = previous[:, :count]
-                else:
-                    array[:count] = previous[:count]
+                # Rows that are in use no more, too: who reads by generation learns from them what went.
+                array[tuple(map(slice, old[name].shape))] = old[name]
             return array
 
         self.allocatable = grown("allocatable", (columns, rows), np.int64)

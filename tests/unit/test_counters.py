@@ -231,3 +231,19 @@ def test_a_node_that_comes_back_has_a_domain_of_its_own() -> None:
     add(scheduler, "a1", "a")
     scheduler.cycle()
     assert scheduler.state.pods["default/a1"].node == "n1"
+
+
+def test_a_node_that_goes_while_the_table_gets_columns_is_missed(scheduler: Scheduler) -> None:
+    """The last node takes its row, and must not be known in two."""
+    add(scheduler, "a", "a")
+    scheduler.cycle()
+    scheduler.fold(NodeDeleted("n0", "", 2))
+    many = {f"example.com/odd-{i}": 1 for i in range(len(scheduler.state.table.allocatable))}
+    scheduler.fold(NodeUpserted(values.node("n1", version=2, labels={"host": "n1"}, extended=many)))
+    scheduler.cycle()
+    scheduler.fold(NodeUpserted(values.node("n4", labels={"host": "n4"})))
+    scheduler.cycle()
+    scheduler.fold(NodeDeleted(f"n{NODES - 1}", "", 4))
+    add(scheduler, "b", "a")
+    scheduler.cycle()
+    assert scheduler.state.pods["default/b"].node
