@@ -201,6 +201,8 @@ class Events:
         self.usage: dict[str, list[tuple[int, float]]] = {}
         self._pod_versions: dict[str, int] = {}  # key -> the newest version that counted
         self._node_versions: dict[str, int] = {}
+        self._uids: set[str] = set()  # of all pods that were read
+        self._end_versions: dict[str, int] = {}  # uid -> the version that ended it
 
     def fold(self, record: Record) -> None:
         """Take the next record."""
@@ -227,25 +229,33 @@ class Events:
                 states.append((version, None if kind == "DELETED" else thing["spec"]))
 
     def _fold_pod(self, kind: str, pod: Pod) -> None:
+        # Who is read for the first time, late, since the log lost what came before: a name says nothing of it.
+        is_new = pod.uid not in self._uids and pod.key not in self.alive
+        self._uids.add(pod.uid)
         if kind != "DELETED":
             self.said.setdefault((pod.uid, pod.version), pod)
         known = self.alive.get(pod.key)
         if kind == "DELETED":
             if known is not None and known.uid == pod.uid:
-                self.ended.add(pod.uid)
-                del self.alive[pod.key]
+                self._end(known, pod.version)
                 self._pod_versions[pod.key] = max(pod.version, self._pod_versions[pod.key])
             return
-        if pod.uid in self.ended or pod.version <= self._pod_versions.get(pod.key, 0):
+        if pod.version <= self._pod_versions.get(pod.key, 0) and not is_new:
+            return
+        if pod.uid in self.ended and not (pod.finished and pod.version > self._end_versions[pod.uid]):
             return
         if known is None and pod.finished:
             return  # nobody remembers a pod that was never known
         self._pod_versions[pod.key] = pod.version
         if known is not None and (known.uid != pod.uid or pod.finished):
-            self.ended.add(known.uid)
-            del self.alive[pod.key]
+            self._end(known, pod.version)
         if not pod.finished:
             self.alive[pod.key] = pod
+
+    def _end(self, pod: Pod, version: int) -> None:
+        self.ended.add(pod.uid)
+        self._end_versions[pod.uid] = version
+        del self.alive[pod.key]
 
     def _fold_usage(self, record: Record, at: str | None, usage: Json) -> None:
         at_ms = record.timestamp_ms
