@@ -229,7 +229,7 @@ class Events:
                 states.append((version, None if kind == "DELETED" else thing["spec"]))
 
     def _fold_pod(self, kind: str, pod: Pod) -> None:
-        # Who is read for the first time, late, since the log lost what came before: a name says nothing of it.
+        # Who is read for the first time, and late: the log lost what came before, and a name says nothing.
         is_new = pod.uid not in self._uids and pod.key not in self.alive
         self._uids.add(pod.uid)
         if kind != "DELETED":
