@@ -157,14 +157,18 @@ class Scheduler:
         shard: int = 0,
         fresh: bool = False,
         counted: bool = True,
-    ) -> None:
+    ) -> bool:
         """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet.
 
-        ``counted``: the row of its node counts it.
+        ``counted``: the row of its node counts it. False: its key is taken (``ClusterState.restore_pod``).
         """
-        self.state.restore_pod(pod, node=node, adopted=adopted, arrival=arrival, shard=shard, counted=counted)
-        if not node:
+        of = self.state
+        is_new = of.restore_pod(
+            pod, node=node, adopted=adopted, arrival=arrival, shard=shard, counted=counted
+        )
+        if is_new and not node:
             self.queue.add(pod, arrival, fresh=fresh)
+        return is_new
 
     def forget(self, arrivals: Mapping[str, int]) -> None:
         """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""

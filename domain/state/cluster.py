@@ -345,14 +345,21 @@ class ClusterState:
         arrival: int = 0,
         shard: int = 0,
         counted: bool = True,
-    ) -> None:
-        """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it."""
+    ) -> bool:
+        """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it.
+
+        False: its key is that of a pod of another shard here, which stays. A key is in one shard, unless its
+        producers chose the partitions.
+        """
+        if pod.key in self.pods:
+            return False
         entry = self._known.enter(pod, arrival, shard)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
             self._occupancy.place(entry, node, adopted=adopted, is_change=False)
             if not counted and (shard not in self.own or self._occupancy.nodes[node].spec is not None):
                 self._occupancy.uncounted[pod.key] = node
+        return True
 
     def restore_usage(self, record: UsageRecord) -> None:
         """Restore the measured usage of a node, after the pods that it covers and before later ones."""

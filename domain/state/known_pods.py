@@ -8,7 +8,9 @@ from domain.state.pods import PodEntry
 
 
 class KnownPods:
-    """Every pod that exists, placed or waiting. A key and a uid name one pod.
+    """Every pod that exists, placed or waiting. A key names one pod.
+
+    A uid does, too, but where two workers took pods of one uid side by side: it names the later one then.
 
     Attributes
     ----------
@@ -34,7 +36,8 @@ class KnownPods:
         """Forget a pod, which counts on no node any more."""
         self._index.leave(entry)
         del self.entries[entry.spec.key]
-        del self.keys[entry.spec.uid]
+        if self.keys.get(entry.spec.uid) == entry.spec.key:
+            del self.keys[entry.spec.uid]
 
     def of_uid(self, uid: str) -> PodEntry | None:
         """Return the pod of a uid."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from operator import itemgetter
 
 import msgspec
 
+from services.codec.feed import unpack_feed
 from services.codec.settling import settle
 from services.ports.history import History, Scratch
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, positions_of
@@ -83,8 +84,8 @@ class Replay:
             if not (first or 1) <= end <= span[1]:
                 asked = f"from {first or 1} to {end}"
                 raise CannotReplay(f"there are no batches {asked}; the journal ends at {span[1]}")
-            start = await self._start(first, end, span, reader)
             until = await self._history.ends(last)
+            start = await self._start(first, end, span, until.keys(), reader)
             after = {shard: start.offsets.get((shard, BATCHES, 0), 0) for shard in until}
             progress = Progress(
                 checkpoint=start.batch,
@@ -99,7 +100,7 @@ class Replay:
             await reader.aclose()
 
     async def _start(
-        self, first: int | None, last: int, span: tuple[int, int], reader: LogReader
+        self, first: int | None, last: int, span: tuple[int, int], shards: Set[int], reader: LogReader
     ) -> Checkpoint:
         """Return the checkpoint to begin at: the last one before the span, or the oldest of all."""
         checkpoints = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
@@ -110,6 +111,8 @@ class Replay:
         )
         lacks: dict[int, str] = {}
         for each in checkpoints:
+            if added := shards - {shard for shard, *_ in each.offsets}:
+                lacks[each.batch] = f"shards {sorted(added)} were added since"
             for at, offset in sorted(positions_of(each.offsets).items()):
                 if begins[at] > offset:
                     lacks[each.batch] = f"{at.topic}/{at.partition} begins at offset {begins[at]} by now"
@@ -141,7 +144,8 @@ class Replay:
                 raise CannotReplay(f"{_missing(row.shard, done[row.shard])}; the next is {row.batch}")
             progress.restarts_count += row.start is not None
             planned = await workers.plan(row, await tape.take(row))
-            batch = settle(planned, set(row.lost), row.moved)
+            raised = unpack_feed(row.feed).raised if row.feed else ()
+            batch = settle(planned, set(row.lost), row.moved, raised)
             is_told = not (row.digest is None and (row.lost or losses.get(row.shard)))
             losses[row.shard] = bool(row.lost)
             found = await self._compare(

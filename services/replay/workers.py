@@ -78,6 +78,10 @@ class Workers:
             The row says something else than the rows before it.
         """
         await self._make_bases(row.position)
+        if not row.worker and row.followed:
+            raise CannotReplay(
+                f"{_named(row)} was planned beside others, and its journal row does not name its worker"
+            )
         planner = await self._planner_of(row)
         if row.renewed:
             planner.renew()

@@ -25,6 +25,8 @@ class Book:
         Keys of waiting pods of which the ledger says that they had no attempt yet.
     reasons_known : dict
         Signature -> shard -> why the group waits, as the ledger has it.
+    refused_count : int
+        How much of what other workers did contradicts what is known here. The loop counts it, and sets 0.
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,7 @@ class Book:
         self.marks: dict[str, dict[int, int]] = {}
         self.untried: set[str] = set()
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
+        self.refused_count = 0
         self._marks_now: dict[int, int] = {}
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}

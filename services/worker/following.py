@@ -50,6 +50,7 @@ def take_followed(change: Change, builder: BatchBuilder, book: Book) -> None:
         case ProfileChanged() | ConfigChanged():
             pass
         case FollowRefused():
+            book.refused_count += 1
             _LOGGER.warning(
                 "passing over what another worker did: %s %s %s", *msgspec.structs.astuple(change)
             )

@@ -114,6 +114,8 @@ class Loop:
             batch = await self.progress.of_batch(
                 self.think(self.planner.plan, records, self._losers.take(), followed)
             )
+        refused, self.planner.book.refused_count = self.planner.book.refused_count, 0
+        self.metrics.follow_refused.inc(refused)
         self.progress.step()
         await self._finish()
         if batch is None:

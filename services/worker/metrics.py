@@ -83,7 +83,7 @@ class WorkerMetrics:
             "Pods forgotten before their time, for their number",
             registry=registry,
         )
-        self.conflicts, self.moved = _overtaken(registry)
+        self.conflicts, self.moved, self.follow_refused = _overtaken(registry)
         self.plan_seconds, self.commit_seconds = _durations(registry)
 
     def began(self, faults: Sequence[LogFault]) -> None:
@@ -123,11 +123,16 @@ class WorkerMetrics:
             self.dead_letters.labels(letter.code).inc()
 
 
-def _overtaken(registry: CollectorRegistry) -> tuple[Counter, Counter]:
+def _overtaken(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter]:
     first = "Pods placed on a node that another worker had changed first"
     return (
         Counter("berth_worker_conflicts", f"{first}: they wait again", registry=registry),
         Counter("berth_worker_moved", f"{first}, and that still had room", registry=registry),
+        Counter(
+            "berth_worker_follow_refused",
+            "What other workers did, and was passed over here, as it contradicts what is known",
+            registry=registry,
+        ),
     )
 
 

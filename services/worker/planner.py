@@ -224,18 +224,18 @@ class Planner:
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder, folded, is_any = self._decide(records, lost, followed)
+        builder, folded, is_any = self._decide(records, lost, followed, is_recorded=False)
         return self._build(builder, folded) if is_any else None
 
     def plan_batch(
         self, records: Sequence[Record], lost: Sequence[str] = (), followed: Sequence[Followed] = ()
     ) -> CommitBatch:
-        """Plan a batch, whether anything comes of it or not: a recorded one was one."""
-        builder, folded, _ = self._decide(records, lost, followed)
+        """Plan a recorded batch. No record waits: looks for pods to try that found none left no trace."""
+        builder, folded, _ = self._decide(records, lost, followed, is_recorded=True)
         return self._build(builder, folded)
 
     def _decide(
-        self, records: Sequence[Record], lost: Sequence[str], followed: Sequence[Followed]
+        self, records: Sequence[Record], lost: Sequence[str], followed: Sequence[Followed], is_recorded: bool
     ) -> tuple[BatchBuilder, _Folded, bool]:
         """Fold and place; say also whether anything came of it."""
         self._forget(lost)
@@ -250,7 +250,7 @@ class Planner:
         self._untold.clear()
         self._follow(followed, builder)
         self.scheduler.state.apply(Reached(builder.now_ms))
-        folded = self._fold([*self._rest, *records], builder)
+        folded = self._fold([*self._rest, *records], builder, is_recorded)
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
         is_tried = False
@@ -286,7 +286,7 @@ class Planner:
                 for change in self.scheduler.fold(event, row.shard):
                     take_followed(change, builder, self.book)
 
-    def _fold(self, records: Sequence[Record], builder: BatchBuilder) -> _Folded:
+    def _fold(self, records: Sequence[Record], builder: BatchBuilder, is_recorded: bool) -> _Folded:
         """Fold records up to one that has to wait; that one and those behind it are kept."""
         ends: dict[Source, int] = {}
         sources: list[Source] = []
@@ -301,9 +301,7 @@ class Planner:
             ):
                 decoded = Decoded(None, None)
             configures = record.topic == CONFIG_TOPIC and decoded.event is not None
-            if configures and (end or self._has_pods_to_try):
-                break
-            if not self._refold_below and decoded.event and self.scheduler.settles_first(decoded.event):
+            if not is_recorded and self._waits(decoded.event, configures, end):
                 break
             if len(builder.decisions) >= batch_decisions_max:
                 break
@@ -325,6 +323,12 @@ class Planner:
                 break
         self._rest = list(records[end:])
         return _Folded(ends, sources, shared)
+
+    def _waits(self, event: Event | ProfileEvent | None, configures: bool, taken_count: int) -> bool:
+        """Say whether a record begins a batch of its own."""
+        if configures and (taken_count or self._has_pods_to_try):
+            return True
+        return not self._refold_below and event is not None and self.scheduler.settles_first(event)
 
     @property
     def lead(self) -> int:

@@ -46,7 +46,11 @@ def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:
     book.know(part.templates)
     for waiting in sorted(part.pending, key=lambda row: row.arrival):
         pod = pod_of(waiting, part.templates, "")
-        scheduler.restore_pod(pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried)
+        if not scheduler.restore_pod(
+            pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried
+        ):
+            _pass_over(waiting, book)
+            continue
         book.wait(pod.key, waiting.since_ms, waiting.sent_by)
         if not waiting.tried:
             book.untried.add(pod.key)
@@ -66,19 +70,30 @@ def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
         if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
             later.append(placed)
         else:
-            _restore_placement(scheduler, placed, base.templates)
+            _restore_placement(scheduler, placed, base.templates, book)
     for record, *_ in base.usage:
         scheduler.state.restore_usage(record)
     for placed in later:
-        _restore_placement(scheduler, placed, base.templates)
+        _restore_placement(scheduler, placed, base.templates, book)
 
 
 def _restore_placement(
-    scheduler: Scheduler, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate]
+    scheduler: Scheduler, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate], book: Book
 ) -> None:
     pod = pod_of(placed, templates, placed.node if placed.adopted else "")
     shard = placed.shard if placed.home is None else placed.home
-    scheduler.restore_pod(pod, node=placed.node, adopted=placed.adopted, shard=shard, counted=placed.counted)
+    if not scheduler.restore_pod(
+        pod, node=placed.node, adopted=placed.adopted, shard=shard, counted=placed.counted
+    ):
+        _pass_over(placed, book)
+
+
+def _pass_over(row: PodRow, book: Book) -> None:
+    """Say that a pod of the ledger is not known here, as a pod of another shard has its name."""
+    book.refused_count += 1
+    _LOGGER.warning(
+        "passing over pod %s/%s of shard %d: its name is known", *(row.namespace, row.name, row.shard)
+    )
 
 
 def _restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:

@@ -145,3 +145,11 @@ def test_a_changed_row_of_another_worker_is_found() -> None:
     del journal[last.shard, last.batch]
     with pytest.raises(CannotReplay, match=f"no row of batch {last.batch}"):
         replay(team)
+
+
+def test_a_journal_that_does_not_name_its_workers_is_refused() -> None:
+    team = live(1)
+    for at, row in team.database.journal.items():
+        team.database.journal[at] = msgspec.structs.replace(row, worker="")
+    with pytest.raises(CannotReplay, match="does not name its worker"):
+        replay(team)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from services.adapters.memory.history import MemoryHistory, ScratchLedger
-from services.replay.replay import Outcome, Progress, Replay
+from services.replay.replay import CannotReplay, Outcome, Progress, Replay
 from services.worker import planner as planner_module
 from tests.simulation.faults import Fault
 from tests.simulation.world import World
@@ -23,8 +23,8 @@ def replay(world: World, first: int | None = None, last: int | None = None) -> O
 
 
 def lived(seed: int, checkpoint_batches: int = 7) -> World:
-    # A version that somebody else gave a node is in no log.
-    world = World(seed, checkpoint_batches=checkpoint_batches, without=[Fault.FOREIGN_WRITE])
+    # A version that somebody else gave a node is in no log, and what a fail-over lost is in no journal.
+    world = World(seed, checkpoint_batches=checkpoint_batches, without=[Fault.FOREIGN_WRITE, Fault.FAIL_OVER])
     world.run()
     return world
 
@@ -34,18 +34,19 @@ def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> None:
     world = lived(seed)
-    last = max(batch for _, batch in world.database.journal)
-    outcome = replay(world)
+    try:
+        outcome = replay(world)
+    except CannotReplay:
+        assert world.faults.counts[Fault.TRUNCATED], "retention of the log may have taken what came before"
+        return
     assert outcome.difference is None
+    assert outcome.progress.batches_count == outcome.progress.total > 0
     begun = outcome.progress.checkpoint
-    assert begun < 30, "the first checkpoints may fail, the next ones do not"
-    assert outcome.progress.batches_count == len(world.database.journal) - begun == last - begun
-    assert outcome.progress.digests_count == last // 3 - begun // 3
     for checkpoint, _ in world.database.checkpoints:
-        if begun <= checkpoint.batch < last:  # retention of the log may have taken what came before
+        if begun <= checkpoint.batch < outcome.progress.last:
             again = replay(world, first=checkpoint.batch + 1)
             assert (again.difference, again.progress.checkpoint) == (None, checkpoint.batch)
 
@@ -54,5 +55,8 @@ def test_days_have_crashes_and_checkpoints() -> None:
     """What the test above rests on."""
     worlds = [lived(seed) for seed in range(6)]
     assert sum(world.kills_count for world in worlds) > 40
-    assert sum(replay(world).progress.restarts_count for world in worlds) > 10
     assert sum(len(world.database.checkpoints) for world in worlds) > 20
+    rows = [list(world.database.journal.values()) for world in worlds]
+    assert sum(row.start is not None for day in rows for row in day) > 10
+    assert sum(len({row.worker for row in day}) for day in rows) > 10
+    assert sum(bool(row.followed) for day in rows for row in day) > 30

@@ -157,7 +157,7 @@ class MemoryDatabase:
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
         self.position = 0  # of the journal's last row
         self.batches_count = 0
-        self.workers: dict[object, WorkerRow] = {}  # by holder
+        self.names, self.workers = dict[object, str](), dict[object, WorkerRow]()  # by holder
         self._node_ids: dict[str, int] = {}
         self._opening_seqs: set[tuple[int, int]] = set()
         self._changed = asyncio.Event()

@@ -63,6 +63,7 @@ class Client:
         self.database = database
         self._clock = clock
         self._severed = False
+        database.names[self] = f"{len(database.names):09}"
 
     def sever(self) -> None:
         """End the connection as a crash does: nothing is released, and nothing more can be done with it."""
@@ -113,16 +114,16 @@ class MemoryLedger(Client):
     async def muster(self) -> Muster:
         """See ``Ledger.muster``."""
         rows, now_ms = self._answering().worker_leases, self._clock.now_ms()
-        numbers = {who: f"{number:09}" for number, who in enumerate(self.database.workers)}
+        names = self.database.names
         seen_ms = now_ms - round(worker_seen_seconds_max * 1000)
         ready = {}
         for who, row in self.database.workers.items():
             held = [lease for lease in rows.values() if lease.holder is who]
             is_here = row.ready and not row.stopped and row.seen_ms > seen_ms
             if is_here and all(lease.until_ms > now_ms for lease in held):
-                ready[numbers[who]] = len(held)
+                ready[names[who]] = len(held)
         free = [shard for shard, row in rows.items() if self._is_free(row)]
-        return Muster(numbers.get(self, ""), ready, free)
+        return Muster(names[self], ready, free)
 
     async def acquire(
         self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
