@@ -15,6 +15,7 @@ import pytest
 from domain.model.decisions import Outcome
 from services.adapters.batches import ShardAdvance
 from services.codec.settling import settle
+from services.ports.journal import Feed, Followed
 from services.ports.ledger import (
     CommitBatch,
     Committed,
@@ -27,7 +28,8 @@ from services.ports.ledger import (
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
-from tests.simulation.invariants import Invariant
+from services.worker.following import events_of
+from tests.simulation.invariants import Invariant, Violation
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
 from tests.simulation.servers import SimulatedDatabase
 from tests.simulation.world import Build, World
@@ -251,6 +253,26 @@ class _BelievesInRoom(_Forgetting):
         return replace(state, nodes=nodes)
 
 
+# --------------------------------------------------------------------------------------------- following
+
+
+class _SkipsFeeds(UnreliableLedger):
+    """Follows others, and misses what some of their batches did."""
+
+    async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:
+        rows = await super().__getattr__("follow")(seen)
+        rng = self._process.rng
+        return [replace(row, feed=Feed()) if rng.random() < CHANCE else row for row in rows]
+
+
+def _twice(row: Followed) -> Iterator[Any]:
+    yield from events_of(row)
+    yield from events_of(row)
+
+
+_FEEDS_TWICE = mock.patch("services.worker.planner.events_of", _twice)
+_LOSES_APART = mock.patch("services.adapters.memory.database.lost_together", lambda batch, lost: set(lost))
+
 # ------------------------------------------------------------------------------------------------ relays
 
 
@@ -333,6 +355,8 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("forgotten taints", Build(ledger=_ForgetsTaints), None, Invariant.INFEASIBLE_PLACEMENT),
     ("forgotten zones", Build(ledger=_ForgetsZones), None, Invariant.INFEASIBLE_PLACEMENT),
     ("believed room", Build(ledger=_BelievesInRoom), None, Invariant.OVER_CAPACITY),
+    ("feeds missed", Build(ledger=_SkipsFeeds), None, Invariant.FOLLOWED_DIFFERS),
+    ("feeds twice", Build(), _FEEDS_TWICE, Invariant.FOLLOWED_DIFFERS),
     ("relay skips", Build(log=_Skips), None, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
@@ -352,3 +376,11 @@ def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> 
             if named in found:
                 return
     pytest.fail(f"{SEEDS_COUNT} days of this build raise {sorted(n.name for n in found)}, not {named.name}")
+
+
+def test_pods_that_stay_though_others_of_their_zone_lost_are_named() -> None:
+    """On a day on which that happens: few days have a conflict among pods that keep their distance."""
+    world = World(127)
+    with _LOSES_APART, contextlib.suppress(Violation):
+        world.run()
+    assert Invariant.INFEASIBLE_PLACEMENT in world.auditor.findings.names
