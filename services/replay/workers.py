@@ -88,7 +88,7 @@ class Workers:
         if self._last_positions.get(row.worker, 0) <= row.position:
             del self._planners[row.worker]  # its memory is free for others
         rows = await self._rows(planner, row.followed)
-        return planner.plan_batch(records, row.forgotten, rows)
+        return planner.plan_batch(records, row.forgotten, rows, is_recorded=True)
 
     async def _make_bases(self, position: int) -> None:
         """Make the planners of workers that had followed all rows before a position, not all behind it."""

@@ -98,7 +98,10 @@ class Loop:
         """Plan a batch, and begin to commit it when the one before is in."""
         if self._losers.is_unsure:
             await self._finish()
-        if self._losers.keys:  # who was faster is in the journal: without it the same pods would lose again
+        if self._losers.keys:
+            # What is in flight was planned on pods that lost. Planned on that again, they would lose for
+            # ever. Who was faster is in the journal.
+            await self._finish()
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
         followed = self.follower.take()
@@ -141,7 +144,7 @@ class Loop:
         on_read()
         while await self.follower.read():
             pass
-        while self.follower.has_rows:
+        if self.follower.has_rows:  # all that the last owners did; others may write on
             await self._plan([])
         on_read()
         known = await self.follower.stop(shards)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -36,17 +36,9 @@ from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed
 from services.worker.guarding import Guarding
 from services.worker.restoring import restore, restore_waiting
-from services.worker.standing import Standing
+from services.worker.standing import Folded, Standing
 
 _LOGGER = logging.getLogger(__name__)
-
-
-class _Folded(NamedTuple):
-    """The offsets after the records that were folded, where each came from, and what others have to fold."""
-
-    ends: Mapping[Source, int]
-    sources: Sequence[Source]
-    shared: Sequence[tuple[int, FeedEvent]]
 
 
 class Planner:
@@ -228,15 +220,23 @@ class Planner:
         return self._build(builder, folded) if is_any else None
 
     def plan_batch(
-        self, records: Sequence[Record], lost: Sequence[str] = (), followed: Sequence[Followed] = ()
+        self,
+        records: Sequence[Record],
+        lost: Sequence[str] = (),
+        followed: Sequence[Followed] = (),
+        *,
+        is_recorded: bool = False,
     ) -> CommitBatch:
-        """Plan a recorded batch. No record waits: looks for pods to try that found none left no trace."""
-        builder, folded, _ = self._decide(records, lost, followed, is_recorded=True)
+        """Plan a batch, whatever comes of it.
+
+        No record of a recorded one waits: looks for pods to try that found none left no trace.
+        """
+        builder, folded, _ = self._decide(records, lost, followed, is_recorded)
         return self._build(builder, folded)
 
     def _decide(
         self, records: Sequence[Record], lost: Sequence[str], followed: Sequence[Followed], is_recorded: bool
-    ) -> tuple[BatchBuilder, _Folded, bool]:
+    ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
         self._forget(lost)
         if self._is_renewed:
@@ -263,7 +263,7 @@ class Planner:
         changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
         return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
 
-    def _build(self, builder: BatchBuilder, folded: _Folded) -> CommitBatch:
+    def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         batch = builder.build(self._advance(folded.ends))
         self.scheduler.state.apply(Written())
         self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
@@ -286,7 +286,7 @@ class Planner:
                 for change in self.scheduler.fold(event, row.shard):
                     take_followed(change, builder, self.book)
 
-    def _fold(self, records: Sequence[Record], builder: BatchBuilder, is_recorded: bool) -> _Folded:
+    def _fold(self, records: Sequence[Record], builder: BatchBuilder, is_recorded: bool) -> Folded:
         """Fold records up to one that has to wait; that one and those behind it are kept."""
         ends: dict[Source, int] = {}
         sources: list[Source] = []
@@ -322,7 +322,7 @@ class Planner:
             if configures:
                 break
         self._rest = list(records[end:])
-        return _Folded(ends, sources, shared)
+        return Folded(ends, sources, shared)
 
     def _waits(self, event: Event | ProfileEvent | None, configures: bool, taken_count: int) -> bool:
         """Say whether a record begins a batch of its own."""
@@ -363,7 +363,7 @@ class Planner:
         """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""
         self._is_renewed = True
 
-    def _journal(self, batch: CommitBatch, folded: _Folded) -> JournalRow:
+    def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
         row, begins = self._standing.tell(shard=self.lead, batch=self.batch)
         first = msgspec.structs.replace(
             row,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from domain.model.errors import LedgerMismatch
+from services.codec.effects import Source
+from services.codec.feed import FeedEvent
 from services.ports.journal import BATCHES, Followed, JournalRow, Owned
 
 Offsets = Mapping[tuple[int, str, int], int]
@@ -69,3 +72,11 @@ class Standing:
         self._owned = []
         begins, self._begins = self._begins, False
         return row, begins
+
+
+class Folded(NamedTuple):
+    """The offsets after the records that were folded, where each came from, and what others have to fold."""
+
+    ends: Mapping[Source, int]
+    sources: Sequence[Source]
+    shared: Sequence[tuple[int, FeedEvent]]

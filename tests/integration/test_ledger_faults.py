@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 import pytest_asyncio
 
 from domain.model.errors import LedgerMismatch, Unavailable
 from ops.kafka import free_port
 from services.adapters.postgres.audit import check
+from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, OffsetAdvance
@@ -130,7 +132,7 @@ async def test_a_session_that_the_server_ends_leaves_nothing(
         await other.execute(LOCK_OFFSETS)
         committing = asyncio.create_task(ledger.commit(batch))
         await _until_waiting(backend)
-        await _cut(backend, "berth-commit")
+        await _cut(backend, f"{COMMIT_SESSION}{ledger.incarnation}")
         with pytest.raises(Unavailable):
             await committing
     assert await ledger.resolve(batch) is NotCommitted.ABSENT
@@ -142,13 +144,30 @@ async def test_after_an_idle_session_was_ended_the_next_commit_gets_through(
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     assert await ledger.commit(bind(lease, [1], 0)) == Committed()
-    await _cut(backend, "berth-commit")
+    await _cut(backend, f"{COMMIT_SESSION}{ledger.incarnation}")
     batch = bind(lease, [2], 1)
     with contextlib.suppress(Unavailable):
         await ledger.commit(batch)
     if await ledger.resolve(batch) is NotCommitted.ABSENT:
         assert await ledger.commit(batch) == Committed()
     assert await ledger.resolve(batch) == Committed()
+
+
+async def test_a_worker_that_is_frozen_in_a_commit_does_not_keep_its_shards(backend: PostgresBackend) -> None:
+    first, second = backend.ledger(), backend.ledger()
+    assert await first.acquire("first", 0.1)
+    frozen = await asyncpg.connect(
+        backend.dsn, server_settings={"application_name": f"{COMMIT_SESSION}{first.incarnation}"}
+    )
+    try:
+        await frozen.execute("BEGIN")
+        await frozen.execute(LOCK_OFFSETS)
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(5):
+            while not await second.acquire("second", LEASE_SECONDS):
+                await asyncio.sleep(0.05)
+    finally:
+        await frozen.close()
 
 
 @pytest.mark.parametrize(("end", "resolution"), [("COMMIT", Committed()), ("ROLLBACK", NotCommitted.ABSENT)])
@@ -174,8 +193,9 @@ async def test_nothing_waits_for_ever(backend: PostgresBackend, ledger: Postgres
         await other.execute(LOCK_OFFSETS)
         waits = [ledger.commit(batch), ledger.resolve(batch), backend.ledger().acquire("x", LEASE_SECONDS)]
         async with asyncio.timeout(9):
-            ends = await asyncio.gather(*waits, return_exceptions=True)
+            *ends, taken = await asyncio.gather(*waits, return_exceptions=True)
     assert all(isinstance(end, Unavailable) for end in ends), ends
+    assert taken == []
     assert await ledger.commit(batch) == Committed()
 
 
@@ -184,7 +204,8 @@ async def test_claims_on_a_node_that_somebody_is_changing_are_lost(
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     assert await ledger.commit(bind(lease, [1], 0, nodes=[new_node(1), new_node(2)])) == Committed()
-    batch = bind(lease, [2], 1, nodes=[load_node(1, 1), load_node(2, 1)])
+    claims = [msgspec.structs.replace(load_node(number, 1), resource_only=True) for number in (1, 2)]
+    batch = bind(lease, [2], 1, nodes=claims)
     async with _other(backend) as other:
         await other.execute("SELECT FROM nodes WHERE id = 2 FOR UPDATE")
         async with asyncio.timeout(2):

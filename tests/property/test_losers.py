@@ -128,7 +128,7 @@ def test_what_was_lost_is_planned_again_alike(worlds: list[Contested]) -> None:
     for world in worlds:
         planner = Site().planner
         for records, keys in world.first_life:
-            planned = planner.plan_batch(records, keys)
+            planned = planner.plan_batch(records, keys, is_recorded=True)
             assert planned.journal is not None
             row = world.site.database.journal.get((planned.journal.shard, planned.journal.batch))
             if row is None or (row.start is not None and row.batch > 1):

@@ -5,9 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+import asyncpg
+
 from services.adapters.postgres import sql_leases as sql
 from services.adapters.postgres.connections import Session
 from services.ports.ledger import Lease
+
+COMMIT_SESSION = "berth-commit "
+"""A process commits by a session of this name, followed by who it is."""
 
 
 class Leases:
@@ -36,25 +41,35 @@ class Leases:
         self._release = sql.RELEASE_LEASES.format(leases=table)
 
     async def acquire(self, owner: str, seconds: float, shards: Sequence[int] | None = None) -> list[Lease]:
-        """Take of these shards those that are free, each with the next epoch; None: all or none."""
+        """Take of these shards those that are free, each with the next epoch; None: all or none.
+
+        Nothing, if somebody holds their rows for longer than a renewal may wait: a commit whose worker has no
+        lease any more is ended then. No time limit ends a worker that is frozen while it sends rows.
+        """
         async with self._session.use() as connection:
             seen = await connection.fetch(self._seen, shards, self._holder)
             free = [row["shard"] for row in seen if row["free"]]
             if not free or (shards is None and len(free) < len(seen)):
                 return []  # the usual answer to one that waits: asked without a lock
-            async with connection.transaction():
-                locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
-                if not locked or (shards is None and len(locked) < len(free)):
-                    return []
+            try:
+                async with connection.transaction():
+                    await connection.execute(sql.WAIT_BRIEFLY)
+                    locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
+                    if not locked or (shards is None and len(locked) < len(free)):
+                        return []
+                    if self._fences_offsets:
+                        # The order of a commit, offsets before shards, and it waits for one still in flight.
+                        await connection.execute(sql.LOCK_ALL_OFFSETS, locked)
+                    taken = sorted(
+                        Lease(*row) for row in await connection.fetch(self._raise, locked, self._holder)
+                    )
+                    if self._fences_offsets:
+                        await connection.execute(sql.RAISE_OFFSETS, locked)
+                    await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
+            except asyncpg.LockNotAvailableError:
                 if self._fences_offsets:
-                    # The order of a commit, offsets before shards, and it waits for one still in flight.
-                    await connection.execute(sql.LOCK_ALL_OFFSETS, locked)
-                taken = sorted(
-                    Lease(*row) for row in await connection.fetch(self._raise, locked, self._holder)
-                )
-                if self._fences_offsets:
-                    await connection.execute(sql.RAISE_OFFSETS, locked)
-                await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
+                    await connection.execute(sql.END_LATE_COMMITS, free, self._holder, COMMIT_SESSION)
+                return []
             return taken
 
     async def free(self) -> list[int]:

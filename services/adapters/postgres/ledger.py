@@ -15,7 +15,7 @@ from services.adapters.postgres import journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
-from services.adapters.postgres.leases import Leases
+from services.adapters.postgres.leases import COMMIT_SESSION, Leases
 from services.adapters.postgres.loading import load, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, take_back
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
@@ -56,8 +56,8 @@ class PostgresLedger:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._life: str | None = None  # which life of the ledger this worker has read
-        self._hot = Session(dsn, "berth-commit", HOT, self._recognise)
         self.incarnation = uuid.uuid4()  # as in the table workers, once it is announced
+        self._hot = Session(dsn, f"{COMMIT_SESSION}{self.incarnation}", HOT, self._recognise)
         self._announced = False
         self._lease_session = Session(dsn, "berth-lease", QUICK)
         self._leases = Leases(self._lease_session, "worker_leases", self.incarnation)

@@ -25,6 +25,14 @@ LOCK_ALL_OFFSETS = """
 SELECT 1 FROM shard_offsets WHERE shard = ANY($1::int[]) ORDER BY shard, topic, partition FOR UPDATE
 """
 # A ledger that lost its last transactions gives an epoch twice: the holder tells the two owners apart.
+WAIT_BRIEFLY = "SET LOCAL lock_timeout = '300ms'"
+END_LATE_COMMITS = """
+SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.usename = current_user AND a.application_name IN (
+    SELECT $3::text || l.holder::text FROM worker_leases l
+    WHERE l.shard = ANY($1::int[]) AND l.holder <> $2 AND l.expires_at <= clock_timestamp()
+)
+"""
 RAISE_EPOCHS = """
 UPDATE {fenced} SET epoch = epoch + 1, holder = $2 WHERE shard = ANY($1::int[]) RETURNING shard, epoch
 """
