@@ -136,9 +136,9 @@ class SimulatedDatabase(MemoryDatabase):
 
     def fall_back(self, tables: dict[str, Any]) -> None:
         """Put all tables back to what they were."""
-        life = self.timeline + 1
+        life, names = self.timeline + 1, self.names
         vars(self).update(_copied(tables, {}))
-        self.timeline = life
+        self.timeline, self.names = life, names  # a client keeps the name that it gave itself
 
 
 def _copied(value: Any, seen: dict[int, Any]) -> Any:
