@@ -234,7 +234,7 @@ async def test_losing_one_node_leaves_the_others(backend: Backend, writers: tupl
         0,
         decisions=[record(one, 2) for one in made],
         placements_opened=[opened(one) for one in made],
-        claims=[claim(1, 1), claim(2, 1)],
+        claims=[claim(1, 1), claim(2, 1, resource_only=True)],
     )
     outcome = await second[0].commit(batch)
     assert outcome == Committed(lost={"ns/p1-1": "uid-p1-1"}, lost_nodes=frozenset({1}))
@@ -400,7 +400,8 @@ async def test_a_fact_waits_for_who_changes_the_node_and_a_claim_does_not(server
     added = CommitBatch(offsets=[advance(lease, 0, 1)], facts=[new_node(1), new_node(2)], log_time_ms=AT_MS)
     assert await first[0].commit(added) == Committed()
     async with _holding(server, 1) as other:
-        held = bind(lease, [1, 2], 1, claims=[claim(1, 1, resource_only=True), claim(2, 1)])
+        by_room = [claim(n, 1, resource_only=True) for n in (1, 2)]
+        held = bind(lease, [1, 2], 1, claims=by_room)
         async with asyncio.timeout(5):
             assert await first[0].commit(held) == Committed(
                 lost={f"ns/p0-{seq}": f"uid-p0-{seq}" for seq in (1, 2)}, lost_nodes=frozenset({1})
