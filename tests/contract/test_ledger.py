@@ -45,6 +45,7 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
         log_time_ms=batch.log_time_ms,
         seal_secret=secret,
         shards_count=SHARDS,
+        orphaned=[],
     )
 
 
