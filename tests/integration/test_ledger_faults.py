@@ -239,7 +239,7 @@ async def test_two_workers_may_meet_new_resources_at_the_same_time(backend: Post
         bind(second, [1], 0, nodes=[new_node(2, delta=dict.fromkeys(reversed(names), 2))]),
     ]
     outcomes = await asyncio.gather(ledger.commit(batches[0]), other.commit(batches[1]))
-    assert outcomes == [Committed(), Committed()]
+    assert list(outcomes) == [Committed(), Committed()]
     nodes = (await ledger.load([first])).nodes
     assert [node.requested for node in nodes] == [dict.fromkeys(names, 1), dict.fromkeys(names, 2)]
 
