@@ -87,10 +87,18 @@ class WireBudgetSpec(WireSelectorSpec, rename="camel", omit_defaults=True):
     max_unavailable: int | str | None = None
 
 
+class WireBudgetStatus(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``status`` of a PodDisruptionBudget as a controller writes it."""
+
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, Any] | None = None
+
+
 class WireBudget(_Wire, omit_defaults=True):
     """A PodDisruptionBudget as it is written."""
 
     spec: WireBudgetSpec | None = None
+    status: WireBudgetStatus | None = None
 
 
 class Reader(NamedTuple):
@@ -146,13 +154,19 @@ def _selected(wire: WireWorkload, path: str) -> Selecting:
 
 
 def _budget(wire: WireBudget, path: str) -> DisruptionBudget:
-    spec, path = wire.spec or WireBudgetSpec(), f"{path}.spec"
+    spec, status = wire.spec or WireBudgetSpec(), wire.status or WireBudgetStatus()
+    allowed = status.disruptions_allowed
+    if allowed is not None and not 0 <= allowed <= _PODS_MAX:
+        raise FieldError(f"{path}.status.disruptionsAllowed", f"{allowed} is not from 0 to {_PODS_MAX}")
+    path = f"{path}.spec"
     if spec.min_available is not None and spec.max_unavailable is not None:
         raise FieldError(f"{path}.maxUnavailable", "must be absent where minAvailable is given")
     return DisruptionBudget(
         selector=read_label_selector(spec.selector, f"{path}.selector"),
         min_available=_pods(spec.min_available, f"{path}.minAvailable"),
         max_unavailable=_pods(spec.max_unavailable, f"{path}.maxUnavailable"),
+        disruptions_allowed=allowed,
+        disrupted=tuple(sorted(status.disrupted_pods or ())),
     )
 
 

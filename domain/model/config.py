@@ -12,6 +12,7 @@ from domain.model.selectors import LabelSelector
 PRIORITY_CLASS = "PriorityClass"
 NAMESPACE = "Namespace"
 SERVICE = "Service"
+DISRUPTION_BUDGET = "PodDisruptionBudget"
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +34,15 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     """A policy/v1 PodDisruptionBudget: which pods, and how many must stay or may go, as written.
 
     A number is an ``int``, a share of the pods a text such as ``50%``. At most one of the two is given.
+    ``disruptions_allowed`` is what a controller found last, None where none looks after the budget;
+    ``disrupted`` are the names of pods whose eviction it has counted already.
     """
 
     selector: LabelSelector | None
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
+    disruptions_allowed: int | None = None
+    disrupted: tuple[str, ...] = ()
 
 
 Content = PriorityClass | Namespace | Selecting | DisruptionBudget
@@ -45,7 +50,7 @@ Content = PriorityClass | Namespace | Selecting | DisruptionBudget
 CONTENTS: Mapping[str, type[Content]] = {
     PRIORITY_CLASS: PriorityClass,
     NAMESPACE: Namespace,
-    "PodDisruptionBudget": DisruptionBudget,
+    DISRUPTION_BUDGET: DisruptionBudget,
     SERVICE: Selecting,
     "ReplicationController": Selecting,
     "ReplicaSet": Selecting,

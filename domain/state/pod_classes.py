@@ -38,6 +38,8 @@ class PodClass:
         What each of the pods carries, with how often.
     pods_count : int
         How many pods exist, placed or waiting.
+    placed_count : int
+        How many of them count on a node.
     by_node : dict
         Name of a node -> how many of the pods count there.
     """
@@ -51,6 +53,7 @@ class PodClass:
         "labels",
         "namespace",
         "number",
+        "placed_count",
         "pods_count",
         "terminating",
     )
@@ -73,6 +76,7 @@ class PodClass:
         self.controller = controller
         self.carried = carried
         self.pods_count = 0
+        self.placed_count = 0
         self.by_node: dict[str, int] = {}
 
     @property

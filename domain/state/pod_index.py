@@ -39,6 +39,9 @@ class PodIndex:
         Class, node and ±1 for each pod that came to a node or left it, but for those that a cycle placed;
         None, a namespace and 0 where the labels of its Namespace object changed. None while nobody reads it.
         ``CounterTable`` empties it.
+    changed : set of PodClass or None
+        Classes that have other numbers of pods than when ``Budgets`` last emptied it; None while nobody asks,
+        or once there are too many.
     moves : int
         Moves whenever a pod with a class comes to a node or leaves it.
     version : int
@@ -52,6 +55,7 @@ class PodIndex:
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.journal: list[tuple[PodClass | None, str, int]] | None = None
+        self.changed: set[PodClass] | None = None
         self.moves = 0
         self.version = 0
         self.selects_version = 0
@@ -124,11 +128,20 @@ class PodIndex:
     def assume(self, pod_class: PodClass, node: str, change: int = 1) -> None:
         """Count a pod that a cycle placed, and counted on its own."""
         self.moves += 1
+        pod_class.placed_count += change
+        if self.changed is not None:
+            self._note(pod_class)
         count = pod_class.by_node.get(node, 0) + change
         if count:
             pod_class.by_node[node] = count
         else:
             del pod_class.by_node[node]
+
+    def _note(self, pod_class: PodClass) -> None:
+        assert self.changed is not None
+        self.changed.add(pod_class)
+        if len(self.changed) > signatures_cached_max:
+            self.changed = None
 
     # -------------------------------------------------------------------------------------- watching
 
@@ -250,10 +263,14 @@ class PodIndex:
             found = PodClass(number, key, namespace, labels or {}, carried, pod.terminating, controller)
             self._show(found)
         found.pods_count += 1
+        if self.changed is not None:
+            self._note(found)
         return found
 
     def _drop(self, pod_class: PodClass) -> None:
         pod_class.pods_count -= 1
+        if self.changed is not None:
+            self._note(pod_class)
         if not pod_class.pods_count:
             del self._classes[pod_class.key]
             for anchor in _own_anchors(pod_class):

@@ -1,21 +1,39 @@
-"""What Namespaces, Services and the owners of pods say: by which labels pods are selected from outside."""
+"""What Namespaces, Services, owners of pods and budgets say: which pods they select from outside."""
 
 from __future__ import annotations
 
-from domain.model.config import NAMESPACE, SERVICE, ConfigObject, Namespace, Selecting
+from domain.model.config import (
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    SERVICE,
+    ConfigObject,
+    DisruptionBudget,
+    Namespace,
+    Selecting,
+)
 from domain.model.pods import CONTROLLERS, Controller
 from domain.model.selectors import LabelSelector
 from domain.state.pod_index import PodIndex
 
 
 class Selectors:
-    """The selectors that topology spread makes its default constraints of, and the labels of namespaces.
+    """The selectors that topology spread makes its default constraints of, budgets, and labels of namespaces.
 
     The index of pods keeps the labels, and is told by which keys to tell pods apart.
+
+    Attributes
+    ----------
+    budgets : dict
+        Namespace and name -> the budget. One without a selector, or with an empty one, is left out: for
+        kube-scheduler it matches no pod.
+    budgets_version : int
+        Moves with each change of them.
     """
 
     def __init__(self, index: PodIndex) -> None:
         self._index = index
+        self.budgets: dict[tuple[str, str], DisruptionBudget] = {}
+        self.budgets_version = 0
         self._selectors: dict[tuple[str, str], dict[str, LabelSelector]] = {}  # by kind and namespace
 
     def services(self, namespace: str) -> list[LabelSelector]:
@@ -30,6 +48,8 @@ class Selectors:
         """Let an object be in force, or no longer. Cost: O(1)."""
         if thing.kind == NAMESPACE:
             self._put_namespace(thing)
+        elif thing.kind == DISRUPTION_BUDGET:
+            self._put_budget(thing)
         elif thing.kind == SERVICE or thing.kind in CONTROLLERS:
             self._put_selector(thing)
 
@@ -39,6 +59,17 @@ class Selectors:
         labels = None if content is None else content.labels
         if self._index.namespaces.get(thing.name) != labels:
             self._index.name(thing.name, labels)
+
+    def _put_budget(self, thing: ConfigObject) -> None:
+        content, place = thing.content, (thing.namespace, thing.name)
+        assert content is None or isinstance(content, DisruptionBudget)
+        before = self.budgets.pop(place, None)
+        if content is not None and content.selector is not None and content.selector.requirements:
+            self.budgets[place] = content
+            self._index.watch(thing.namespace, content.selector)
+        if before is not None:
+            self._index.watch(thing.namespace, before.selector, -1)
+        self.budgets_version += 1
 
     def _put_selector(self, thing: ConfigObject) -> None:
         content, place = thing.content, (thing.kind, thing.namespace)

@@ -28,6 +28,8 @@ def selectors_of(state: ClusterState) -> set[tuple[str, LabelSelector]]:
             found |= {(where, term.selector) for where in ((EVERY,) if everywhere else term.namespaces)}
     for (_, namespace), of_kind in state.config.selectors._selectors.items():
         found |= {(namespace, selector) for selector in of_kind.values()}
+    budgets = state.config.selectors.budgets
+    found |= {(namespace, budget.selector) for (namespace, _), budget in budgets.items()}
     return {(where, selector) for where, selector in found if selector is not None}
 
 
@@ -56,6 +58,7 @@ def audit_classes(state: ClusterState, also: Iterable[tuple[str, LabelSelector]]
     for each, pods in members.items():
         assert each.pods_count == len(pods)
         assert each.by_node == Counter(pod.node for pod in pods if pod.node)
+        assert each.placed_count == sum(each.by_node.values())
         for pod in pods:
             assert each.namespace == pod.spec.namespace
             assert (each.marks, each.terminating) == (marks_of(pod.spec.template), pod.spec.terminating)

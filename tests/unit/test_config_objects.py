@@ -80,9 +80,16 @@ CONTENT: dict[str, tuple[Json, Content]] = {
     ),
     "PodDisruptionBudget": (
         manifest(
-            "PodDisruptionBudget", spec={"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"}
+            "PodDisruptionBudget",
+            spec={"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"},
+            status={
+                "disruptionsAllowed": 2,
+                "disruptedPods": {"web-1": None, "web-0": "2026-01-01T00:00:00Z"},
+            },
         ),
-        DisruptionBudget(selector=WEB, min_available="50%"),
+        DisruptionBudget(
+            selector=WEB, min_available="50%", disruptions_allowed=2, disrupted=("web-0", "web-1")
+        ),
     ),
     "Service": (selecting("Service"), Selecting(selector=WEB)),
     "ReplicationController": (selecting("ReplicationController"), Selecting(selector=WEB)),
@@ -165,6 +172,10 @@ def test_what_is_missing_has_the_meaning_of_the_api(thing: Json, content: Conten
             "object.spec.maxUnavailable",
         ),
         (manifest("PodDisruptionBudget", spec={"minAvailable": True}), "object.spec.minAvailable"),
+        (
+            manifest("PodDisruptionBudget", status={"disruptionsAllowed": -1}),
+            "object.status.disruptionsAllowed",
+        ),
     ],
     ids=str,
 )
