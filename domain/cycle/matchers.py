@@ -8,16 +8,17 @@ in it, names the version that it saw and raises it. A set that nobody used befor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from domain.cycle.counted import Counted
+from domain.model.anchors import EVERY, anchors_of_pod
 from domain.model.pods import PodSpec
 from domain.plugins.spread_constraints import HOSTNAME
 from domain.plugins.weighers import Match, NamespaceLabels
 
-EVERYWHERE = "*"
+EVERYWHERE = EVERY
 """The key of what is announced to all namespaces, as a matcher looks at namespaces by their labels."""
 
 
@@ -74,7 +75,7 @@ class KnownMatchers:
 
     def __init__(self, versions: Mapping[str, int]) -> None:
         self.versions: dict[str, int] = {}
-        self._spanning: dict[str, list[tuple[str, Match]]] = {}  # by namespace, or ``EVERYWHERE``
+        self._anchored: dict[Hashable, list[tuple[str, Matcher]]] = {}
         for key, version in sorted(versions.items()):
             self._know(key)
             self.versions[key] = version
@@ -88,28 +89,50 @@ class KnownMatchers:
     def _know(self, key: str) -> None:
         if key.startswith("{") and key not in self.versions:
             matcher = _decode(key)
-            if matcher.spans:
-                for namespace in matcher.namespaces:
-                    self._spanning.setdefault(namespace, []).append((key, matcher.match))
+            # Each rollout may bring a matcher that differs by one label from those before: the least crowded
+            # of its anchors finds it.
+            for anchor in min(_anchors(matcher), key=self._crowd):
+                self._anchored.setdefault(anchor, []).append((key, matcher))
+
+    def _crowd(self, anchors: Iterable[Hashable]) -> int:
+        return sum(len(self._anchored.get(anchor, ())) for anchor in anchors)
 
     def need(
         self, needs: Needs, pod: PodSpec, node: str, own: Iterable[Matcher], labels: NamespaceLabels
-    ) -> None:
-        """Add what placing a pod on a node needs. ``labels`` are those of namespaces."""
+    ) -> bool:
+        """Add what placing a pod on a node needs; say whether a pod on the same node may shun it.
+
+        ``labels`` are those of namespaces. Cost: O(labels of the pod), and matchers that share its anchors.
+        """
         for namespace in (pod.namespace, EVERYWHERE):
             needs.reads.setdefault(namespace, set()).add(node)
-        for key in {*self._counts_in(pod, labels), *(matcher.key for matcher in own if matcher.spans)}:
+        spanning, shuns = {matcher.key for matcher in own if matcher.spans}, False
+        for key, matcher in self.near(pod):
+            if matcher.match.matches(pod, labels):
+                if matcher.spans:
+                    spanning.add(key)
+                else:
+                    shuns = True
+        for key in spanning:
             if key in self.versions:
                 needs.raises.setdefault(key, set()).add(node)
         for matcher in own:
             if matcher.key not in self.versions:
                 needs.announces.setdefault(matcher.key, set()).add(node)
+        return shuns
 
-    def _counts_in(self, pod: PodSpec, labels: NamespaceLabels) -> Iterator[str]:
-        for namespace in (pod.namespace, EVERYWHERE):
-            for key, match in self._spanning.get(namespace, ()):
-                if match.matches(pod, labels):
-                    yield key
+    def near(self, pod: PodSpec) -> Iterator[tuple[str, Matcher]]:
+        """Yield matchers that share an anchor with a pod."""
+        for anchor in anchors_of_pod(pod.namespace, pod.labels):
+            yield from self._anchored.get(anchor, ())
+
+
+def _anchors(matcher: Matcher) -> Iterator[tuple[Hashable, ...]]:
+    """Yield sets of anchors; of each, every pod of the matcher has one."""
+    yield tuple((namespace, "", "") for namespace in matcher.namespaces)
+    for each in matcher.match.selector.requirements:
+        if each.operator == "In":
+            yield tuple((at, each.key, value) for at in matcher.namespaces for value in each.values)
 
 
 def announced_to(key: str) -> tuple[str, ...]:

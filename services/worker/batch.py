@@ -66,6 +66,7 @@ class BatchBuilder:
 
     ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
     that its event claims, ``sent_by`` who sent it. ``decisions`` are those made so far, with their records.
+    ``strict`` are nodes of bound pods that ask for more than spec and room.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
@@ -87,7 +88,7 @@ class BatchBuilder:
         self.measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
-        self._strict: set[str] = set()  # nodes of bound pods that ask for more than spec and room
+        self.strict: set[str] = set()
         self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self._templates: dict[bytes, PodTemplate] = {}
@@ -258,7 +259,7 @@ class BatchBuilder:
             if isinstance(verdict, Placement):
                 self._bind(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
                 if verdict.attempt in result.strict:
-                    self._strict.add(verdict.node)
+                    self.strict.add(verdict.node)
             else:
                 self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
         for (index, shard), seq in cycle_seqs.items():
@@ -374,7 +375,7 @@ class BatchBuilder:
             offsets=offsets,
             shards=list(self._book.epochs),
             facts=node_facts(state, self._specs),
-            claims=node_claims(state, self._strict),
+            claims=node_claims(state, self.strict),
             counted=count_placements(self.opened, state),
             orphaned=dict(state.own_changes.told),
             waited=self._waited,

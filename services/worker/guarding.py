@@ -37,14 +37,21 @@ class Guarding:
             if self._on_their_way:
                 self._on_their_way.popleft()
 
-    def decide(self, result: CycleResult, state: ClusterState) -> None:
-        """Take what a cycle decided. With one worker nothing needs a guard."""
+    def decide(self, result: CycleResult, state: ClusterState) -> set[str]:
+        """Take what a cycle decided; return the nodes where room is not enough, for a pod may shun these.
+
+        A pod that shuns others on its node may wait with another worker, and come to the node first. With
+        one worker nothing needs a guard.
+        """
+        strict: set[str] = set()
         if len(state.own) == state.shards_count:
-            return
+            return strict
         for verdict in result.verdicts:
             if isinstance(verdict, Placement):
-                own = result.matchers.get(verdict.attempt, ())
-                self._known.need(self._needs, verdict.pod, verdict.node, own, state.index.namespaces)
+                pod, node, own = verdict.pod, verdict.node, result.matchers.get(verdict.attempt, ())
+                if self._known.need(self._needs, pod, node, own, state.index.namespaces):
+                    strict.add(node)
+        return strict
 
     def guards(self, state: ClusterState) -> Sequence[Guard]:
         """Return the guards of the batch that does all that was decided since the batch before."""

@@ -257,7 +257,7 @@ class Planner:
         if not self._refold_below:
             result = self.scheduler.cycle(self._now_ms)
             builder.decide(result, duration_us=self._stopwatch() - began_us)
-            self.guarding.decide(result, self.scheduler.state)
+            builder.strict |= self.guarding.decide(result, self.scheduler.state)
             is_tried = bool(result.attempts)
         asked = folded.ends or lost or is_tried or self._is_renewed
         changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured

@@ -13,12 +13,14 @@ from random import Random
 import msgspec
 import pytest
 
+from domain.cycle.matchers import KnownMatchers, Matcher, Needs
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Placement
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm, LabelRequirement, LabelSelector, PodAffinity
+from domain.plugins.weighers import Match
 from services.ports.guards import Claim, Guard, announced_keys, raised_keys, refused_nodes
 from services.worker.guarding import Guarding
 from tests.values import node, pod, template
@@ -79,11 +81,11 @@ class Ledger:
 class Worker:
     """One worker: it holds one shard, and follows the others now and then."""
 
-    def __init__(self, shard: int, ledger: Ledger) -> None:
+    def __init__(self, shard: int, ledger: Ledger, nodes_count: int = NODES) -> None:
         self.shard, self.ledger = shard, ledger
         self.scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
         self.scheduler.own({shard}, SHARDS)
-        for i in range(NODES):
+        for i in range(nodes_count):
             labels = {ZONE: f"z{i % ZONES}", HOSTNAME: f"n{i}"}
             self.scheduler.fold(NodeUpserted(node(f"n{i}", labels=labels)), i % SHARDS)
         self.guarding = Guarding({})
@@ -108,8 +110,8 @@ class Worker:
     def plan(self) -> None:
         result = self.scheduler.cycle()
         placed = [verdict for verdict in result.verdicts if isinstance(verdict, Placement)]
-        self.guarding.decide(result, self.scheduler.state)
-        strict = {each.node for each in placed if each.attempt in result.strict}
+        strict = self.guarding.decide(result, self.scheduler.state)
+        strict |= {each.node for each in placed if each.attempt in result.strict}
         self.planned = Batch(
             placed,
             self.guarding.guards(self.scheduler.state),
@@ -117,7 +119,8 @@ class Worker:
             dict(self.followed),
         )
 
-    def commit(self) -> None:
+    def commit(self) -> list[Placement]:
+        """Commit what was planned; return the pods that lost, which wait again."""
         assert self.planned is not None
         lost = self.ledger.commit(self.shard, self.planned, self.ids())
         _, granted, raised = self.ledger.journal[-1]
@@ -129,6 +132,7 @@ class Worker:
             self.tries += 1
             again = {"uid": f"{each.pod.uid}-{self.tries}", "resource_version": 10 + self.tries}
             self.scheduler.fold(PodUpserted(msgspec.structs.replace(each.pod, **again)), self.shard)
+        return lost
 
     def ids(self) -> dict[str, int]:
         return {name: entry.ordinal for name, entry in self.scheduler.state.nodes.items()}
@@ -145,6 +149,11 @@ def shapes() -> list[tuple[str, PodTemplate]]:
                 term = AffinityTerm(topology_key=key, selector=selector, namespaces=("default",))
                 found.append((app, template(10, pod_anti_affinity=PodAffinity(required=(term,)))))
     return found
+
+
+def match_of(labels: dict[str, str]) -> Match:
+    requirements = tuple(LabelRequirement(key, "In", (value,)) for key, value in labels.items())
+    return Match(selector=LabelSelector(requirements), namespaces=("default",))
 
 
 def live(seed: int, weaken: Callable[[Batch], Batch] = lambda batch: batch) -> Ledger:
@@ -214,3 +223,32 @@ WEAKER: dict[str, Callable[[Batch], Batch]] = {
 @pytest.mark.parametrize("weaken", WEAKER.values(), ids=WEAKER)
 def test_with_weaker_guards_some_are_too_near(weaken: Callable[[Batch], Batch]) -> None:
     assert any(too_near(live(seed, weaken)) for seed in SEEDS)
+
+
+def test_a_pod_without_rules_loses_to_the_first_one_that_shuns_it_on_its_node() -> None:
+    """Nobody knows of that one before it is placed: it waits in another shard."""
+    ledger = Ledger(lambda batch: batch)
+    one, other = workers = [Worker(shard, ledger, nodes_count=1) for shard in range(2)]
+    plain, shunning = shapes()[0][1], shapes()[2][1]
+    one.scheduler.fold(PodUpserted(pod("shuns", shunning, labels={"app": "b"})), one.shard)
+    one.plan()
+    assert [each.pod.name for each in one.commit()] == ["shuns"], "its matcher is announced first"
+    for worker in workers:
+        worker.follow()
+    one.plan()
+    other.scheduler.fold(PodUpserted(pod("shunned", plain, labels={"app": "a"})), other.shard)
+    other.plan()
+    assert one.commit() == []
+    assert [each.pod.name for each in other.commit()] == ["shunned"]
+    assert too_near(ledger) == []
+
+
+def test_a_pod_is_matched_against_few_of_the_matchers_that_its_namespace_ever_had() -> None:
+    """Rollouts leave matchers that differ by one label."""
+    matchers = [Matcher(match_of({"app": "a", "hash": str(i)}), spans=True) for i in range(1_000)]
+    known = KnownMatchers({matcher.key: 1 for matcher in matchers})
+    needs = Needs()
+    made = pod("p", template(10), labels={"app": "a", "hash": "7"})
+    known.need(needs, made, "n", (), {})
+    assert list(needs.raises) == [matchers[7].key]
+    assert len(list(known.near(made))) < 5
