@@ -112,6 +112,14 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
     resource_version: int | None
 
 
+class PodMissed(msgspec.Struct, frozen=True, gc=False):
+    """A pod that was never known is gone. It is remembered, so that what comes late does not bring it."""
+
+    key: str
+    uid: str
+    resource_version: int | None
+
+
 class FollowRefused(msgspec.Struct, frozen=True, gc=False):
     """What another worker did contradicts what is known here and is passed over: its node or pod, and why."""
 
@@ -167,6 +175,7 @@ Change = (
     | PodOrphaned
     | PodReturned
     | PodReleased
+    | PodMissed
     | PodResolved
     | ConfigChanged
     | ProfileChanged

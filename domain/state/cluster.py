@@ -22,10 +22,7 @@ from domain.model.events import (
     PodDeleted,
     PodUpserted,
 )
-from domain.model.limits import (
-    resource_names_max,
-    usage_window_seconds,
-)
+from domain.model.limits import resource_names_max, usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.usage import UsageRecord
@@ -34,6 +31,7 @@ from domain.state.changes import (
     NodeChanged,
     NodeMeasured,
     PodAdopted,
+    PodMissed,
     PodOrphaned,
     PodRefreshed,
     PodRegrouped,
@@ -56,7 +54,15 @@ from domain.state.steps import Assumed, Forgotten, Given, Owned, Passed, Reached
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
 from domain.state.usage import USAGE_SHARD, UsageWindows
-from domain.state.versions import is_stale, newer_of, same_node, skip_reason, taken, why_not_deleted
+from domain.state.versions import (
+    OTHER_UID,
+    is_stale,
+    newer_of,
+    same_node,
+    skip_reason,
+    taken,
+    why_not_deleted,
+)
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 _ARRIVALS_PER_MS = 1 << 15  # an arrival of the last moment that RFC 3339 can write still is an int64
@@ -228,7 +234,9 @@ class ClusterState:
         entry = self.pods.get(key)
         known = None if entry is None else entry.spec.resource_version
         if is_stale(pod.resource_version, known):
-            return (Skipped(skip_reason(pod.resource_version, known)),)
+            reason = skip_reason(pod.resource_version, known)
+            is_gone = pod.finished and entry is not None and entry.spec.uid != pod.uid
+            return (self._miss(key, pod.uid, pod.resource_version, reason) if is_gone else Skipped(reason),)
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
@@ -243,9 +251,9 @@ class ClusterState:
             changes.append(self._release(entry, "replaced", pod.resource_version))
             entry = None
         if pod.finished:
-            if entry is not None:
-                changes.append(self._release(entry, "finished", pod.resource_version))
-            return tuple(changes) or _SKIPPED
+            version = pod.resource_version
+            ended = self._release(entry, "finished", version) if entry else self._miss(key, pod.uid, version)
+            return (*changes, ended)
         if pod.node_name and (entry is None or entry.node != pod.node_name):
             full = self._occupancy.why_full(pod.node_name)
             if full:
@@ -303,15 +311,24 @@ class ClusterState:
 
     def _delete_pod(self, event: PodDeleted, shard: int) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
-        entry = self.pods.get(key)
+        entry, version = self.pods.get(key), event.resource_version
         if entry is None:
-            return _SKIPPED
+            return (self._miss(key, event.uid or key, version),)
         if self._is_of_another(entry, shard):
             return (_of_another(entry, shard),)
         refused = why_not_deleted(event, entry.spec)
+        if refused == OTHER_UID:
+            return (self._miss(key, event.uid, version, refused),)
         if refused:
             return (Skipped(refused),)
-        return (self._release(entry, "deleted", event.resource_version),)
+        return (self._release(entry, "deleted", version),)
+
+    def _miss(self, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
+        """Remember a pod that was gone before it was known. Cost: O(1)."""
+        if not self.tombstones.misses(key, uid, version):
+            return Skipped(reason)
+        self.tombstones.add(key, uid, version)
+        return PodMissed(key, uid, version)
 
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> Change:
         pod, node = entry.spec, entry.node

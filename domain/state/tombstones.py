@@ -30,6 +30,10 @@ class Tombstones:
     def __len__(self) -> int:
         return len(self._gone)
 
+    def misses(self, key: str, uid: str, version: int | None) -> bool:
+        """Say whether a pod that is gone would be remembered (``add``), and is not yet."""
+        return (version is not None or uid != key) and f"{key} {uid}" not in self._gone
+
     def pass_to(self, now_ms: int, forget_before_ms: int) -> None:
         """Let time pass; forget what ended before ``forget_before_ms``."""
         self._now_ms = now_ms

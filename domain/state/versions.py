@@ -11,6 +11,9 @@ from domain.model.events import NodeDeleted, PodDeleted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 
+OTHER_UID = "other-uid"
+"""Why a deletion does not concern an object: it names another one."""
+
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
@@ -42,7 +45,7 @@ def why_not_deleted(event: NodeDeleted | PodDeleted, known: NodeSpec | PodSpec) 
     A uid never comes back, so the deletion of a uid holds whatever versions were seen of it.
     """
     if event.uid:
-        return "" if event.uid == known.uid else "other-uid"
+        return "" if event.uid == known.uid else OTHER_UID
     return "older" if is_older(event.resource_version, known.resource_version) else ""
 
 

@@ -17,6 +17,7 @@ from domain.state.changes import (
     NodeChanged,
     NodeMeasured,
     PodAdopted,
+    PodMissed,
     PodOrphaned,
     PodRefreshed,
     PodReleased,
@@ -118,7 +119,7 @@ class BatchBuilder:
 
     def take(self, change: Change, record: Record | None, shard: int) -> None:
         """Add what folding a record changed, or following another worker."""
-        if not isinstance(change, PodWaits | PodRefreshed | Skipped | Refused):
+        if not isinstance(change, PodWaits | PodRefreshed | PodMissed | Skipped | Refused):
             self.changed_ms = self.now_ms
         match change:
             case PodWaits():
@@ -140,10 +141,12 @@ class BatchBuilder:
                 self._decide_placed(change, outcome, self._pods[change.pod.key].shard, None)
             case PodReleased():
                 self._release(change, shard)
+            case PodMissed():
+                self._remember_gone(change.key, change.uid, change.resource_version, shard)
             case NodeChanged():
                 self._specs[change.name] = self.sent_by
                 if change.replaced is not None:
-                    self._remember_gone("", change.name, *change.replaced, shard)
+                    self._remember_gone(change.name, *change.replaced, shard)
             case NodeMeasured():
                 if change.newer:
                     self._book.mark(change.name)
@@ -168,9 +171,7 @@ class BatchBuilder:
 
     def _end_wait(self, pod: PodSpec) -> None:
         self._book.untried.discard(pod.key)
-        if pod.key in self.waiting:
-            del self.waiting[pod.key]
-        else:
+        if self.waiting.pop(pod.key, None) is None:
             self.pending_removed.append(pod.uid)
 
     def _end_placement(self, pod: PodSpec) -> None:
@@ -225,10 +226,7 @@ class BatchBuilder:
     def _release(self, change: PodReleased, shard: int) -> None:
         pod = change.pod
         self._book.end_wait(pod.key)
-        if change.node:
-            self._end_placement(pod)
-        else:
-            self._end_wait(pod)
+        (self._end_placement if change.node else self._end_wait)(pod)
         self._decide(
             pod,
             shard,
@@ -241,9 +239,10 @@ class BatchBuilder:
             reason=change.reason,
         )
         if change.resource_version is not None or pod.uid != pod.key:
-            self._remember_gone(pod.namespace, pod.name, pod.uid, change.resource_version, shard)
+            self._remember_gone(pod.key, pod.uid, change.resource_version, shard)
 
-    def _remember_gone(self, namespace: str, name: str, uid: str, version: int | None, shard: int) -> None:
+    def _remember_gone(self, key: str, uid: str, version: int | None, shard: int) -> None:
+        namespace, _, name = key.rpartition("/")  # that of a node has none
         self._tombstones[namespace, name, uid] = PodTombstone(
             namespace=namespace, name=name, uid=uid, resource_version=version, shard=shard, at_ms=self.now_ms
         )

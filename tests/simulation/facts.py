@@ -239,13 +239,17 @@ class Events:
             if known is not None and known.uid == pod.uid:
                 self._end(known, pod.version)
                 self._pod_versions[pod.key] = max(pod.version, self._pod_versions[pod.key])
+            else:
+                self._miss(pod)
             return
         if pod.version <= self._pod_versions.get(pod.key, 0) and not is_new:
             return
         if pod.uid in self.ended and not (pod.finished and pod.version > self._end_versions[pod.uid]):
             return
+        if pod.finished and (known is None or known.uid != pod.uid):
+            self._miss(pod)
         if known is None and pod.finished:
-            return  # nobody remembers a pod that was never known
+            return
         self._pod_versions[pod.key] = pod.version
         if known is not None and (known.uid != pod.uid or pod.finished):
             self._end(known, pod.version)
@@ -256,6 +260,12 @@ class Events:
         self.ended.add(pod.uid)
         self._end_versions[pod.uid] = version
         del self.alive[pod.key]
+
+    def _miss(self, pod: Pod) -> None:
+        """Remember a pod that was gone before it was known."""
+        if pod.uid not in self.ended:
+            self.ended.add(pod.uid)
+            self._end_versions[pod.uid] = pod.version
 
     def _fold_usage(self, record: Record, at: str | None, usage: Json) -> None:
         at_ms = record.timestamp_ms

@@ -24,6 +24,7 @@ from domain.state.changes import (
     Change,
     NodeChanged,
     PodAdopted,
+    PodMissed,
     PodRefreshed,
     PodReleased,
     PodResized,
@@ -296,6 +297,7 @@ def test_a_finished_pod_frees_its_room(state: ClusterState, on: str) -> None:
 
 
 def test_a_pod_that_arrives_finished_was_never_there(state: ClusterState) -> None:
+    assert put(state, pod("p", on="a", finished=True)) == (PodMissed("default/p", "uid-of-default-p", 1),)
     assert put(state, pod("p", on="a", finished=True)) == SKIPPED
     assert state.pods == {}
 
@@ -314,7 +316,9 @@ def test_a_late_duplicate_does_not_resurrect_a_deleted_pod(state: ClusterState) 
 
 def test_a_late_deletion_does_not_remove_a_successor(state: ClusterState) -> None:
     put(state, pod("p", version=6, uid="next"))
-    assert state.apply(PodDeleted("default", "p", uid="first", resource_version=7)) == OTHER_UID
+    late = PodDeleted("default", "p", uid="first", resource_version=7)
+    assert state.apply(late) == (PodMissed("default/p", "first", 7),)
+    assert state.apply(late) == OTHER_UID
     assert state.apply(PodDeleted("default", "p", resource_version=5)) == OLDER
     assert state.apply(PodDeleted("default", "q")) == SKIPPED
     assert "default/p" in state.pods

@@ -10,12 +10,12 @@ import pytest
 from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.state import tombstones as module
-from domain.state.changes import Change, PodReleased, PodWaits, Skipped
+from domain.state.changes import Change, PodMissed, PodReleased, PodWaits, Skipped
 from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
 from domain.state.steps import Passed
 from domain.state.tombstones import Tombstones
-from tests.builders import node_manifest
+from tests.builders import node_manifest, pod_manifest
 from tests.property.site import Site
 from tests.values import pod
 
@@ -63,6 +63,54 @@ def test_a_version_that_a_duplicate_lacks_brings_no_pod_back(state: ClusterState
     assert put(state, first) == (Skipped("older"),)
     (change,) = put(state, msgspec.structs.replace(first, resource_version=6))
     assert isinstance(change, PodWaits), "its producer says that it is newer than its end"
+
+
+def test_a_pod_of_which_only_the_end_was_read_stays_gone(state: ClusterState) -> None:
+    """The log may have lost what came before, and bring it late."""
+    late = pod("p", version=3, uid="late")
+    deleted = PodDeleted("default", "p", uid="late", resource_version=5)
+    assert state.apply(deleted) == (PodMissed("default/p", "late", 5),)
+    assert state.apply(deleted) == (Skipped(),), "it is remembered already"
+    put(state, pod("p", version=7, uid="next"))
+    _end(state, "p", 8)
+    assert put(state, late) == (Skipped("older"),)
+
+
+def test_so_does_one_that_ended_while_another_one_had_its_name(state: ClusterState) -> None:
+    put(state, pod("p", version=7, uid="present"))
+    deleted = PodDeleted("default", "p", uid="late", resource_version=5)
+    assert state.apply(deleted) == (PodMissed("default/p", "late", 5),)
+    assert put(state, pod("p", version=6, uid="later", finished=True)) == (
+        PodMissed("default/p", "later", 6),
+    )
+    assert state.apply(deleted) == (Skipped("other-uid"),)
+    _end(state, "p", 8)
+    assert put(state, pod("p", version=3, uid="late"), pod("p", version=4, uid="later")) == (
+        Skipped("older"),
+        Skipped("older"),
+    )
+
+
+def test_a_finished_pod_that_takes_the_name_of_another_one_stays_gone(state: ClusterState) -> None:
+    put(state, pod("p", version=1, uid="present"))
+    released, missed = put(state, pod("p", version=7, uid="late", finished=True))
+    assert isinstance(released, PodReleased)
+    assert missed == PodMissed("default/p", "late", 7)
+    assert put(state, pod("p", version=5, uid="late")) == (Skipped("older"),)
+
+
+def test_a_deletion_without_uid_and_version_leaves_nothing(state: ClusterState) -> None:
+    assert state.apply(PodDeleted("default", "p")) == (Skipped(),)
+    assert len(state.tombstones) == 0
+
+
+def test_the_ledger_keeps_pods_of_which_only_the_end_was_read() -> None:
+    site = Site()
+    gone = pod_manifest("p", cpu=1, uid="late", resource_version=5)
+    site.tell("DELETED", gone)
+    site.planner = site.restarted()
+    site.tell("ADDED", {**gone, "metadata": {**gone["metadata"], "resourceVersion": "3"}})
+    assert site.planner.scheduler.state.pods == {}
 
 
 def test_a_name_without_uid_and_version_may_come_again(state: ClusterState) -> None:
