@@ -402,6 +402,8 @@ def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> 
             found |= world.auditor.findings.names
             if named in found:
                 return
+            if seed % 5 == 4:
+                gc.collect()  # the arrays of dead workers are large, and the collector does not know that
     pytest.fail(f"{SEEDS_COUNT} days of this build raise {sorted(n.name for n in found)}, not {named.name}")
 
 
