@@ -32,6 +32,7 @@ _SOCKET_PORT = 5432
 _SOCKET_PATH_BYTES_MAX = 107  # of sun_path on Linux, less its final zero
 _START_TIMEOUT_SECONDS = 60.0
 _LOCK_TIMEOUT_SECONDS = 45.0
+_OWN_LOCK_TIMEOUT_SECONDS = 2.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGQUIT)  # the fast shutdown, and the one that recovers at the next start
 
@@ -232,15 +233,20 @@ def default_dir() -> Path:
 
 
 def _lock(path: Path) -> int:
-    """Take the directory's lock; it stays with the reaper after a ``kill -9``, so wait for that."""
+    """Take the directory's lock; it stays with the reaper after a ``kill -9``, so wait for that.
+
+    A child that another thread is about to start has our lock, too, until it runs its program.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+    began = time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(descriptor, 20, 0).decode() or "unknown"
-            if time.monotonic() < deadline and holder.isdecimal() and not _lives(int(holder)):
+            wait_seconds = _OWN_LOCK_TIMEOUT_SECONDS if holder == str(os.getpid()) else _LOCK_TIMEOUT_SECONDS
+            is_leaving = holder == str(os.getpid()) or (holder.isdecimal() and not _lives(int(holder)))
+            if is_leaving and time.monotonic() < began + wait_seconds:
                 time.sleep(0.05)
                 continue
             os.close(descriptor)

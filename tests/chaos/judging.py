@@ -7,6 +7,7 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from domain.model.decisions import Decision
 from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.loading import read_parts
+from services.ports.journal import Owned
 from services.ports.ledger import DeadLetter, PlacementOpened, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -44,7 +46,7 @@ FROM placements ORDER BY recorded_at, shard, seq
 """
 _LETTERS = "SELECT * FROM dead_letters ORDER BY shard, seq"
 _PROFILES = "SELECT name, revision, spec, resource_version, at_ms FROM profiles"
-_JOURNAL = "SELECT lanes, seqs FROM journal ORDER BY position"
+_JOURNAL = "SELECT shard, batch, worker, owned, followed, lanes, seqs FROM journal ORDER BY position"
 _CURSORS = "SELECT shard, decisions_seq, dead_letters_seq, alarm FROM relay_cursor"
 
 
@@ -104,8 +106,12 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
 
 
 async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
-    """Return what each transaction took from the log and decided, in order, by the journal."""
+    """Return what each transaction took from the log and decided, in order, by the journal.
+
+    Each also says what its worker knew of the others: so much of it as changed is in each row.
+    """
     commits = []
+    known: dict[str, tuple[dict[int, int], Sequence[int]]] = {}
     for row in await connection.fetch(_JOURNAL):
         taken = [
             [r for r in log.records(TopicPartition(topic, number)) if lo <= r.offset < hi]
@@ -113,8 +119,24 @@ async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
         ]
         spans = {int(shard): range(*span) for shard, span in msgspec.json.decode(row["seqs"]).items()}
         decided = [(shard, seq) for shard, seqs in spans.items() for seq in seqs]
-        commits.append(Commit(in_order(taken), decided, is_ordered=len(spans) < 2))
+        followed, own = known.get(row["worker"], ({}, ()))
+        for change in msgspec.json.decode(row["owned"] or b"[]", type=list[Owned]):
+            followed, own = followed | dict(change.followed), sorted(change.leases)
+        followed = followed | msgspec.json.decode(row["followed"] or b"{}", type=dict[int, int])
+        known[row["worker"]] = followed, own
+        number = row["shard"], row["batch"]
+        is_ordered = len(spans) < 2
+        commits.append(Commit(in_order(taken), decided, {}, number, own, followed, is_ordered))
     return commits
+
+
+async def keep(servers: Servers, folder: Path) -> None:
+    """Keep what tells how a bad day came about: the tables of what was decided, and in which order."""
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    async with servers.connected() as connection:
+        for table in ("decisions", "placements", "journal", "nodes", "node_specs", "claims"):
+            query, path = f"SELECT * FROM {table}", folder / f"{table}.csv"
+            await connection.copy_from_query(query, output=path, format="csv", header=True)
 
 
 async def judge(

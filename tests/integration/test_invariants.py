@@ -268,6 +268,25 @@ async def test_a_pod_that_asks_for_nothing_may_join_a_full_node(empty: PostgresB
     assert await check(empty.dsn) == []
 
 
+async def test_a_pod_adopted_before_its_node_was_known_is_a_warning_and_who_came_before_it_counted_is_right(
+    empty: PostgresBackend,
+) -> None:
+    ledger = empty.ledger()
+    lease, other = await start(ledger, SHARDS)
+    adopted = decision(other, 1, "foreign", "n1", outcome=Outcome.ADOPTED)
+    early = opened(adopted, adopted=True, counted=False)
+    await _commit(
+        ledger, bind(other, [1], 0, facts=[], decisions=[record(adopted)], placements_opened=[early])
+    )
+    await _fill(ledger, lease)
+    counted = CommitBatch(
+        offsets=[advance(other, 1, 2)], facts=[change_node(1, 1, ONE)], counted=[early.pod_uid], log_time_ms=1
+    )
+    await _commit(ledger, counted)
+    (violation,) = await check(empty.dsn)
+    assert (violation.name, violation.warning) == ("over-allocatable", True)
+
+
 async def test_a_resized_pod_is_a_warning_and_one_placed_on_top_of_it_is_not(empty: PostgresBackend) -> None:
     ledger = empty.ledger()
     lease, _ = await start(ledger, SHARDS)

@@ -245,8 +245,11 @@ class Outside:
                 what = f"{name} v{step.version}: {step.outcome} {step.uid}"
                 self._require(chained, Invariant.VERSION_CHAIN, f"{what}: another decision has that version")
                 if told_together:
-                    found = self._next_state(states, at, spare, gone=step.outcome == "orphaned")
-                    self._require(found >= 0, Invariant.VERSION_CHAIN, f"{what}: no event says so")
+                    gone = step.outcome == "orphaned"
+                    found = self._next_state(states, at, spare, gone=gone)
+                    # Its worker may not have known yet what others had done to the node since.
+                    was_so = found >= 0 or any(state.gone == gone for state in states[:at])
+                    self._require(was_so, Invariant.VERSION_CHAIN, f"{what}: no event says so")
                     spare, at = spare - max(found - at, 0), max(found, at)
                 elif step.outcome == "bound" and step.pod is not None:
                     moved = self._judge_bound(

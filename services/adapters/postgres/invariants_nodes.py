@@ -10,14 +10,18 @@ VERSION = """
     CASE WHEN translate({told}, '0123456789', '') = '' THEN nullif({told}, '')::bigint END
 """.format(told=_TOLD.format(key='"node_version":'))
 
+_LAST_VERSION = 2**63 - 1
+
 # Goes back from what is requested now, since the ledger forgets old history. Opening and closing come in the
 # order of the node's versions, which are fenced: a transaction's time is when it began, so with several
 # writers it says nothing of their order. A placement ends with its pod's next decision. Where that names
 # another node, the end comes right behind what the same shard had decided on this one. Within a version,
 # closing comes first. The sum after each placement that berth decided is compared with the spec that it saw:
 # the last one up to its version, or the one of its own transaction, which was folded before. A pod that was
-# resized where it runs was not placed by berth with that size. Only nodes are looked at that can have held
-# too much: what is requested now, with all that ended meanwhile, is more than the least that they offered.
+# resized where it runs was not placed by berth with that size. A pod that was adopted before its worker knew
+# the node tells no version: it counts there only at its end, as nothing says since when. Only nodes are
+# looked at that can have held too much: what is requested now, with all that ended meanwhile, is more than
+# the least that they offered.
 OVERCOMMITTED = f"""
 WITH told AS MATERIALIZED (
     SELECT shard, seq, pod_uid, namespace, name, node, signature, outcome, recorded_at, {VERSION} AS version
@@ -29,7 +33,14 @@ WITH told AS MATERIALIZED (
 ), moves AS (
     SELECT p.node, p.signature, d.version, p.seq, p.shard, 1 AS change, p.pod_uid, d.recorded_at,
         d.outcome = 'bound' AS is_decided
-    FROM @placements AS p JOIN told d USING (shard, seq) WHERE p.counted
+    FROM @placements AS p JOIN told d USING (shard, seq)
+    WHERE p.counted AND (d.version IS NOT NULL OR NOT p.adopted)
+    UNION ALL
+    SELECT p.node, p.signature,
+        CASE WHEN p.released_at_ms IS NULL THEN {_LAST_VERSION} WHEN d.end_node = p.node THEN d.ended END,
+        coalesce(d.end_seq, p.seq), p.shard, 1, p.pod_uid, NULL, false
+    FROM @placements AS p JOIN lives d USING (shard, seq)
+    WHERE p.counted AND d.version IS NULL AND p.adopted
     UNION ALL
     SELECT p.node, p.signature, CASE WHEN d.end_node = p.node THEN d.ended END, d.end_seq, p.shard, -1,
         p.pod_uid, NULL, false
