@@ -42,6 +42,9 @@ class PodIndex:
     changed : set of PodClass or None
         Classes that have other numbers of pods than when ``Budgets`` last emptied it; None while nobody asks,
         or once there are too many.
+    renewed : set of str or None
+        Names of nodes on which a pod became another without a change of what the node holds. None while
+        nobody reads it. ``Victims`` empties it.
     moves : int
         Moves whenever a pod with a class comes to a node or leaves it.
     version : int
@@ -56,6 +59,7 @@ class PodIndex:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.journal: list[tuple[PodClass | None, str, int]] | None = None
         self.changed: set[PodClass] | None = None
+        self.renewed: set[str] | None = None
         self.moves = 0
         self.version = 0
         self.selects_version = 0
@@ -108,6 +112,8 @@ class PodIndex:
             self._watching.leave(pod.key, entry.spec)
             labels = self._watching.enter(pod.key, pod)
         entry.spec = pod
+        if self.renewed is not None and entry.node:
+            self.renewed.add(entry.node)
         before, after = entry.pod_class, self._take(pod, labels)
         if entry.node and before is not after:
             if before is not None:

@@ -1,0 +1,256 @@
+"""Preemption: which pods would have to go so that a pod finds a node, and which node that is.
+
+``Preemptor.plan`` plans several equal pods at once and changes nothing. What is decided already goes in: pods
+that were evicted and are still there (*claimed*) count as gone and are never offered again; nominations that
+the pod must leave alone count in the snapshot's ``requested`` (the caller puts them there), and in the rules
+over other pods by ``Nominated``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.cycle.program import Program
+from domain.cycle.slots import GroupSlots
+from domain.cycle.trial_arrays import Nominated, asked_of, empty_plans, rules_of, sets_of
+from domain.kernels import preempt_arrays, preempting
+from domain.kernels.ties import salted
+from domain.model.pods import PodSpec
+from domain.state.cluster import ClusterState
+from domain.state.nodes import NodeEntry
+from domain.state.snapshot import Snapshot
+from domain.state.victims import BudgetsSeen, NoBudgets, Victims
+
+NEVER = "Never"
+BEST = 5
+"""How many of the best nodes an explanation names."""
+
+_NO_BUDGETS = NoBudgets()
+
+
+class Weight(NamedTuple):
+    """What the eviction of some victims weighs; the smaller one is better, but for the start.
+
+    ``highest_priority`` is None without victims, ``earliest_start_ms`` also where one has not started: the
+    earliest start of the victims of the highest priority.
+    """
+
+    violations: int
+    highest_priority: int | None
+    priorities_sum: int
+    victims_count: int
+    earliest_start_ms: int | None
+
+
+class Planned(NamedTuple):
+    """Where one pod goes once its victims, the most important first, are gone. There may be none."""
+
+    row: int
+    node: str
+    victims: tuple[str, ...]
+    weight: Weight
+
+
+class Plans(NamedTuple):
+    """What preemption can do for equal pods.
+
+    Attributes
+    ----------
+    planned : list of Planned
+        One per pod that has a node, in order. The pods behind them have none.
+    candidates_count : int
+        Nodes on which the first pod would fit once pods of lower priority are gone.
+    ruled_out_count : int
+        Nodes that have no room for it even without all pods of lower priority, or refuse it whatever goes.
+    best : list of Planned
+        The best nodes for the first pod, the chosen one first.
+    """
+
+    planned: list[Planned]
+    candidates_count: int
+    ruled_out_count: int
+    best: list[Planned]
+
+
+def why_not_eligible(pod: PodSpec, nodes: Mapping[str, NodeEntry]) -> str:
+    """Return why a pod may not preempt if it finds no node, "" where it may.
+
+    Source: kube-scheduler, PodEligibleToPreemptOthers.
+    """
+    if pod.template.preemption_policy == NEVER:
+        return "preemption-policy-never"
+    return ""
+
+
+class Preemptor:
+    """Plans preemption with the caches of a scheduler. Between two plans it keeps the placed pods by row."""
+
+    def __init__(self, state: ClusterState, snapshot: Snapshot, slots: GroupSlots) -> None:
+        self._state = state
+        self._snapshot = snapshot
+        self._slots = slots
+        self._victims = Victims(state)
+
+    def plan(
+        self,
+        program: Program,
+        count: int = 1,
+        *,
+        budgets: BudgetsSeen = _NO_BUDGETS,
+        claimed: Set[str] = frozenset(),
+        nominated: Sequence[Nominated] = (),
+    ) -> Plans:
+        """Plan for ``count`` pods of a group, one after another, each as its predecessors left the cluster.
+
+        Call it while the state has counted all that was written into the snapshot, but for nominations.
+
+        Parameters
+        ----------
+        program : Program
+            The group's, over all nodes, as ``GroupSlots.program`` returned it for this cycle.
+        budgets : BudgetsSeen
+            The disruption budgets.
+        claimed : set of str
+            Keys of pods that were evicted and are still there.
+        nominated : sequence of Nominated
+            The nominations that the pods must leave alone: those of no lower priority.
+
+        Cost: O(nodes + pods on those that could help), then O(sqrt(nodes)) per pod; see ``nominate``.
+        """
+        trial = self._trial(program, budgets, claimed, nominated)
+        best = trial.best(BEST)
+        planned = trial.nominate(count)
+        self._victims.void(each.node for each in planned)
+        nodes_count = int(self._snapshot.columns.rows_count[0])
+        return Plans(planned, trial.candidates_count, nodes_count - trial.kept_count, best)
+
+    def candidates(
+        self,
+        program: Program,
+        *,
+        budgets: BudgetsSeen = _NO_BUDGETS,
+        claimed: Set[str] = frozenset(),
+        nominated: Sequence[Nominated] = (),
+    ) -> tuple[list[Planned], tuple[set[str], set[str]]]:
+        """Return each node that could take a pod, with its victims, the best first; and all that could go.
+
+        The second are the keys of the pods of lower priority on these nodes: those whose eviction would
+        violate a budget, and the others, before any is put back. See ``plan``.
+        """
+        trial = self._trial(program, budgets, claimed, nominated)
+        return trial.best(trial.candidates_count), trial.grouped()
+
+    def _trial(
+        self, program: Program, budgets: BudgetsSeen, claimed: Set[str], nominated: Sequence[Nominated]
+    ) -> _Trial:
+        self._victims.sync(claimed, budgets)
+        lost = [
+            Nominated(entry.pod_class, entry.node)
+            for entry in (self._state.pods.get(key) for key in claimed)
+            if entry is not None and entry.node
+        ]
+        rules = rules_of(program, self._slots, self._victims, self._state, lost, nominated)
+        return _Trial(program, self._slots, self._snapshot, self._victims, rules, budgets)
+
+
+class _Trial:
+    """One group's plan of all rows, and the nominations that follow from it."""
+
+    def __init__(
+        self,
+        program: Program,
+        slots: GroupSlots,
+        snapshot: Snapshot,
+        victims: Victims,
+        rules: preempt_arrays.Rules,
+        budgets: BudgetsSeen,
+    ) -> None:
+        self._columns, self._victims, self._rules = snapshot.columns, victims, rules
+        self._asked = asked_of(program, slots.groups)
+        self._sets = sets_of(victims.sets, budgets.allowed)
+        self._priority = program.template.priority
+        self._salt = slots.groups.salt[program.slot]
+        self._plans = empty_plans(snapshot.rows_width, len(self._asked.column), len(rules.kind))
+        self.kept_count = preempting.rule_out(
+            self._columns, victims.arrays, self._asked, self._priority, self._plans
+        )
+        self.candidates_count = preempting.plan_victims(
+            self._columns,
+            victims.arrays,
+            self._asked,
+            rules,
+            self._sets,
+            self._priority,
+            self._salt,
+            self._plans,
+        )
+
+    def best(self, count: int) -> list[Planned]:
+        """Return the best rows for the first pod; call it before ``nominate``."""
+        plans = self._plans
+        rows = np.flatnonzero(plans.state[: int(self._columns.rows_count[0])] == preempt_arrays.PLANNED)
+        ties = salted(self._columns.tie[rows], int(self._salt))
+        order = np.lexsort(
+            (
+                ties,
+                -plans.start_ms[rows],
+                plans.victims[rows],
+                plans.priorities[rows],
+                plans.highest[rows],
+                plans.violations[rows],
+            )
+        )
+        return [self._planned_on(row) for row in rows[order[:count]].tolist()]
+
+    def _planned_on(self, row: int) -> Planned:
+        plans = self._plans
+        key = [plans.violations, plans.highest, plans.priorities, plans.victims, plans.start_ms]
+        places = np.flatnonzero(self._marks(row) & preempt_arrays.VICTIM)
+        return self._planned(row, places.tolist(), [int(each[row]) for each in key])
+
+    def _planned(self, row: int, places: Sequence[int], key: Sequence[int]) -> Planned:
+        """Return a plan, given the places of the victims among the pods of the row."""
+        pods = self._victims.pods_on(row)
+        weight = Weight(
+            key[0],
+            None if key[1] == preempt_arrays.NO_VICTIM else key[1],
+            key[2] - key[3] * preempt_arrays.SHIFT,
+            key[3],
+            None if key[4] == preempt_arrays.NOT_STARTED else key[4],
+        )
+        return Planned(row, self._victims.node_of(row), tuple(pods[i].spec.key for i in places), weight)
+
+    def _marks(self, row: int) -> np.ndarray:
+        """Return the marks of a row's pods, zeros for those that are not of lower priority."""
+        arrays = self._victims.arrays
+        first = int(arrays.first[row])
+        at = slice(first, first + int(arrays.length[row]))
+        return np.where(arrays.priority[at] < self._priority, arrays.mark[at], 0)
+
+    def grouped(self) -> tuple[set[str], set[str]]:
+        """Return the keys of the pods that could go: those whose eviction violates a budget, the others."""
+        violating, others = set[str](), set[str]()
+        for row in np.flatnonzero(self._plans.state == preempt_arrays.PLANNED).tolist():
+            for pod, mark in zip(self._victims.pods_on(row), self._marks(row).tolist(), strict=True):
+                if pod.spec.template.priority < self._priority:
+                    (violating if mark & preempt_arrays.VIOLATING else others).add(pod.spec.key)
+        return violating, others
+
+    def nominate(self, count: int) -> list[Planned]:
+        """Choose nodes for equal pods, one after another."""
+        chosen, key = np.zeros(count, dtype=np.int32), np.zeros((count, 5), dtype=np.int64)
+        ends = np.zeros(count + 1, dtype=np.int64)
+        arrays = self._victims.arrays
+        taken = np.zeros(len(arrays.mark), dtype=np.int64)
+        found = preempting.nominate(
+            self._columns, arrays, self._asked, self._rules, self._sets, self._priority, self._salt,
+            self._plans, chosen, key, ends[1:], taken,
+        )  # fmt: skip
+        planned = []
+        for k, row in enumerate(chosen[:found].tolist()):
+            places = taken[ends[k] : ends[k + 1]] - arrays.first[row]
+            planned.append(self._planned(row, places.tolist(), key[k].tolist()))
+        return planned

@@ -1,0 +1,154 @@
+"""What the kernels of preemption work on, made from a program: its demands, its rules with private counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.cycle.program import Program
+from domain.cycle.slots import GroupSlots
+from domain.kernels import arrays as kernel
+from domain.kernels import preempt_arrays
+from domain.state.cluster import ClusterState
+from domain.state.pod_classes import PodClass
+from domain.state.victims import Victims
+
+
+class Nominated(NamedTuple):
+    """A pod that waits for its victims: rules over other pods count it where it will run."""
+
+    pod_class: PodClass | None
+    node: str
+
+
+def asked_of(program: Program, groups: kernel.Groups) -> preempt_arrays.Asked:
+    """Return what a group asks of a row, with the columns that this reads once each."""
+    slot = program.slot
+    demands, limits = int(groups.demand_count[slot]), int(groups.limit_count[slot])
+    columns = groups.demand_column[slot, :demands]
+    widths = groups.limit_width[slot, :limits]
+    read = [columns, *(groups.limit_column[slot, m, :width] for m, width in enumerate(widths.tolist()))]
+    column = np.unique(np.concatenate(read)).astype(np.int32)
+    adds = int(groups.add_count[slot])
+    return preempt_arrays.Asked(
+        static_code=groups.static_code[groups.static_part[slot]],
+        column=column,
+        demand_at=np.searchsorted(column, columns).astype(np.int32),
+        demand_value=groups.demand_value[slot, :demands],
+        limit_at=np.searchsorted(column, groups.limit_column[slot, :limits]).astype(np.int32),
+        limit_width=widths,
+        limit_value=groups.limit_value[slot, :limits],
+        limit_capacity=groups.limit_capacity[slot, :limits],
+        limit_percent=groups.limit_percent[slot, :limits],
+        add_column=groups.add_column[slot, :adds],
+        add_value=groups.add_value[slot, :adds],
+    )
+
+
+def rules_of(
+    program: Program,
+    slots: GroupSlots,
+    victims: Victims,
+    state: ClusterState,
+    lost: Sequence[Nominated],
+    nominated: Sequence[Nominated],
+) -> preempt_arrays.Rules:
+    """Return the rules of a group with copies of what their counters count: a trial may write on them."""
+    rules = [rule for _, rule in program.counted.rules]
+    numbers = program.counters[: len(rules)]
+    counters, effects = slots.counters.arrays, slots.counters.effects
+    count = len(rules)
+    lengths = counters.length[numbers].astype(np.int64)
+    first = np.cumsum(lengths) - lengths
+    cells = [
+        np.arange(at, at + length)
+        for at, length in zip(counters.first[numbers].tolist(), lengths.tolist(), strict=True)
+    ]
+    copied = np.concatenate(cells) if cells else np.zeros(0, dtype=np.int64)
+    weight = np.zeros((len(victims.classes) if count else 1, count), dtype=np.int32)
+    own = np.zeros(count, dtype=np.int32)
+    for r, number in enumerate(numbers):
+        for pod_class, value in effects.counted_by(number):
+            if pod_class in victims.classes:
+                weight[victims.classes[pod_class], r] = value
+        if program.pod_class is not None:
+            own[r] = effects.of(program.pod_class).get(number, 0)
+    made = preempt_arrays.Rules(
+        kind=np.array([rule.kind for rule in rules], dtype=np.int32),
+        topology=counters.topology[numbers],
+        mask=counters.mask[numbers],
+        bound=np.array([rule.bound for rule in rules], dtype=np.int64),
+        min_domains=np.array([rule.min_domains for rule in rules], dtype=np.int32),
+        bootstraps=np.array([rule.bootstraps for rule in rules], dtype=np.int32),
+        missing=np.array([rule.missing is not None for rule in rules], dtype=np.int32),
+        first=first,
+        length=lengths,
+        sums=np.tile(counters.sums[copied].astype(np.int64), (2, 1)),
+        total=np.tile(counters.total[numbers], (2, 1)),
+        has_nodes=counters.has_nodes[copied],
+        weight=weight,
+        own=own,
+        domain=counters.domain,
+        eligible=counters.eligible,
+        layers=np.array([2 if nominated else 1]),
+        least=np.zeros((2, count), dtype=np.int64),
+        least_count=np.zeros((2, count), dtype=np.int64),
+        second=np.zeros((2, count), dtype=np.int64),
+        domains=np.zeros(count, dtype=np.int64),
+    )
+    if count:
+        for sign, layers, pods in ((-1, (0, 1), lost), (1, (1,), nominated)):
+            _count(made, numbers, slots, state, pods, sign, layers)
+    return made
+
+
+def _count(
+    rules: preempt_arrays.Rules,
+    numbers: Sequence[int],
+    slots: GroupSlots,
+    state: ClusterState,
+    pods: Sequence[Nominated],
+    sign: int,
+    layers: Sequence[int],
+) -> None:
+    """Count pods into the copies of counters, or out of them."""
+    effects, rows = slots.counters.effects, state.table.rows
+    for pod_class, node in pods:
+        row = rows.get(node)
+        if pod_class is None or row is None:
+            continue
+        of_class = effects.of(pod_class)
+        for r, number in enumerate(numbers):
+            value = sign * of_class.get(number, 0)
+            d = abs(int(rules.domain[rules.topology[r], row]) + 1) - 1
+            if value and d >= 0 and (rules.mask[r] < 0 or rules.eligible[rules.mask[r], row]):
+                for layer in layers:
+                    rules.sums[layer, rules.first[r] + d] += value
+                    rules.total[layer, r] += value
+
+
+def sets_of(sets: Sequence[tuple[int, ...]], allowed: np.ndarray) -> preempt_arrays.BudgetSets:
+    lengths = [len(each) for each in sets]
+    return preempt_arrays.BudgetSets(
+        np.cumsum([0, *lengths], dtype=np.int64),
+        np.array([budget for each in sets for budget in each], dtype=np.int32),
+        allowed.astype(np.int64),
+    )
+
+
+def empty_plans(width: int, columns: int, rules: int) -> preempt_arrays.RowPlans:
+    return preempt_arrays.RowPlans(
+        state=np.zeros(width, dtype=np.uint8),
+        violations=np.zeros(width, dtype=np.int32),
+        highest=np.zeros(width, dtype=np.int64),
+        priorities=np.zeros(width, dtype=np.int64),
+        victims=np.zeros(width, dtype=np.int32),
+        start_ms=np.zeros(width, dtype=np.int64),
+        touched=np.zeros(width, dtype=np.uint64),
+        tile_best=np.zeros(width // preempt_arrays.TILE + 1, dtype=np.int32),
+        used=np.zeros(columns, dtype=np.int64),
+        cut=np.zeros(rules, dtype=np.int64),
+        moved=np.zeros(rules, dtype=np.uint8),
+    )

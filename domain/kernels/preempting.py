@@ -1,0 +1,373 @@
+"""Preempt: rule out the rows where no eviction helps, plan the victims of all others, and choose rows.
+
+The rules are those of kube-scheduler's DefaultPreemption. On a row all pods of lower priority are taken away.
+If the pod then passes every filter, they are put back where the pod still passes: first those whose eviction
+violates a budget, then the others, the most important first. Who cannot be put back is a victim. Of all rows
+the one is chosen whose victims weigh least (``_lighter``).
+
+Several equal pods are planned at once: a nomination changes its own row, and the rows that share a budget or
+a counter with it. Only these are planned again, and only their tiles are searched again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels import arrays, preempt_arrays, preempt_rules, ties
+from domain.kernels.arrays import SPREAD
+from domain.kernels.compiling import entry, function, helper
+from domain.kernels.preempt_arrays import (
+    NO_ROW,
+    NO_VICTIM,
+    NOT_STARTED,
+    PLANNED,
+    RULED_OUT,
+    SHIFT,
+    STAYS,
+    TILE,
+    UNFIT,
+    VICTIM,
+    VIOLATING,
+)
+from domain.kernels.preempt_rules import count_nomination, counts_in, find_least, passes
+from domain.kernels.ties import mix
+
+_PARTS = (arrays, preempt_arrays, preempt_rules, ties)
+
+
+# ------------------------------------------------------------------------------------------ one row's room
+
+
+@function
+def _first_lower(pods, row, priority):  # type: ignore[no-untyped-def]
+    """Return the place of the first pod of a row that has a lower priority: those behind it have, too."""
+    low = pods.first[row]
+    high = low + pods.length[row]
+    while low < high:
+        middle = (low + high) >> 1
+        if pods.priority[middle] < priority:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@helper
+def _amount(pods, c, i):  # type: ignore[no-untyped-def]
+    """Return what the pod at a place requests of a column."""
+    return pods.below[c, i] - pods.below[c, i + 1]
+
+
+@function
+def _has_room(columns, asked, row, used):  # type: ignore[no-untyped-def]
+    for d in range(len(asked.demand_at)):
+        at = asked.demand_at[d]
+        if asked.demand_value[d] > columns.allocatable[asked.column[at], row] - used[at]:
+            return False
+    for m in range(len(asked.limit_value)):
+        total = asked.limit_value[m]
+        for k in range(asked.limit_width[m]):
+            total += used[asked.limit_at[m, k]]
+        if total * 100.0 > asked.limit_percent[m] * columns.allocatable[asked.limit_capacity[m], row]:
+            return False
+    return True
+
+
+@entry(*_PARTS)
+def rule_out(columns, pods, asked, priority, plans):  # type: ignore[no-untyped-def]
+    """Mark the rows that have no room even without all their pods of lower priority; return how many others.
+
+    Parameters
+    ----------
+    columns : Columns
+        The snapshot's. ``requested`` counts nominations that the pod must leave alone.
+    priority : int
+        The preemptor's.
+    plans : RowPlans
+        Written: ``state``, ``RULED_OUT`` or ``UNFIT``.
+
+    Cost: O(N log(pods per node)).
+    """
+    kept = 0
+    for row in range(columns.rows_count[0]):
+        plans.state[row] = RULED_OUT
+        if asked.static_code[row] == 0:
+            at = _first_lower(pods, row, priority)
+            for u in range(len(asked.column)):
+                c = asked.column[u]
+                plans.used[u] = columns.requested[c, row] - pods.gone[c, row] - pods.below[c, at]
+            if _has_room(columns, asked, row, plans.used):
+                plans.state[row] = UNFIT
+                kept += 1
+    return kept
+
+
+@function
+def _fits(columns, asked, rules, row, plans):  # type: ignore[no-untyped-def]
+    """Say whether the pod passes every filter on a row, as ``plans.used`` and ``plans.cut`` say it is."""
+    fits = _has_room(columns, asked, row, plans.used)
+    for layer in range(rules.layers[0]):
+        fits = fits and passes(rules, row, plans.cut, layer)
+    return fits
+
+
+@helper
+def _move(pods, asked, rules, row, i, sign, plans):  # type: ignore[no-untyped-def]
+    """Take the pod at a place away from its row, or put it back with ``sign`` 1."""
+    for u in range(len(asked.column)):
+        plans.used[u] += sign * _amount(pods, asked.column[u], i)
+    for r in range(len(rules.kind)):
+        if counts_in(rules, r, row) >= 0:
+            plans.cut[r] -= sign * rules.weight[pods.kind[i], r]
+
+
+# -------------------------------------------------------------------------------------------- one row's plan
+
+
+@function
+def _group(pods, sets, start, end):  # type: ignore[no-untyped-def]
+    """Mark the pods whose eviction violates a budget, given that all of them go, the most important first.
+
+    Return the budgets that are touched. A pod takes from each of its budgets, even if it is put back later.
+    """
+    touched = np.uint64(0)
+    for i in range(start, end):
+        pods.mark[i] = STAYS
+        if pods.is_there[i] != 0:
+            for s in range(sets.first[pods.budgets[i]], sets.first[pods.budgets[i] + 1]):
+                b = sets.budget[s]
+                sets.allowed[b] -= 1
+                touched |= np.uint64(1) << np.uint64(b & 63)
+                if sets.allowed[b] < 0:
+                    pods.mark[i] = VIOLATING
+    for i in range(start, end):
+        if pods.is_there[i] != 0:
+            for s in range(sets.first[pods.budgets[i]], sets.first[pods.budgets[i] + 1]):
+                sets.allowed[sets.budget[s]] += 1
+    return touched
+
+
+@function
+def _plan_row(columns, pods, asked, rules, sets, priority, row, plans):  # type: ignore[no-untyped-def]
+    """Plan the victims of one row that was not ruled out."""
+    start = _first_lower(pods, row, priority)
+    end = pods.first[row] + pods.length[row]
+    plans.state[row] = UNFIT
+    for u in range(len(asked.column)):
+        c = asked.column[u]
+        plans.used[u] = columns.requested[c, row] - pods.gone[c, row]
+    for r in range(len(rules.kind)):
+        plans.cut[r] = 0
+    for i in range(start, end):
+        if pods.is_there[i] != 0:
+            _move(pods, asked, rules, row, i, -1, plans)
+    plans.touched[row] = _group(pods, sets, start, end)
+    if not _fits(columns, asked, rules, row, plans):
+        return
+    violations = victims = 0
+    priorities = np.int64(0)
+    highest = np.int64(NO_VICTIM)
+    earliest = np.int64(NOT_STARTED)
+    for mark in (VIOLATING, STAYS):
+        for i in range(start, end):
+            if pods.is_there[i] == 0 or pods.mark[i] != mark:
+                continue
+            _move(pods, asked, rules, row, i, 1, plans)
+            if not _fits(columns, asked, rules, row, plans):
+                _move(pods, asked, rules, row, i, -1, plans)
+                pods.mark[i] |= VICTIM
+                victims += 1
+                violations += 1 if mark == VIOLATING else 0
+                priorities += pods.priority[i] + SHIFT
+                if pods.priority[i] > highest:
+                    highest = pods.priority[i]
+                    earliest = pods.start_ms[i]
+                elif pods.priority[i] == highest:
+                    earliest = min(earliest, pods.start_ms[i])
+    plans.state[row] = PLANNED
+    plans.violations[row] = violations
+    plans.victims[row] = victims
+    plans.highest[row] = highest
+    plans.priorities[row] = priorities
+    plans.start_ms[row] = earliest
+
+
+@function
+def _lighter(columns, plans, salt, a, b):  # type: ignore[no-untyped-def]
+    """Return the row whose victims weigh less.
+
+    Fewer violations; then the lower highest priority; the smaller sum of priorities; fewer victims; the later
+    earliest start among the victims of the highest priority; the smaller salted tie value.
+    Source: kube-scheduler, pickOneNodeForPreemption. It leaves the last choice to chance.
+    """
+    if plans.violations[a] != plans.violations[b]:
+        return a if plans.violations[a] < plans.violations[b] else b
+    if plans.highest[a] != plans.highest[b]:
+        return a if plans.highest[a] < plans.highest[b] else b
+    if plans.priorities[a] != plans.priorities[b]:
+        return a if plans.priorities[a] < plans.priorities[b] else b
+    if plans.victims[a] != plans.victims[b]:
+        return a if plans.victims[a] < plans.victims[b] else b
+    if plans.start_ms[a] != plans.start_ms[b]:
+        return a if plans.start_ms[a] > plans.start_ms[b] else b
+    return a if mix(columns.tie[a] ^ salt) <= mix(columns.tie[b] ^ salt) else b
+
+
+@function
+def _search_tile(columns, plans, salt, tile):  # type: ignore[no-untyped-def]
+    best = NO_ROW
+    for row in range(tile * TILE, min((tile + 1) * TILE, columns.rows_count[0])):
+        if plans.state[row] == PLANNED:
+            best = row if best == NO_ROW else _lighter(columns, plans, salt, best, row)
+    plans.tile_best[tile] = best
+
+
+@entry(*_PARTS)
+def plan_victims(columns, pods, asked, rules, sets, priority, salt, plans):  # type: ignore[no-untyped-def]
+    """Plan the victims of every row that ``rule_out`` kept, and find the best row of each tile.
+
+    Parameters
+    ----------
+    columns, pods, asked, rules, sets
+        The arrays above. ``pods.mark`` is written. ``rules`` gets the lowest counts of spreads.
+    priority : int
+        The preemptor's. Only pods of lower priority become victims.
+    salt : uint64
+        The group's, for ties.
+    plans : RowPlans
+        Read: ``state``. All else is written.
+
+    Returns
+    -------
+    int
+        How many rows have a plan.
+
+    Cost: O(pods) per filter, and O(domains) per spread.
+    """
+    planned = 0
+    for r in range(len(rules.kind)):
+        if rules.kind[r] == SPREAD:
+            find_least(rules, r)
+    for row in range(columns.rows_count[0]):
+        if plans.state[row] != RULED_OUT:
+            _plan_row(columns, pods, asked, rules, sets, priority, row, plans)
+            planned += plans.state[row] == PLANNED
+    for tile in range((columns.rows_count[0] + TILE - 1) // TILE):
+        _search_tile(columns, plans, salt, tile)
+    return planned
+
+
+# ------------------------------------------------------------------------------------------- nominations
+
+
+@function
+def _evict(pods, asked, rules, sets, row, start, end, taken, taken_count):  # type: ignore[no-untyped-def]
+    """Take the victims of a row; return how many places ``taken`` holds by now, and the budgets touched."""
+    touched = np.uint64(0)
+    columns_count = pods.below.shape[0]
+    for i in range(start, end):
+        if pods.is_there[i] != 0 and pods.mark[i] & VICTIM != 0:
+            pods.is_there[i] = 0
+            taken[taken_count] = i
+            taken_count += 1
+            for c in range(columns_count):
+                pods.gone[c, row] += _amount(pods, c, i)
+            for s in range(sets.first[pods.budgets[i]], sets.first[pods.budgets[i] + 1]):
+                sets.allowed[sets.budget[s]] -= 1
+                touched |= np.uint64(1) << np.uint64(sets.budget[s] & 63)
+    for a in range(len(asked.add_column)):
+        pods.gone[asked.add_column[a], row] -= asked.add_value[a]
+    return taken_count, touched
+
+
+@function
+def _shares_domain(rules, moved, row, other):  # type: ignore[no-untyped-def]
+    """Say whether a rule that moved in the domain of a row counts in the same domain for another one."""
+    for r in range(len(rules.kind)):
+        if moved[r] != 0:
+            of_row = abs(rules.domain[rules.topology[r], row] + 1) - 1
+            if of_row == abs(rules.domain[rules.topology[r], other] + 1) - 1:
+                return True
+    return False
+
+
+@function
+def _plan_again(  # type: ignore[no-untyped-def]
+    columns, pods, asked, rules, sets, priority, salt, plans, row, everywhere, touched
+):
+    """Plan the rows again that a nomination on a row concerns, and search their tiles."""
+    moved = everywhere
+    for r in range(len(rules.kind)):
+        moved = moved or plans.moved[r] != 0
+    if not moved and touched == 0:
+        _plan_row(columns, pods, asked, rules, sets, priority, row, plans)
+        _search_tile(columns, plans, salt, row // TILE)
+        return
+    for tile in range((columns.rows_count[0] + TILE - 1) // TILE):
+        is_other = False
+        for other in range(tile * TILE, min((tile + 1) * TILE, columns.rows_count[0])):
+            if plans.state[other] == RULED_OUT:
+                continue
+            if (
+                everywhere
+                or other == row
+                or plans.touched[other] & touched != 0
+                or _shares_domain(rules, plans.moved, row, other)
+            ):
+                _plan_row(columns, pods, asked, rules, sets, priority, other, plans)
+                is_other = True
+        if is_other:
+            _search_tile(columns, plans, salt, tile)
+
+
+@entry(*_PARTS)
+def nominate(  # type: ignore[no-untyped-def]
+    columns, pods, asked, rules, sets, priority, salt, plans, chosen, key, victims_end, taken
+):
+    """Choose a row for each of several equal pods, one after another, each as its predecessors left it.
+
+    Parameters
+    ----------
+    columns, pods, asked, rules, sets, priority, salt, plans
+        As ``plan_victims`` left them; ``pods``, ``rules`` and ``sets`` follow the nominations.
+    chosen : int32[K]
+        Written: the row of each pod.
+    key : int64[K, 5]
+        Written: its five criteria.
+    victims_end : int64[K]
+        Written: where its victims end in ``taken``.
+    taken : int64[V]
+        Written: the places of all victims, in order of the pods, the most important first. V is at most as
+        many as may be evicted.
+
+    Returns
+    -------
+    int
+        How many pods have a row; none of the others has one.
+
+    Cost: O(N / TILE + TILE + pods of the row) per pod, and O(N) where budgets or counters are shared.
+    """
+    taken_count = np.int64(0)
+    for k in range(len(chosen)):
+        best = NO_ROW
+        for tile in range((columns.rows_count[0] + TILE - 1) // TILE):
+            row = plans.tile_best[tile]
+            if row != NO_ROW:
+                best = row if best == NO_ROW else _lighter(columns, plans, salt, best, row)
+        if best == NO_ROW:
+            return k
+        chosen[k] = best
+        key[k, 0] = plans.violations[best]
+        key[k, 1] = plans.highest[best]
+        key[k, 2] = plans.priorities[best]
+        key[k, 3] = plans.victims[best]
+        key[k, 4] = plans.start_ms[best]
+        start = _first_lower(pods, best, priority)
+        end = pods.first[best] + pods.length[best]
+        everywhere = count_nomination(pods, rules, best, start, end, plans)
+        taken_count, touched = _evict(pods, asked, rules, sets, best, start, end, taken, taken_count)
+        victims_end[k] = taken_count
+        _plan_again(
+            columns, pods, asked, rules, sets, priority, salt, plans, best, everywhere, touched
+        )  # fmt: skip
+    return len(chosen)
