@@ -6,6 +6,7 @@ The kernel evaluates every row by the functions with which it places pods (``ker
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -150,8 +151,17 @@ def _refused(held_by: Sequence[str], count: int) -> _Seen:
     return _Seen(ones, {1: Reason(held_by[0], unresolvable=True)} if held_by else {}, ones, {}, -ones, [])
 
 
-def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:
-    """Let the kernel evaluate a pod on every row of a snapshot of its own."""
+class Alone(NamedTuple):
+    """One pod's program, in slots and on a snapshot of its own."""
+
+    snapshot: Snapshot
+    slots: GroupSlots
+    program: Program
+
+
+@contextmanager
+def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> Iterator[Alone]:
+    """Compile one pod as of now, beside whoever else follows the state."""
     if not state.index.is_settled:
         state.apply(Settle())
     entry, journal = state.pods.get(pod.key), state.index.journal
@@ -163,6 +173,18 @@ def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) 
     pod_class = None if entry is None else entry.pod_class
     program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
     assert program is not None, "the first program of a call has room"
+    yield Alone(snapshot, slots, program)
+    state.index.journal = journal  # for the counters of whoever follows the state
+
+
+def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:
+    """Let the kernel evaluate a pod on every row of a snapshot of its own."""
+    with compiled_alone(state, plan, pod, view) as alone:
+        return _look_at_all(state, plan, pod, view, alone)
+
+
+def _look_at_all(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView, alone: Alone) -> _Seen:
+    snapshot, slots, program = alone
     count, kinds = state.table.count, plan.kernel_scores
     codes, hopeless = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint8)
     parts, totals = np.zeros((len(kinds), count)), np.zeros(count, dtype=np.int64)
@@ -178,7 +200,6 @@ def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) 
         snapshot.columns, slots.groups, slots.counters.arrays, snapshot.changes, program.slot, scratch, codes,
         hopeless, parts, totals,
     )  # fmt: skip
-    state.index.journal = journal  # for the counters of whoever follows the state
     rated = {use.label: parts[k] for k, use in enumerate(kinds)}
     for use in plan.static_scores:
         rated[use.label] = use.plugin.raw(pod.template, view, view.all_rows())

@@ -8,27 +8,29 @@ over other pods by ``Nominated``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from domain.cycle.program import Program
 from domain.cycle.slots import GroupSlots
-from domain.cycle.trial_arrays import Nominated, asked_of, empty_plans, rules_of, sets_of
+from domain.cycle.trial_arrays import Decided as Decided
+from domain.cycle.trial_arrays import Nominated as Nominated
+from domain.cycle.trial_arrays import asked_of, empty_plans, rules_of, sets_of
 from domain.kernels import preempt_arrays, preempting
 from domain.kernels.ties import salted
 from domain.model.pods import PodSpec
 from domain.state.cluster import ClusterState
 from domain.state.nodes import NodeEntry
 from domain.state.snapshot import Snapshot
-from domain.state.victims import BudgetsSeen, NoBudgets, Victims
+from domain.state.victims import BudgetsSeen, Victims
 
 NEVER = "Never"
 BEST = 5
 """How many of the best nodes an explanation names."""
 
-_NO_BUDGETS = NoBudgets()
+_NOTHING = Decided()
 
 
 class Weight(NamedTuple):
@@ -98,10 +100,7 @@ class Preemptor:
         self,
         program: Program,
         count: int = 1,
-        *,
-        budgets: BudgetsSeen = _NO_BUDGETS,
-        claimed: Set[str] = frozenset(),
-        nominated: Sequence[Nominated] = (),
+        decided: Decided = _NOTHING,
     ) -> Plans:
         """Plan for ``count`` pods of a group, one after another, each as its predecessors left the cluster.
 
@@ -111,16 +110,12 @@ class Preemptor:
         ----------
         program : Program
             The group's, over all nodes, as ``GroupSlots.program`` returned it for this cycle.
-        budgets : BudgetsSeen
-            The disruption budgets.
-        claimed : set of str
-            Keys of pods that were evicted and are still there.
-        nominated : sequence of Nominated
-            The nominations that the pods must leave alone: those of no lower priority.
+        decided : Decided
+            Budgets, evictions and nominations as of now.
 
         Cost: O(nodes + pods on those that could help), then O(sqrt(nodes)) per pod; see ``nominate``.
         """
-        trial = self._trial(program, budgets, claimed, nominated)
+        trial = self._trial(program, decided)
         best = trial.best(BEST)
         planned = trial.nominate(count)
         self._victims.void(each.node for each in planned)
@@ -130,22 +125,18 @@ class Preemptor:
     def candidates(
         self,
         program: Program,
-        *,
-        budgets: BudgetsSeen = _NO_BUDGETS,
-        claimed: Set[str] = frozenset(),
-        nominated: Sequence[Nominated] = (),
+        decided: Decided = _NOTHING,
     ) -> tuple[list[Planned], tuple[set[str], set[str]]]:
         """Return each node that could take a pod, with its victims, the best first; and all that could go.
 
         The second are the keys of the pods of lower priority on these nodes: those whose eviction would
         violate a budget, and the others, before any is put back. See ``plan``.
         """
-        trial = self._trial(program, budgets, claimed, nominated)
+        trial = self._trial(program, decided)
         return trial.best(trial.candidates_count), trial.grouped()
 
-    def _trial(
-        self, program: Program, budgets: BudgetsSeen, claimed: Set[str], nominated: Sequence[Nominated]
-    ) -> _Trial:
+    def _trial(self, program: Program, decided: Decided) -> _Trial:
+        budgets, claimed, nominated = decided
         self._victims.sync(claimed, budgets)
         lost = [
             Nominated(entry.pod_class, entry.node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from domain.kernels import arrays as kernel
 from domain.kernels import preempt_arrays
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
-from domain.state.victims import Victims
+from domain.state.victims import BudgetsSeen, NoBudgets, Victims
 
 
 class Nominated(NamedTuple):
@@ -21,6 +21,24 @@ class Nominated(NamedTuple):
 
     pod_class: PodClass | None
     node: str
+
+
+class Decided(NamedTuple):
+    """What is decided already.
+
+    Attributes
+    ----------
+    budgets : BudgetsSeen
+        The disruption budgets, as of now.
+    claimed : set of str
+        Keys of pods that were evicted and are still there.
+    nominated : sequence of Nominated
+        The nominations that the pods to be planned must leave alone: those of no lower priority.
+    """
+
+    budgets: BudgetsSeen = NoBudgets()
+    claimed: Set[str] = frozenset()
+    nominated: Sequence[Nominated] = ()
 
 
 def asked_of(program: Program, groups: kernel.Groups) -> preempt_arrays.Asked:

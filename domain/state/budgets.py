@@ -45,7 +45,7 @@ class Budgets:
     allowed : int32[B]
         How many more of its pods each budget lets go, by number; never below 0.
     version : int
-        Moves when numbers come to mean other budgets.
+        Moves when ``of`` may answer otherwise for a pod that stayed as it is.
     """
 
     def __init__(self, state: ClusterState, evicted: Collection[str] = ()) -> None:
@@ -130,7 +130,10 @@ class Budgets:
             self.names, self._selectors = names, selectors
             self.version += 1
             self._match_anew()
-        self._disrupted = {n: frozenset(b.disrupted) for n, b in enumerate(self._budgets) if b.disrupted}
+        disrupted = {n: frozenset(b.disrupted) for n, b in enumerate(self._budgets) if b.disrupted}
+        if disrupted != self._disrupted:
+            self._disrupted = disrupted
+            self.version += 1
         self._stated = np.array([each.disruptions_allowed or 0 for each in self._budgets], dtype=np.int64)
         self.allowed = self._stated.astype(np.int32)
         computed = {n for n, each in enumerate(self._budgets) if each.disruptions_allowed is None}

@@ -104,6 +104,7 @@ class Victims:
         self._budgets_version = -1
         self._claimed: Set[str] = frozenset()
         self._void: set[str] = set()
+        self._renewed: set[str] | None = None  # that of the index, while it is followed
         self._renew()
 
     def _renew(self) -> None:
@@ -149,17 +150,14 @@ class Victims:
         Cost: O(pods on the rows that changed), and O(claimed).
         """
         state, table = self._state, self._state.table
-        resources = state.resources.revision
-        if self._revision != resources or self._budgets_version != budgets.version or self._is_wasteful():
-            self._revision, self._budgets_version = resources, budgets.version
+        if self._revision != state.resources.revision or self._is_wasteful():
+            self._revision = state.resources.revision
             self._renew()
-        renewed = state.index.renewed
-        if renewed is None:
-            state.index.renewed = set()
+        if self._renewed is None or state.index.renewed is not self._renewed:  # somebody else read it
+            state.index.renewed = self._renewed = set()
             self._generation = -1
-        else:
-            self._void |= renewed
-            renewed.clear()
+        self._void |= self._renewed
+        self._renewed.clear()
         self._void.update(state.pods[key].node for key in claimed ^ self._claimed if key in state.pods)
         self._claimed = frozenset(claimed)
         count = table.count
@@ -176,6 +174,9 @@ class Victims:
         self._generation = table.last_generation
         if len(rows):
             self._write(rows, budgets, roomy=not is_first)
+        if self._budgets_version != budgets.version:
+            self._budgets_version = budgets.version
+            self._group_anew(budgets)
         if is_first:
             self._classes_max = _CLASSES_MIN + 2 * len(self.classes)
 
@@ -258,6 +259,16 @@ class Victims:
                 },
                 below=np.pad(self.arrays.below, ((0, 0), (0, more))),
             )
+
+    def _group_anew(self, budgets: BudgetsSeen) -> None:
+        """Ask for the budgets of all pods."""
+        self.sets, self._numbers = [()], {(): 0}
+        self.arrays.budgets[:] = 0
+        if len(budgets.allowed):
+            for first, pods in zip(
+                self.arrays.first.tolist(), self._pods[: self._state.table.count], strict=False
+            ):
+                self.arrays.budgets[first : first + len(pods)] = [self._set(budgets.of(pod)) for pod in pods]
 
     def _kind(self, pod_class: PodClass | None) -> int:
         return self.classes.setdefault(pod_class, len(self.classes))

@@ -214,20 +214,7 @@ class Oracle:
         if not self.nodes:
             return Look(pod.spec, not pod.tried, {"no-nodes": 0}, 0, False)
         profile = self.profiles[template.profile]
-        self._on = {name: [] for name in self.nodes}
-        for other in self.pods.values():
-            self._on.setdefault(other.node, []).append(other)
-        every = [self._seen(name) for name in self.nodes]
-        self.around.nodes = [node.spec for node in every]
-        self.around.pods = [
-            (o.spec, self.nodes[o.node].spec) for o in self.pods.values() if o.node in self.nodes
-        ]
-        self._between = {
-            i: getattr(self.rules, BETWEEN_PODS[use.name] + "_refusals")(pod.spec, use.args, self.around)
-            for i, use in enumerate(profile.filters)
-            if use.name in BETWEEN_PODS
-        }
-        self._without_keys = self._lacking(pod.spec, profile)
+        every = self._survey(pod)
         refusals: dict[str, Refusal] = {}
         feasible: list[Seen] = []
         hopeless = 0
@@ -259,6 +246,30 @@ class Oracle:
         if best:
             look.node, look.score = look.candidates[0][:2]
         return look
+
+    def passes(self, pod: OraclePod, name: str) -> bool:
+        """Say whether every filter lets a pod onto a node as the cluster is."""
+        (node,) = (each for each in self._survey(pod) if each.spec.name == name)
+        return not self._filter(self.profiles[pod.spec.template.profile], pod.spec.template, node)
+
+    def _survey(self, pod: OraclePod) -> list[Seen]:
+        """Return all nodes as a pod sees them, and note what rules between pods refuse."""
+        profile = self.profiles[pod.spec.template.profile]
+        self._on = {name: [] for name in self.nodes}
+        for other in self.pods.values():
+            self._on.setdefault(other.node, []).append(other)
+        every = [self._seen(name) for name in self.nodes]
+        self.around.nodes = [node.spec for node in every]
+        self.around.pods = [
+            (o.spec, self.nodes[o.node].spec) for o in self.pods.values() if o.node in self.nodes
+        ]
+        self._between = {
+            i: getattr(self.rules, BETWEEN_PODS[use.name] + "_refusals")(pod.spec, use.args, self.around)
+            for i, use in enumerate(profile.filters)
+            if use.name in BETWEEN_PODS
+        }
+        self._without_keys = self._lacking(pod.spec, profile)
+        return every
 
     def _seen(self, name: str) -> Seen:
         node, on_it = self.nodes[name], self._on[name]

@@ -1,0 +1,307 @@
+"""Does the planner of preemption find the victims and the node of the plain definition?"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from domain.cycle.evaluate import compiled_alone
+from domain.cycle.preemption import Decided, Nominated, Planned, Preemptor
+from domain.model.config import DisruptionBudget
+from domain.model.events import ConfigUpserted, Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.nodes import NodeSpec, Taint
+from domain.model.pods import HostPort, PodSpec, PodTemplate, Toleration
+from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from domain.model.selectors import (
+    AffinityTerm,
+    LabelRequirement,
+    LabelSelector,
+    PodAffinity,
+    SpreadConstraint,
+)
+from domain.model.signature import signature
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
+from domain.state.budgets import Budgets
+from domain.state.cluster import ClusterState
+from domain.state.steps import Settle
+from tests.oracle.placing import Oracle
+from tests.oracle.preempting import Budget, Preemption
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+APPS = ("a", "b", "c")
+DEFAULT = BUILT_IN_PROFILES["default-scheduler"]
+STRICT = Profile(
+    name="default-scheduler",
+    revision=1,
+    filters=(
+        *DEFAULT.filters,
+        PluginUse(name="MasterShare"),
+        PluginUse(name="MaxMemorySum"),
+        PluginUse(
+            name="ResourceThreshold",
+            args={"resources": [{"name": "cpu", "threshold": 90, "of": "requested"}]},
+        ),
+    ),
+    scores=(),
+)
+
+
+def selector(app: str) -> LabelSelector:
+    return LabelSelector((LabelRequirement("app", "In", (app,)),))
+
+
+@dataclass
+class Cluster:
+    """A random cluster, told to the oracle and to the state alike."""
+
+    profile: Profile
+    oracle: Oracle = field(init=False)
+    state: ClusterState = field(init=False)
+    budgets: list[Budget] = field(default_factory=list)
+    preemptors: list[PodSpec] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.oracle = Oracle({self.profile.name: self.profile}, seed=3)
+        self.state = ClusterState(seed=3)
+
+    def take(self, event: Event) -> None:
+        self.oracle.take(event)
+        self.state.apply(event)
+
+    def add_budget(self, name: str, budget: Budget) -> None:
+        self.budgets.append(budget)
+        content = DisruptionBudget(
+            selector=budget.selector,
+            disruptions_allowed=budget.allowed,
+            disrupted=tuple(sorted(budget.disrupted)),
+        )
+        self.take(ConfigUpserted("PodDisruptionBudget", budget.namespace, name, content))
+
+
+def pod_of(name: str, template: PodTemplate, app: str = "", node: str = "", start: str = "") -> PodSpec:
+    return PodSpec(
+        uid=f"uid-{name}",
+        key=f"d/{name}",
+        resource_version=1,
+        template=template,
+        signature=signature(template),
+        labels={"app": app} if app else {},
+        node_name=node,
+        start_time=start,
+    )
+
+
+def random_template(rng: random.Random, priority: int, wild: float) -> PodTemplate:
+    """Return a pod that now and then asks something of other pods, or of its node."""
+    terms = tuple(
+        AffinityTerm(selector=selector(rng.choice(APPS)), topology_key=key, namespaces=("d",))
+        for key in rng.choices((ZONE, HOST), k=rng.randint(1, 2))
+    )
+    requests = {"cpu": rng.choice((100, 300, 700)), "memory": rng.choice((1, 2, 5))}
+    is_master = rng.random() < wild / 2
+    return PodTemplate(
+        requests=requests if rng.random() < 0.9 else {},
+        limits={"memory": rng.choice((2, 6))} if rng.random() < 0.3 else {},
+        host_ports=(HostPort(rng.choice((80, 81))),) if rng.random() < wild else (),
+        tolerations=(Toleration(operator="Exists"),) if rng.random() < 0.3 else (),
+        pod_anti_affinity=PodAffinity(required=terms) if rng.random() < wild else None,
+        pod_affinity=PodAffinity(required=terms[:1]) if rng.random() < wild else None,
+        spread=tuple(
+            SpreadConstraint(
+                topology_key=term.topology_key,
+                max_skew=rng.randint(1, 2),
+                hard=True,
+                selector=term.selector,
+                min_domains=rng.choice((1, 1, 3)),
+            )
+            for term in terms
+        )
+        if rng.random() < wild
+        else (),
+        cluster="d/c" if is_master else "",
+        role="master" if is_master else "",
+        priority=priority,
+    )
+
+
+def random_cluster(seed: int, *, nodes: int = 8, per_node: int = 6) -> Cluster:
+    rng = random.Random(seed)
+    cluster = Cluster(rng.choice((DEFAULT, STRICT)))
+    wild = rng.choice((0.0, 0.1, 0.4))
+    for i in range(rng.randint(1, nodes)):
+        labels = {HOST: f"n{i}"} | ({ZONE: f"z{rng.randint(0, 2)}"} if rng.random() < 0.95 else {})
+        room = {"cpu": rng.choice((1000, 2000)), "memory": rng.choice((8, 20)), "pods": rng.choice((4, 30))}
+        taints = (Taint("k", "v", "NoSchedule"),) if rng.random() < 0.1 else ()
+        spec = NodeSpec(
+            name=f"n{i}", uid=f"n{i}", resource_version=1, allocatable=room, labels=labels, taints=taints
+        )
+        cluster.take(NodeUpserted(spec))
+        for k in range(rng.randint(0, per_node)):
+            template = random_template(rng, rng.randint(0, 9), wild)
+            start = f"2026-01-01T00:00:0{rng.randint(0, 3)}.000Z" if rng.random() < 0.7 else ""
+            app = rng.choice((*APPS, ""))
+            cluster.take(PodUpserted(pod_of(f"p{i}-{k}", template, app, f"n{i}", start)))
+    for b in range(rng.randint(0, 3)):
+        disrupted = {f"p{rng.randint(0, 3)}-0"} if rng.random() < 0.3 else set()
+        chosen = selector(rng.choice(APPS)) if rng.random() < 0.9 else LabelSelector(())
+        namespace = "d" if rng.random() < 0.9 else "other"
+        cluster.add_budget(f"b{b}", Budget(namespace, chosen, rng.randint(0, 2), disrupted))
+    template = random_template(rng, rng.randint(1, 12), max(wild, 0.2))
+    app = rng.choice((*APPS, ""))
+    cluster.preemptors = [pod_of(f"new{i}", template, app) for i in range(4)]
+    for pod in cluster.preemptors:
+        cluster.take(PodUpserted(pod))
+    return cluster
+
+
+def found_by_kernel(
+    cluster: Cluster, claimed: set[str], nominated: Sequence[tuple[str, str]], count: int
+) -> tuple[list[Planned], list[Planned]]:
+    """Return each node's plan and the nominations, by the planner."""
+    state, pod = cluster.state, cluster.preemptors[0]
+    with compiled_alone(state, ProfilePlan(cluster.profile), pod, NodeView(state)) as alone:
+        given = Decided(
+            Budgets(state, claimed),
+            claimed,
+            [Nominated(state.pods[key].pod_class, node) for key, node in nominated],
+        )
+        for key, node in nominated:  # as a cycle writes what the preemptor must leave alone
+            vector = state.sums.vector(state.pods[key].spec)
+            alone.snapshot.columns.requested[vector.columns, state.table.rows[node]] += vector.values
+        preemptor = Preemptor(state, alone.snapshot, alone.slots)
+        found, _ = preemptor.candidates(alone.program, given)
+        return found, preemptor.plan(alone.program, count, given).planned
+
+
+def told(planned: Planned) -> tuple[str, list[str], int]:
+    return planned.node, list(planned.victims), planned.weight.violations
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_same_victims_and_same_nodes(seed: int) -> None:
+    cluster = random_cluster(seed)
+    oracle = Preemption(cluster.oracle, cluster.budgets)
+    entry = cluster.oracle.pods[cluster.preemptors[0].key]
+    expected = oracle.candidates(entry)
+    found, planned = found_by_kernel(cluster, set(), [], len(cluster.preemptors))
+    assert {each.node: told(each) for each in found} == {
+        node: (node, each.victims, each.violations) for node, each in expected.items()
+    }
+    nominations = [oracle.nominate(cluster.oracle.pods[pod.key]) for pod in cluster.preemptors]
+    assert [told(each) for each in planned] == [
+        (each.node, each.victims, each.violations) for each in nominations if each is not None
+    ]
+
+
+@pytest.mark.parametrize("seed", range(150, 250))
+def test_what_is_decided_already_counts(seed: int) -> None:
+    """Pods that were evicted are gone and are never offered again; nominated ones are there."""
+    cluster, rng = random_cluster(seed), random.Random(seed)
+    placed = [key for key, pod in cluster.oracle.pods.items() if pod.node]
+    claimed = set(rng.sample(placed, min(len(placed), rng.randint(0, 6))))
+    nominated = []
+    for i in range(rng.randint(0, 3)):
+        template = random_template(rng, 12, 0.3)
+        pod = pod_of(f"waits{i}", template, rng.choice((*APPS, "")))
+        cluster.take(PodUpserted(pod))
+        nominated.append((pod.key, rng.choice(list(cluster.oracle.nodes))))
+    for budget in cluster.budgets:
+        budget.allowed -= sum(budget.holds(cluster.oracle.pods[key]) for key in claimed)
+        budget.allowed = max(budget.allowed, 0)
+    oracle = Preemption(cluster.oracle, cluster.budgets, claimed, nominated)
+    expected = oracle.candidates(cluster.oracle.pods[cluster.preemptors[0].key])
+    found, planned = found_by_kernel(cluster, claimed, nominated, len(cluster.preemptors))
+    assert {each.node: told(each) for each in found} == {
+        node: (node, each.victims, each.violations) for node, each in expected.items()
+    }
+    nominations = [oracle.nominate(cluster.oracle.pods[pod.key]) for pod in cluster.preemptors]
+    assert [told(each) for each in planned] == [
+        (each.node, each.victims, each.violations) for each in nominations if each is not None
+    ]
+
+
+@pytest.mark.parametrize("seed", range(250, 256))
+def test_fifty_nodes_and_five_hundred_pods(seed: int) -> None:
+    """The same on clusters of a size; and by itself: no victim is one too many, none is as important."""
+    cluster = random_cluster(seed, nodes=50, per_node=18)
+    oracle = Preemption(cluster.oracle, cluster.budgets)
+    entry = cluster.oracle.pods[cluster.preemptors[0].key]
+    expected = oracle.candidates(entry)
+    found, _ = found_by_kernel(cluster, set(), [], 1)
+    assert {each.node: told(each) for each in found} == {
+        node: (node, each.victims, each.violations) for node, each in expected.items()
+    }
+    pods = cluster.oracle.pods
+    for each in found:
+        for key in each.victims:
+            assert pods[key].spec.template.priority < entry.spec.template.priority
+            pods[key].node = ""
+        assert oracle.fits(entry, each.node)
+        for key in each.victims:
+            pods[key].node = each.node
+            assert not oracle.fits(entry, each.node), f"{key} need not go"
+            pods[key].node = ""
+        for key in each.victims:
+            pods[key].node = each.node
+
+
+@pytest.mark.parametrize("seed", range(300, 340))
+def test_the_pods_by_row_follow_the_state(seed: int) -> None:
+    """A planner that lived through many changes plans as one that sees the cluster for the first time."""
+    cluster, rng = random_cluster(seed), random.Random(seed)
+    state, pod = cluster.state, cluster.preemptors[0]
+    with compiled_alone(state, ProfilePlan(cluster.profile), pod, NodeView(state)) as alone:
+        budgets = Budgets(state)
+        old = Preemptor(state, alone.snapshot, alone.slots)
+        old.plan(alone.program, 2, Decided(budgets))
+        for step in range(12):
+            change(cluster, rng, step)
+            if not state.index.is_settled:
+                state.apply(Settle())
+            alone.snapshot.sync()
+            alone.slots.counters.sync(alone.snapshot.rows_width)
+            alone.slots.start_call()
+            budgets.sync()
+            entry = state.pods[pod.key]
+            program = alone.slots.program(
+                b"key", pod.signature, pod.template, alone.program.plan, entry.pod_class
+            )
+            assert program is not None
+            placed = [key for key, each in state.pods.items() if each.node]
+            claimed = set(rng.sample(placed, min(len(placed), 3)))
+            now = Decided(budgets, claimed)
+            fresh = Preemptor(state, alone.snapshot, alone.slots)
+            expected = fresh.candidates(program, now), fresh.plan(program, 3, now)
+            state.index.renewed = old._victims._renewed  # as if nobody else had asked
+            assert (old.candidates(program, now), old.plan(program, 3, now)) == expected
+
+
+def change(cluster: Cluster, rng: random.Random, step: int) -> None:
+    """Let a pod come, go or change, or a node."""
+    nodes = sorted(cluster.oracle.nodes)
+    placed = sorted(key for key, pod in cluster.oracle.pods.items() if pod.node)
+    kind = rng.randint(0, 4)
+    if kind == 0 and placed:
+        cluster.take(PodDeleted("d", rng.choice(placed).partition("/")[2]))
+    elif kind == 1 and placed:
+        spec = cluster.oracle.pods[rng.choice(placed)].spec
+        cluster.take(
+            PodUpserted(
+                msgspec.structs.replace(
+                    spec,
+                    resource_version=step + 2,
+                    labels={"app": rng.choice(APPS)},
+                    start_time=f"2026-01-01T00:00:0{rng.randint(0, 5)}.000Z",
+                )
+            )
+        )
+    elif kind == 2 and len(nodes) > 2:
+        cluster.take(NodeDeleted(rng.choice(nodes)))
+    else:
+        template = random_template(rng, rng.randint(0, 9), 0.2)
+        cluster.take(PodUpserted(pod_of(f"late{step}", template, rng.choice(APPS), rng.choice(nodes))))
