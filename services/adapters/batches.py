@@ -54,7 +54,7 @@ def _epochs(batch: CommitBatch) -> dict[int, int]:
     if not batch.offsets:
         raise ValueError("the batch names no offset row, so that nothing fences it")
     _unique("offset row", [advance[:3] for advance in batch.offsets])
-    epochs: dict[int, int] = {}
+    epochs = dict(batch.shards)
     for advance in batch.offsets:
         if not 0 <= advance.lo <= advance.hi:
             raise ValueError(f"{advance} goes backwards")

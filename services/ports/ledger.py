@@ -109,9 +109,11 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
     ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it.
-    ``counted`` are uids of open placements that a fact counts from now on. Pods are looked for in ``shards``,
-    those of the writer; without any, in those of the offsets. ``orphaned`` says of uids of open placements
-    whether they were told last that their node is gone (true), or is back.
+    ``counted`` are uids of open placements that a fact counts from now on. ``shards`` are those of the
+    writer, each with its epoch: pods are looked for in them, and none of them may have another owner, since
+    rows of pods are written also where the batch moves no offset of their shard. Without any, those of the
+    offsets. ``orphaned`` says of uids of open placements whether they were told last that their node is gone
+    (true), or is back.
     ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
     ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
     ``templates`` are those that the ledger may not have yet. ``pending_removed``
@@ -126,7 +128,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     offsets: Sequence[OffsetAdvance]
-    shards: Sequence[int] = ()
+    shards: Mapping[int, int] = {}
     facts: Sequence[NodeFact] = ()
     claims: Sequence[NodeClaim] = ()
     counted: Sequence[str] = ()

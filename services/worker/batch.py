@@ -372,7 +372,7 @@ class BatchBuilder:
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self.decisions}
         return CommitBatch(
             offsets=offsets,
-            shards=list(self._book.epochs),
+            shards=dict(self._book.epochs),
             facts=node_facts(state, self._specs),
             claims=node_claims(state, self.strict),
             counted=count_placements(self.opened, state),

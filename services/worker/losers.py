@@ -7,7 +7,10 @@ from services.codec.settling import doubt
 from services.ports.ledger import CommitBatch, Committed
 
 LOSSES_MAX = 16
-"""After so many losses of a node in a row, what this worker knows of it is not believed any more."""
+"""After so many losses of a node at one version, what this worker knows of the node is not believed any more.
+
+Who hears of others' changes between two losses knows the node as it is: they were faster, and that is all.
+"""
 
 
 class LoserTouched(BerthError):
@@ -37,23 +40,28 @@ class Losers:
         self._last = Committed()
         self._unsure: set[str] = set()  # keys of the last batch whose pods lost
         self._is_guarded = True  # whether keys say all that the losers counted in
-        self._times: dict[int, int] = {}  # node id -> losses in a row
+        self._losses: dict[int, tuple[int, int]] = {}  # node id -> version seen, losses at it
 
     def note(self, batch: CommitBatch, committed: Committed) -> None:
-        """Take note of a commit. Raises ``Moved`` where a node's claims are lost again and again."""
+        """Take note of a commit. Raises ``Moved`` where a node's claims are lost again and again.
+
+        A claim that is doubtful, or refused by a guard, says nothing of its node's version.
+        """
         self.keys += committed.lost
         self._last = committed
         self.raised.append(committed.raised)
         raising = [guard for guard in batch.guards if guard.raises]
         self._is_guarded = not committed.lost or bool(batch.guards)
         self._unsure = {each.key for each in raising if not each.nodes.isdisjoint(committed.lost_nodes)}
-        if self._times:
-            for claim in batch.claims:
-                self._times.pop(claim.id, None) if claim.id not in committed.lost_nodes else None
-        for node in committed.lost_nodes - committed.refused:
-            self._times[node] = self._times.get(node, 0) + 1
-            if self._times[node] >= LOSSES_MAX:
-                raise Moved(f"{LOSSES_MAX} claims in a row on node {node} were lost")
+        for claim in batch.claims if self._losses or committed.lost_nodes else ():
+            if claim.id not in committed.lost_nodes:
+                self._losses.pop(claim.id, None)
+            elif not claim.is_doubtful and claim.id not in committed.refused:
+                seen, times = self._losses.get(claim.id, (claim.version_seen, 0))
+                times = times + 1 if seen == claim.version_seen else 1
+                self._losses[claim.id] = claim.version_seen, times
+                if times >= LOSSES_MAX:
+                    raise Moved(f"{times} claims on node {claim.name} were lost at version {seen}")
 
     @property
     def is_unsure(self) -> bool:

@@ -184,5 +184,5 @@ async def test_a_shard_that_was_taken_over_is_known_to_its_end(ledger: Ledger) -
     first, second = await writers(ledger)
     await second.commit(1, [reads("ns", 0)])
     await first.commit(2, [ANNOUNCES])
-    outcome = await first.commit(2, [raises(1)], {}, shards=[0, 1])
+    outcome = await first.commit(2, [raises(1)], {}, shards=dict([first.lease, second.lease]))
     assert outcome.lost == {}

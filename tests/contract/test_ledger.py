@@ -142,6 +142,21 @@ async def test_a_stale_epoch_of_one_shard_fences_the_whole_batch(backend: Backen
     await refuses(backend, ledger, both, FENCED)
 
 
+async def test_a_stale_epoch_of_a_shard_that_moves_nothing_fences_the_whole_batch(
+    backend: Backend, ledger: Ledger
+) -> None:
+    """A pod of it may wait on in another group, and another owner may have placed it meanwhile."""
+    first, second = await start(ledger, SHARDS)
+
+    def batch(lease: Lease) -> CommitBatch:
+        pod = waiting(lease, "p", 1)
+        return bind(first, [1], 0, shards=dict([first, lease]), pending_added=[pod])
+
+    await refuses(backend, ledger, batch(Lease(second.shard, second.epoch - 1)), FENCED)
+    assert await ledger.commit(batch(second)) == COMMITTED
+    assert [pod.shard for pod in (await ledger.load([second])).pending] == [1]
+
+
 async def test_a_shard_may_decide_without_events_of_its_own_but_not_with_a_stale_epoch(
     backend: Backend, ledger: Ledger
 ) -> None:

@@ -15,6 +15,7 @@ import pytest_asyncio
 from domain.model.errors import LedgerMismatch, Unavailable
 from ops.kafka import free_port
 from services.adapters.postgres.audit import check
+from services.adapters.postgres.connections import HOT, fresh
 from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.outbox import PostgresOutbox
@@ -168,6 +169,16 @@ async def test_a_worker_that_is_frozen_in_a_commit_does_not_keep_its_shards(back
                 await asyncio.sleep(0.05)
     finally:
         await frozen.close()
+
+
+async def test_the_server_notices_soon_that_a_client_is_cut_off(postgres_dsn: str) -> None:
+    """Its transaction keeps rows locked until then, and no limit on statements ends one that sends rows."""
+    async with fresh(postgres_dsn, "berth-test", HOT) as connection:
+        idle, interval, count = [
+            int(await connection.fetchval(f"SHOW tcp_keepalives_{name}"))
+            for name in ("idle", "interval", "count")
+        ]
+    assert 0 < idle + interval * count < 5
 
 
 @pytest.mark.parametrize(("end", "resolution"), [("COMMIT", Committed()), ("ROLLBACK", NotCommitted.ABSENT)])

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from domain.model.errors import LedgerMismatch
 from services import bootstrap
 from services.adapters.postgres import pruning
 from services.adapters.postgres.audit import audit, check
+from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.pruning import prune
 from services.bootstrap import Place
 from services.replay.replay import Progress
+from services.worker.standing import Standing
 from tests.builders import pod_manifest
 from tests.integration.api_world import client_of, query, work_off
 from tests.integration.commands import berth
@@ -114,6 +117,20 @@ async def test_nothing_goes_that_is_not_audited_or_not_published(place: Place, s
     await change(place, statement)
     gone = await pruned(place)
     assert (gone["decisions"], gone["placements"], gone["cycles"]) == (0, 0, 0)
+
+
+async def test_who_followed_last_before_what_was_pruned_notices(place: Place) -> None:
+    """A worker may have been paused for longer than the journal is kept, and nothing come after it."""
+    assert (await query(place, "SELECT max(batch) FROM journal WHERE shard = 0"))[0][0] > 1
+    await grow_older(place, 40)
+    await change(place, "UPDATE checkpoints SET recorded_at = now()")
+    await audit(place.dsn)
+    assert (await pruned(place))["journal"] > 0
+    ledger = PostgresLedger(place.dsn)
+    first, *_ = await ledger.follow({0: 0})
+    await ledger.aclose()
+    with pytest.raises(LedgerMismatch, match="came after batch 0"):
+        Standing({0: 0}).follow(first)
 
 
 async def test_a_journal_reaches_back_to_its_oldest_checkpoint(place: Place) -> None:

@@ -36,6 +36,10 @@ _COMMON = {
     "lock_timeout": "2s",
     # Whoever was paused in the middle of a transaction must not keep rows locked.
     "idle_in_transaction_session_timeout": "10s",
+    # Nor whoever is cut off or without power in the middle of a statement, which has no other end.
+    "tcp_keepalives_idle": "1",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "3",
     "jit": "off",  # compiling costs more than any of our statements
 }
 
