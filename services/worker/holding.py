@@ -103,11 +103,11 @@ class Holding:
             self.changed.set()
 
     async def release(self, shards: Iterable[int]) -> None:
-        """Give shards back."""
+        """Give shards back. They are held no more, even where the ledger does not hear of it."""
         async with self._lock:
             leases = [Lease(shard, self.leases.pop(shard)) for shard in shards]
+            self.surplus = None
             await self._ledger.release(leases)
-        self.surplus = None
 
 
 def share(own_count: int, others: Collection[int], free_count: int, shards_count: int) -> int:

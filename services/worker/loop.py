@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from domain.model.errors import LedgerMismatch, Unavailable
+from services.backoff import Backoff
 from services.ports.journal import BATCHES, positions_of
 from services.ports.ledger import Ledger
 from services.ports.log import Log, LogReader, Record
@@ -28,11 +31,17 @@ from services.worker.planner import Planner
 from services.worker.progress import Progress
 from services.worker.thread import Compute
 
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+
 STOP_SECONDS = 1.0
 """A worker that stops waits for its commit in flight for so long."""
 
 TAKING_SECONDS_MAX = 600.0
 """To begin with shards is one step: a million pods may wait there."""
+
+BLIP_SECONDS = 5.0
+"""While shards change hands, the log or the ledger may be away for so long."""
 
 FOLLOWING_SECONDS = 0.02
 """For so long at most a loop waits for records while other workers are up."""
@@ -142,15 +151,14 @@ class Loop:
         shards = [lease.shard for lease in leases]
         on_read = partial(self.progress.step, TAKING_SECONDS_MAX)
         on_read()
-        while await self.follower.read():
+        while await self._through(self.follower.read):
             pass
         if self.follower.has_rows:  # all that the last owners did; others may write on
             await self._plan([])
         on_read()
         known = await self.follower.stop(shards)
-        part, latest, faults = await begin(
-            self.log, self.ledger, self.reader, leases, self.planner, on_read, drain=self.drain
-        )
+        of = self.log, self.ledger, self.reader, leases, self.planner, on_read
+        part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
         if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
             raise LedgerMismatch(
                 f"the journals of shards {shards} end at {found}, and were followed to {known}"
@@ -176,4 +184,18 @@ class Loop:
         await self.intake.drop({shard})
         batches = await self.think(self.planner.give, [shard])
         await self.follower.resume(batches)
-        await self.holding.release([shard])
+        with contextlib.suppress(Unavailable):  # it is renewed no more, and runs out
+            await self.holding.release([shard])
+
+    async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer: to start over would cost the shards that are held already, too."""
+        backoff, now = Backoff(), asyncio.get_running_loop().time
+        until = now() + BLIP_SECONDS
+        while True:
+            try:
+                return await ask()
+            except Unavailable as error:
+                if now() >= until:
+                    raise
+                _LOGGER.warning("asking again for shards that were taken: %s", error)
+            await backoff.wait()

@@ -19,7 +19,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog, MemoryReader
-from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted
+from services.ports.ledger import CommitBatch, Committed, Lease, LedgerPart, NotCommitted
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from services.worker.collector import Memory
 from services.worker.faults import Hanging
@@ -82,6 +82,27 @@ class SlowLedger(MemoryLedger):
         if not self.renews:
             raise Unavailable("canceling statement due to lock timeout")
         return await super().renew(leases, lease_seconds)
+
+
+class BlinkingLedger(MemoryLedger):
+    """Does not answer the first times when it is asked for what shards need that change hands."""
+
+    def __init__(self, database: MemoryDatabase, clock: VirtualClock) -> None:
+        super().__init__(database, clock)
+        self.blinks = Counter({"load_part": 3, "release": 1})
+
+    def _blink(self, what: str) -> None:
+        if self.blinks[what] > 0:
+            self.blinks[what] -= 1
+            raise Unavailable("the server closed the connection")
+
+    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+        self._blink("load_part")
+        return await super().load_part(leases)
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        self._blink("release")
+        await super().release(leases)
 
 
 class Site:
@@ -414,5 +435,22 @@ def test_a_worker_that_loses_a_node_again_and_again_reads_the_ledger_anew() -> N
         await site.send_pods(5)
         await site.until(site.all_placed, 60)
         assert site.metric("berth_worker_restarts_total", reason="node-moved") == 1
+
+    on_virtual_time(live)
+
+
+def test_shards_change_hands_through_a_blip_of_the_ledger() -> None:
+    async def live(site: Site) -> None:
+        ledger = BlinkingLedger(site.database, site.clock)
+        site.start("first", ledger=ledger)
+        await site.send_pods(5)
+        await site.until(site.all_placed, 30)
+        site.start("second")
+        await site.until(lambda: site.owners() == {"first": 1, "second": 1}, 30)
+        assert not +ledger.blinks, "it was away when the shards were taken, and when one was given"
+        await site.send_pods(5)
+        await site.until(site.all_placed, 30)
+        metrics = site.registry.collect()
+        assert [m for m in metrics if m.name == "berth_worker_restarts" and m.samples] == []
 
     on_virtual_time(live)
