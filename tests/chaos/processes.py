@@ -53,6 +53,8 @@ class Slot:
         while not self._is_over:
             await asyncio.to_thread(self._start)
             assert self._process is not None
+            if self._is_over:  # it was closed while the process began
+                self.kill()
             code = await asyncio.to_thread(self._process.wait)
             if not self._expected:
                 self.ended.append(f"{self.name} ended by itself with {code}: {self.said()[-1500:]}")
