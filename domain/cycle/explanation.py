@@ -75,6 +75,8 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
         rule_sum=np.zeros((*rules, kernel.DOMAINS_EXPLAINED), dtype=np.int32),
         hopeless=np.zeros(attempts, dtype=np.int32),
         attempts_count=np.zeros(1, dtype=np.int64),
+        stops=np.zeros(slots, dtype=np.uint8),
+        done=np.full(1, pods, dtype=np.int64),
     )
 
 

@@ -317,7 +317,9 @@ class Placed(NamedTuple):
     """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
     Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total.
-    Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1].
+    Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1]. ``stops`` uint8[G] is
+    input: 1 where the call ends with the first pod of the slot that finds no node. ``done`` int64[1]: how
+    many pods were tried.
     The best rows of an attempt: ``top_row`` int32[A, TOP], ``top_score`` int64[A, TOP], and ``top_parts``
     float64[A, TOP, SCORES_MAX] (normalised scores, terms, variances, scores by counts; without weights).
     What the parts were computed from: ``top_requested`` int64[A, TOP, C], the columns ``explained_columns``
@@ -352,6 +354,8 @@ class Placed(NamedTuple):
     rule_sum: np.ndarray
     hopeless: np.ndarray
     attempts_count: np.ndarray
+    stops: np.ndarray
+    done: np.ndarray
 
 
 class Scratch(NamedTuple):

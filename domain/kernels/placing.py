@@ -89,7 +89,7 @@ _PODS_MIN = 4
 
 
 @helper
-def _count(columns, groups, changes, counters, effects, g, row):  # type: ignore[no-untyped-def]
+def count_pod(columns, groups, changes, counters, effects, g, row):  # type: ignore[no-untyped-def]
     """Count a pod of a group on a row, and log the change."""
     for a in range(groups.add_count[g]):
         columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
@@ -135,17 +135,14 @@ def place(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     columns, groups, bounds, changes, counters, effects
-        The arrays of ``domain.kernels.arrays``. ``columns.requested``, the slots, the counters and the change
-        log are written. The change log must have room for P more rows.
-    sequence : int32[P]
-        Slot of each pod.
+        ``columns.requested``, slots, counters and change log, which has room for P more rows, are written.
+    sequence : int32[P], slots
     placed : Placed
-        The output: a row and a score per pod, an explanation per group.
+        The output: a row and a score per pod, an explanation per group, and where a pod that stops ended it.
     scratch : Scratch
-        Memory. Its content does not matter, but for ``uses``: how often each slot is in the sequence.
+        Memory. Of its content only ``uses`` matters: how often each slot is in the sequence.
 
-    Cost per pod: O(log N) for the pods of one group in a row. Where many groups take turns: O(N / SPAN) and a
-    few blocks if their scores have upper bounds and the rows differ, else O(N).
+    Cost per pod: O(log N) in a row of one group's; in turns O(N / SPAN) and a few blocks, or O(N).
     """
     uses = scratch.uses
     for i in range(len(sequence)):
@@ -192,10 +189,13 @@ def place(  # type: ignore[no-untyped-def]
             placed.version[attempt] = version_of(groups, counters, g)
             if placed.reason_code[attempt, 1, 0] < 0:
                 _explain_failure(columns, groups, counters, placed, g, attempt, is_first, has_tree, scratch)
+            if placed.stops[g] != 0:
+                placed.done[0] = i + 1
+                break
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score
-        _count(columns, groups, changes, counters, effects, g, scratch.row[0])
+        count_pod(columns, groups, changes, counters, effects, g, scratch.row[0])
         record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 
