@@ -156,6 +156,11 @@ class Queue:
             self._newly_held.pop(group.key, None)
             self._counted.pop(group, None)
 
+    def drop(self, key: str) -> None:
+        """Remove a pod if it is here: one that has a node promised is not."""
+        if key in self._group_of:
+            self.remove(key)
+
     def regroup(self, pod: PodSpec, arrival: int) -> None:
         """Move a pod to the group of its class, into its place by arrival."""
         fresh = self.is_fresh(pod.key)

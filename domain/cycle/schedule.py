@@ -9,7 +9,7 @@ attempt per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, KeysView, Mapping
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from operator import itemgetter
 
 from domain.cycle.counted import PodsKnown
@@ -34,6 +34,7 @@ from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
 from domain.state.changes import (
     Change,
+    NominationEnded,
     PodAdopted,
     PodOrphaned,
     PodRegrouped,
@@ -45,7 +46,7 @@ from domain.state.changes import (
 from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Forgotten, Given, Owned, Settle
+from domain.state.steps import Forgotten, Given, Owned, Settle, Unnominated
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -104,18 +105,23 @@ class Scheduler:
         for change in changes:
             match change:
                 case PodWaits():
-                    if change.previous is not None:
-                        self.queue.remove(change.pod.key)
+                    self.queue.drop(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case PodResolved():
                     self.queue.regroup(change.pod, change.arrival)
                     self.queue.report_held(change.pod)
-                case PodRegrouped(placed=False):
+                case PodRegrouped(placed=False) if change.pod.key not in self.state.nominations.entries:
                     self.queue.regroup(change.pod, change.arrival)
                 case PodAdopted(waited=PodSpec()) | PodReleased(node=""):
-                    self.queue.remove(change.pod.key)
+                    self.queue.drop(change.pod.key)
+                case NominationEnded() if self._waits(change.pod):
+                    self.queue.add(change.pod, change.arrival, fresh=False)
                 case _:
                     pass
+
+    def _waits(self, pod: PodSpec) -> bool:
+        entry = self.state.pods.get(pod.key)
+        return entry is not None and not entry.node and entry.spec is pod
 
     def settles_first(self, event: Event | ProfileEvent) -> bool:
         """Say whether waiting pods must be tried before an event is folded.
@@ -166,9 +172,16 @@ class Scheduler:
         is_new = of.restore_pod(
             pod, node=node, adopted=adopted, arrival=arrival, shard=shard, counted=counted
         )
-        if is_new and not node:
+        if is_new and not node and pod.key not in self.state.nominations.entries:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
+
+    def unnominate(self, keys: Sequence[str]) -> None:
+        """Let those of some pods wait for any node again that had one promised, which the ledger refused."""
+        promised = [key for key in keys if key in self.state.nominations.entries]
+        self.state.apply(Unnominated(promised))
+        for key in promised:
+            self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=False)
 
     def forget(self, arrivals: Mapping[str, int]) -> None:
         """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""
@@ -186,9 +199,11 @@ class Scheduler:
             ((entry.arrival, entry.spec) for entry in self.state.pods.values() if not entry.node),
             key=itemgetter(0),
         )
+        promised = self.state.nominations.entries
         self.queue = Queue(self.state, self.profiles.plans)
         for arrival, pod in waiting:
-            self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
+            if pod.key not in promised:
+                self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
         self._grown.clear()
         self.state.improved_rows.update(range(self.state.table.count))
         return [pod for _, pod in waiting]
@@ -211,7 +226,7 @@ class Scheduler:
         pods = self.state.pods
         keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
         for key in keys:
-            self.queue.remove(key)
+            self.queue.drop(key)
         self.state.apply(Given(frozenset(shards)))
         self.own(self.state.own.difference(shards), self.state.shards_count)
         return keys

@@ -7,10 +7,14 @@ import msgspec
 from domain.cycle.matchers import Matcher
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec
+from domain.state.changes import NominationEnded
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """A pod and the best node for it. ``node_version`` is the node's version with the pod on it."""
+    """A pod and the best node for it. ``node_version`` is the node's version with the pod on it.
+
+    ``is_promised``: the node was promised to the pod, so that nothing was scored.
+    """
 
     pod: PodSpec
     arrival: int
@@ -18,6 +22,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
     node: str
     node_version: int
     score: float
+    is_promised: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
@@ -28,11 +33,30 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     attempt: int
 
 
+class Preemption(msgspec.Struct, frozen=True, gc=False):
+    """A pod that found no node, and one that is promised to it once its ``victims`` have left.
+
+    ``node_version`` is the node's version with the promise; ``violations`` counts disruption budgets that the
+    victims break. The promise ends at ``expires_ms`` (log time).
+    """
+
+    pod: PodSpec
+    arrival: int
+    attempt: int
+    node: str
+    node_version: int
+    victims: tuple[PodSpec, ...]
+    violations: int
+    expires_ms: int
+
+
 class CycleResult(msgspec.Struct, frozen=True):
     """What a cycle decided, in the order in which pods were placed.
 
     That is the order (priority, arrival), of those first that were placed on home nodes. Where other workers
     place pods too, ``matchers`` are those of the attempts that have rules over other pods, by their index.
+    ``promises`` say which nodes were promised, and which promises ended, each before the verdict with its
+    number.
     ``strict`` are the indices of attempts that ask for more of a node than its spec and room.
     """
 
@@ -40,3 +64,4 @@ class CycleResult(msgspec.Struct, frozen=True):
     verdicts: list[Placement | Failure]
     matchers: dict[int, tuple[Matcher, ...]] = {}
     strict: set[int] = set()
+    promises: list[tuple[int, Preemption | NominationEnded]] = []

@@ -27,6 +27,13 @@ class Outcome(enum.StrEnum):
     RETURNED = "returned", "the deleted node of the pod is there again"
     UNSCHEDULABLE = "unschedulable", "no node now; the pod waits"
     UNRESOLVABLE = "unresolvable", "no node even if every other pod left; the pod waits"
+    NOMINATED = "nominated", "no node now; one is promised to the pod, which waits until others have left it"
+    CLEARED = "cleared", "the pod has no node promised any more; it waits"
+    EVICTED = (
+        "evicted",
+        "the pod has to leave its node for another one, and counts there until it has",
+    )
+    SPARED = "spared", "the pod does not have to leave its node any more"
     CONFLICT = (
         "conflict",
         "another worker changed the chosen node first; the pod waits and is tried again",

@@ -120,6 +120,20 @@ class PodMissed(msgspec.Struct, frozen=True, gc=False):
     resource_version: int | None
 
 
+class NominationEnded(msgspec.Struct, frozen=True, gc=False):
+    """A pod of ``shard`` has no node promised any more: it was placed (``bound``), or for another reason.
+
+    Of its victims, ``spared`` have not left, and stay.
+    """
+
+    pod: PodSpec
+    shard: int
+    arrival: int
+    node: str
+    reason: str
+    spared: tuple[PodSpec, ...] = ()
+
+
 class FollowRefused(msgspec.Struct, frozen=True, gc=False):
     """What another worker did contradicts what is known here and is passed over: its node or pod, and why."""
 
@@ -177,6 +191,7 @@ Change = (
     | PodReleased
     | PodMissed
     | PodResolved
+    | NominationEnded
     | ConfigChanged
     | ProfileChanged
     | Refused

@@ -25,7 +25,6 @@ from domain.model.events import (
 from domain.model.limits import resource_names_max, usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
-from domain.model.usage import UsageRecord
 from domain.state.changes import (
     Change,
     NodeChanged,
@@ -47,10 +46,25 @@ from domain.state.followed import FollowedEvent
 from domain.state.following import Following
 from domain.state.known_pods import KnownPods
 from domain.state.nodes import NodeEntry
+from domain.state.nominating import Nominating
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
-from domain.state.steps import Assumed, Forgotten, Given, Owned, Passed, Reached, Settle, Step, Written
+from domain.state.restorable import Restorable
+from domain.state.steps import (
+    Assumed,
+    Cleared,
+    Forgotten,
+    Given,
+    Nominated,
+    Owned,
+    Passed,
+    Reached,
+    Settle,
+    Step,
+    Unnominated,
+    Written,
+)
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
 from domain.state.usage import USAGE_SHARD, UsageWindows
@@ -69,7 +83,7 @@ _ARRIVALS_PER_MS = 1 << 15  # an arrival of the last moment that RFC 3339 can wr
 _TOO_MANY_NAMES = f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
 
 
-class ClusterState:
+class ClusterState(Restorable):
     """Nodes, pods and what they occupy, as of the events applied so far.
 
     Parameters
@@ -92,7 +106,8 @@ class ClusterState:
         self.pods = self._known.entries
         self.tombstones = Tombstones()
         self.config = Config(self.index)
-        self._following = Following(of, self._known, self.resources, self.usage)
+        self.nominations, self._nominating = of.nominations, Nominating(of, self._known)
+        self._following = Following(of, self._known, self.resources, self.usage, self._nominating)
         self._next_arrival = 1
 
     # ------------------------------------------------------------------------------------------ events
@@ -115,7 +130,9 @@ class ClusterState:
                 return self._measure(event)
             case Assumed():
                 self._occupancy.assume(event.keys, event.rows, self.pods)
-                return ()
+                return self._nominating.keep(event.keys)
+            case Nominated() | Cleared() | Unnominated():
+                return tuple(self._nominating.fold(event))
             case Forgotten():
                 for key, arrival in event.arrivals.items():
                     self._occupancy.unplace(self.pods[key], changes=-1)
@@ -213,7 +230,8 @@ class ClusterState:
         self._note_spec(event.name, entry)
         was_measured = self.usage.forget(event.name)
         forgotten = (NodeMeasured(event.name),) if was_measured and USAGE_SHARD in self.own else ()
-        return (NodeChanged(event.name), *forgotten, *self._occupancy.tell_own(PodOrphaned, event.name))
+        told = self._occupancy.tell_own(PodOrphaned, event.name)
+        return (NodeChanged(event.name), *forgotten, *told, *self._nominating.leave(event.name))
 
     def _measure(self, event: NodeUsed) -> tuple[Change, ...]:
         """Take a measurement. One of a node that is gone says nothing of the node that may come back."""
@@ -248,21 +266,24 @@ class ClusterState:
             return (Refused("object.metadata.uid", taken(pod, holder), "uid-taken"),)
         if entry is not None and entry.spec.uid != pod.uid:
             # A new pod under a known name: compaction lost the deletion of the old one.
-            changes.append(self._release(entry, "replaced", pod.resource_version))
+            changes += self._release(entry, "replaced", pod.resource_version)
             entry = None
         if pod.finished:
             version = pod.resource_version
-            ended = self._release(entry, "finished", version) if entry else self._miss(key, pod.uid, version)
-            return (*changes, ended)
+            if entry is None:
+                return (*changes, self._miss(key, pod.uid, version))
+            return (*changes, *self._release(entry, "finished", version))
         if pod.node_name and (entry is None or entry.node != pod.node_name):
             full = self._occupancy.why_full(pod.node_name)
             if full:
                 return (*changes, Refused("object.spec.nodeName", full))
         if entry is None:
             return (*changes, self._enter(pod, shard))
+        if pod.key in self.nominations.entries and (pod.node_name or pod.signature != entry.spec.signature):
+            changes += self._nominating.end_of(entry.spec, "adopted" if pod.node_name else "changed")
         before, change = entry.pod_class, self._update(entry, pod, shard)
         regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
-        return (change, _regrouped(entry)) if regrouped else (change,)
+        return (*changes, change, _regrouped(entry)) if regrouped else (*changes, change)
 
     def _is_of_another(self, entry: PodEntry, shard: int) -> bool:
         """Say whether a record of a shard names a pod of another worker: its producer chose the partition."""
@@ -321,7 +342,7 @@ class ClusterState:
             return (self._miss(key, event.uid, version, refused),)
         if refused:
             return (Skipped(refused),)
-        return (self._release(entry, "deleted", version),)
+        return self._release(entry, "deleted", version)
 
     def _miss(self, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
         """Remember a pod that was gone before it was known. Cost: O(1)."""
@@ -330,59 +351,15 @@ class ClusterState:
         self.tombstones.add(key, uid, version)
         return PodMissed(key, uid, version)
 
-    def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> Change:
+    def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> tuple[Change, ...]:
         pod, node = entry.spec, entry.node
+        ended = self._nominating.end_of(pod, "released")
         if node:
             self._occupancy.unplace(entry)
         self._known.leave(entry)
         newest = newer_of(resource_version, pod.resource_version)
         self.tombstones.add(pod.key, pod.uid, newest)
-        return PodReleased(pod, node, self._occupancy.version_of(node), reason, newest)
-
-    # --------------------------------------------------------------------------------------- restoring
-
-    def restore_node(
-        self, *, name: str, ordinal: int, version: int, spec: NodeSpec, spec_count: int = 1, deleted: bool
-    ) -> None:
-        """Restore a node from the ledger, before any pod."""
-        entry = self._occupancy.meet(name)
-        self._occupancy.number(entry, ordinal)
-        entry.version, entry.spec_count = version, spec_count
-        entry.spec = spec
-        entry.resource_version = spec.resource_version
-        if not deleted:
-            self._occupancy.show(entry)
-
-    def restore_pod(
-        self,
-        pod: PodSpec,
-        *,
-        node: str,
-        adopted: bool,
-        arrival: int = 0,
-        shard: int = 0,
-        counted: bool = True,
-    ) -> bool:
-        """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it.
-
-        False: its key is that of a pod of another shard here, which stays. A key is in one shard, unless its
-        producers chose the partitions.
-        """
-        if pod.key in self.pods:
-            return False
-        entry = self._known.enter(pod, arrival, shard)
-        self._next_arrival = max(self._next_arrival, arrival + 1)
-        if node:
-            self._occupancy.place(entry, node, adopted=adopted, is_change=False)
-            if not counted and (shard not in self.own or self._occupancy.nodes[node].spec is not None):
-                self._occupancy.uncounted[pod.key] = node
-        return True
-
-    def restore_usage(self, record: UsageRecord) -> None:
-        """Restore the measured usage of a node, after the pods that it covers and before later ones."""
-        entry = self.nodes.get(record.node)
-        self.usage.restore(record, known=entry is not None and entry.spec is not None)
-        self._occupancy.measure(record.node, newer=True)
+        return (*ended, PodReleased(pod, node, self._occupancy.version_of(node), reason, newest))
 
     def requested_of(self, name: str) -> dict[str, int]:
         """Return what the pods on a node request, summed per resource, without zeros."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,7 +30,17 @@ def digest_of(state: ClusterState) -> str:
         orphaned=dict.fromkeys(sorted(state.orphaned)),
         usage=state.usage.known(),
         config={"/".join(key): each for key, each in sorted(state.config.known.items())},
+        **_promised(state),
     )
+
+
+def _promised(state: ClusterState) -> dict[str, Any]:
+    """Return the nominations, and what is left of their victims; nothing where there are none."""
+    known = state.nominations
+    if not known.entries:
+        return {}
+    open_ = {key: (e.uid, e.node, e.expires_ms) for key, e in sorted(known.entries.items())}
+    return {"nominations": open_, "evicted": dict(sorted(known.evicted.items()))}
 
 
 def sums_digest(state: ClusterState) -> str:
@@ -53,5 +64,5 @@ def sums_digest(state: ClusterState) -> str:
     hashed.update(np.array(sorted(nodes), dtype=np.int64).tobytes())
     measured = sorted((node, window.at_ms) for node, window in state.usage.windows.items())
     counts = [len(state.pods), len(state.tombstones), len(state.nodes)]
-    hashed.update(_encode([counts, measured, sorted(state.config.known.items())]))
+    hashed.update(_encode([counts, measured, sorted(state.config.known.items()), *_promised(state).values()]))
     return hashed.hexdigest()[:32]

@@ -12,6 +12,7 @@ import msgspec
 
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodSpec
+from domain.state.nominations import Nomination
 
 
 class NodeFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -71,6 +72,19 @@ class PodsFollowedCounted(msgspec.Struct, frozen=True, gc=False):
     uids: Sequence[str]
 
 
+class NominationsFollowed(msgspec.Struct, frozen=True, gc=False):
+    """Pods of other workers have nodes promised, and those with the uids ``ended`` have none any more."""
+
+    nominations: Sequence[Nomination]
+    ended: Sequence[str]
+
+
 FollowedEvent = (
-    NodeFollowed | VersionsFollowed | PodsFollowed | PodsLeft | PodFollowedRefreshed | PodsFollowedCounted
+    NodeFollowed
+    | VersionsFollowed
+    | PodsFollowed
+    | PodsLeft
+    | PodFollowedRefreshed
+    | PodsFollowedCounted
+    | NominationsFollowed
 )

@@ -18,6 +18,7 @@ from domain.state.changes import Change, FollowRefused, NodeMeasured, PodOrphane
 from domain.state.followed import (
     FollowedEvent,
     NodeFollowed,
+    NominationsFollowed,
     PodFollowedRefreshed,
     PodsFollowed,
     PodsFollowedCounted,
@@ -26,6 +27,7 @@ from domain.state.followed import (
 )
 from domain.state.known_pods import KnownPods
 from domain.state.nodes import NodeEntry
+from domain.state.nominating import Nominating
 from domain.state.occupancy import Occupancy
 from domain.state.resources import ResourceIndex
 from domain.state.usage import USAGE_SHARD, UsageWindows
@@ -40,9 +42,15 @@ class Following:
     """
 
     def __init__(
-        self, occupancy: Occupancy, pods: KnownPods, resources: ResourceIndex, usage: UsageWindows
+        self,
+        occupancy: Occupancy,
+        pods: KnownPods,
+        resources: ResourceIndex,
+        usage: UsageWindows,
+        nominating: Nominating,
     ) -> None:
         self._occupancy, self._pods, self._resources, self._usage = occupancy, pods, resources, usage
+        self._nominating = nominating
 
     def fold(self, event: FollowedEvent) -> Iterator[Change]:
         """Fold one event. Cost: O(1), and per pod of it. A node that appears costs its pods besides."""
@@ -57,6 +65,8 @@ class Following:
                 yield from self._follow_node(event)
             case PodFollowedRefreshed():
                 yield from self._refresh(event)
+            case NominationsFollowed():
+                yield from self._nominating.follow(event)
             case PodsFollowedCounted():
                 for uid in event.uids:
                     self._occupancy.uncounted.pop(self._pods.keys.get(uid, ""), None)
@@ -87,6 +97,7 @@ class Following:
             self._occupancy.count_own(event.name)
         if entry.deleted and (was_there or not was_known):
             yield from self._occupancy.tell_own(PodOrphaned, event.name)
+            yield from self._nominating.leave(event.name)
         elif was_known and not was_there and not entry.deleted:
             yield from self._occupancy.tell_own(PodReturned, event.name)
 

@@ -10,6 +10,7 @@ from domain.model.limits import pods_per_node_max
 from domain.model.pods import PodSpec
 from domain.state.changes import PodOrphaned, PodReturned
 from domain.state.nodes import NodeEntry
+from domain.state.nominations import Nominations
 from domain.state.own_changes import OwnChanges
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
@@ -44,6 +45,7 @@ class Occupancy:
     def __init__(self, resources: ResourceIndex, table: NodeTable, usage: UsageWindows) -> None:
         self._table, self._resources, self._usage = table, resources, usage
         self.sums = Sums(resources, table)
+        self.nominations = Nominations(table, resources, self.sums)
         self.index = PodIndex()
         self.nodes: dict[str, NodeEntry] = {}
         self.own_changes = OwnChanges(resources, table, self.nodes)
@@ -86,6 +88,7 @@ class Occupancy:
         self.own_changes.settle()
         row = self._table.upsert(entry.spec, entry.ordinal)
         self.sums.follow(self.nodes)
+        self.nominations.renew(entry.spec.name if entry.deleted else "")
         if entry.deleted:
             entry.deleted = False
             for pod in entry.pods.values():
@@ -103,6 +106,7 @@ class Occupancy:
         entry.elsewhere.clear()
         entry.recent = None
         self.sums.follow(self.nodes)
+        self.nominations.renew()
         last_improved = last in self.improved_rows
         self.improved_rows -= {row, last}
         if last_improved and row != last:
@@ -213,6 +217,7 @@ class Occupancy:
                 rows.append(self._table.rows[node])
                 recent.append(known.recent is None or key in known.recent)
             known.drop(entry)
+            self.nominations.evicted.pop(key, None)
             self.uncounted.pop(key, None)
             if known.spec is None and not known.pods:
                 del self.nodes[node]
@@ -225,6 +230,7 @@ class Occupancy:
         node = entry.node
         entry.node = ""
         self.orphaned.discard(entry.spec.key)
+        self.nominations.evicted.pop(entry.spec.key, None)
         self.own_changes.told.pop(entry.spec.uid, None)
         known = self.nodes[node]
         if entry.pod_class is not None:

@@ -63,7 +63,8 @@ class OwnChanges:
     """Sums the changes of nodes since the last batch.
 
     ``counted`` are the uids of pods on nodes that became known, whose rows count them from then on. ``told``
-    says of uids of placed pods whether they were told that their node is gone, or is back.
+    says of uids of placed pods whether they were told that their node is gone, or is back. ``nominated`` are
+    keys of pods to which a node was promised, ``unnominated`` the uids of pods whose nomination ended.
     """
 
     def __init__(self, resources: ResourceIndex, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
@@ -73,6 +74,8 @@ class OwnChanges:
         self._placed: list[Placed] = []
         self.counted: list[str] = []
         self.told: dict[str, bool] = {}
+        self.nominated: list[str] = []
+        self.unnominated: list[str] = []
 
     def clear(self) -> None:
         """Begin anew: all of it is in a batch."""
@@ -81,11 +84,13 @@ class OwnChanges:
         self._placed.clear()
         self.counted.clear()
         self.told.clear()
+        self.nominated.clear()
+        self.unnominated.clear()
 
     @property
     def has_any(self) -> bool:
         """Whether there is anything for a batch."""
-        return bool(self._facts or self._claims or self._placed)
+        return bool(self._facts or self._claims or self._placed or self.unnominated)
 
     # ------------------------------------------------------------------------------------------- facts
 
@@ -133,6 +138,12 @@ class OwnChanges:
     def claim(self, placed: Placed) -> None:
         """Take note of what a cycle placed."""
         self._placed.append(placed)
+
+    def nominate(self, key: str, node: str) -> None:
+        """Take note that a cycle promised a node: a change by which others see that they were too late."""
+        self.settle()
+        self._claims.setdefault(node, _Sum()).changes += 1
+        self.nominated.append(key)
 
     def settle(self) -> None:
         """Sum the claims by name: rows and columns mean something else after the next change of a node.

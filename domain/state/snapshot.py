@@ -71,6 +71,8 @@ class Snapshot:
         for name in ("allocatable", "requested"):
             source, target = getattr(table, name), getattr(self.columns, name)
             target[: source.shape[0], rows] = source[:, rows]
+        if table.nominated is not None:
+            self.columns.requested[: len(table.nominated), rows] += table.nominated[:, rows]
         self.columns.tie[rows] = table.tie[rows]
         self.columns.rows_count[0] = table.count
         kept = self.reserve(len(rows)) and kept
@@ -90,6 +92,13 @@ class Snapshot:
         self._settled_length = 0
         self.changes.length[0] = 0
         return False
+
+    def hold(self, row: int, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
+        """Count what a nomination asks for (1), or do not (-1); the change log has room for that."""
+        self.columns.requested[columns, row] += sign * values
+        length = int(self.changes.length[0])
+        self.changes.rows[length] = row
+        self.changes.length[0] = length + 1
 
     def caught_up(self) -> None:
         """Record that the state has counted exactly what was written here since the last ``sync``."""

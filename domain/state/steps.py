@@ -21,6 +21,29 @@ class Forgotten(msgspec.Struct, frozen=True):
     arrivals: Mapping[str, int]
 
 
+class Nominated(msgspec.Struct, frozen=True):
+    """A cycle promises a node to the waiting pod ``key``; the pods of ``victims`` (keys) have to leave it."""
+
+    key: str
+    node: str
+    victims: Sequence[str]
+    at_ms: int
+    expires_ms: int
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """These pods have no node promised any more; ``reason`` says why."""
+
+    keys: Sequence[str]
+    reason: str
+
+
+class Unnominated(msgspec.Struct, frozen=True):
+    """The ledger did not grant the nominations of these pods."""
+
+    keys: Sequence[str]
+
+
 class Settle(msgspec.Struct, frozen=True):
     """What selectors ask for since the last time begins to tell pods apart."""
 
@@ -60,4 +83,16 @@ class Given(msgspec.Struct, frozen=True):
     shards: frozenset[int]
 
 
-Step = Assumed | Forgotten | Given | Settle | Written | Passed | Reached | Owned
+Step = (
+    Assumed
+    | Cleared
+    | Forgotten
+    | Given
+    | Nominated
+    | Owned
+    | Passed
+    | Reached
+    | Settle
+    | Unnominated
+    | Written
+)

@@ -40,6 +40,8 @@ class NodeTable:
     ----------
     allocatable, requested : int64[R, N]
         Per resource column (see ``ResourceIndex``) and row. Only the first ``count`` rows are in use.
+    nominated : int64[R, N] or None
+        The same of pods to which the node is promised; None until there is one.
     generation : int64[N]
         Global generation of the last change of the node in the row.
     spec_generation, usage_generation : int64[N]
@@ -75,6 +77,7 @@ class NodeTable:
         self.taint_totals = [0] * len(TAINT_EFFECTS)
         self._seed = seed.to_bytes(8, "big", signed=True)
         self._changes = ChangeOrder()
+        self.nominated: np.ndarray | None = None
         self._allocate(_ROWS_FIRST, max(8, len(resources)))
 
     def _allocate(self, rows: int, columns: int) -> None:
@@ -89,6 +92,8 @@ class NodeTable:
 
         self.allocatable = grown("allocatable", (columns, rows), np.int64)
         self.requested = grown("requested", (columns, rows), np.int64)
+        if self.nominated is not None:
+            self.nominated = grown("nominated", (columns, rows), np.int64)
         self.generation = grown("generation", (rows,), np.int64)
         self.spec_generation = grown("spec_generation", (rows,), np.int64)
         self.usage_generation = grown("usage_generation", (rows,), np.int64)
@@ -108,6 +113,12 @@ class NodeTable:
         """Make room for every resource that the index knows."""
         if len(self.resources) > self.allocatable.shape[0]:
             self._allocate(self.rows_capacity, len(self.resources) * 2)
+
+    def nominated_columns(self) -> np.ndarray:
+        """Return ``nominated``, which exists from then on."""
+        if self.nominated is None:
+            self.nominated = np.zeros_like(self.requested)
+        return self.nominated
 
     # ----------------------------------------------------------------------------------------- changes
 
@@ -167,6 +178,8 @@ class NodeTable:
             self.names.append(spec.name)
             self.specs.append(spec)
             self.requested[:, row] = 0
+            if self.nominated is not None:
+                self.nominated[:, row] = 0
             self.tie[row] = self._tie(spec.name)
             self.ordinal[row] = ordinal
             self._count_images(spec, 1)
@@ -222,8 +235,9 @@ class NodeTable:
         self._write_keyed(row, self.specs[row], None)
         last = self.count - 1
         if row != last:
-            for array in (self.allocatable, self.requested, self.taint_counts):
-                array[:, row] = array[:, last]
+            for array in (self.allocatable, self.requested, self.taint_counts, self.nominated):
+                if array is not None:
+                    array[:, row] = array[:, last]
             for array in (self.tie, self.ordinal, self.unschedulable, self.usage_generation):
                 array[row] = array[last]
             self.labels.move(last, row, _labels_of(self.specs[last]))

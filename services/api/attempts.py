@@ -14,7 +14,10 @@ from services.ports.ledger import GroupAttempts
 from services.ports.store import DecisionFilter, Store
 
 DECISIONS_MAX = 1000
-_REFUSALS = (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.CONFLICT)
+_REFUSALS = (
+    *(Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.CONFLICT),
+    *(Outcome.NOMINATED, Outcome.CLEARED),
+)
 
 
 class _Wait(NamedTuple):

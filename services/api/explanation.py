@@ -224,6 +224,14 @@ def _opening(decision: Decision) -> str:
             return f"{name} lost its node {node}; it asks for {asks}."
         case Outcome.RETURNED:
             return f"{name} has its node {node} again; it asks for {asks}."
+        case Outcome.NOMINATED:
+            return f"{name} waits for {node}, from which others have to leave; it asks for {asks}."
+        case Outcome.CLEARED:
+            return f"{name} waits; it has {node} promised no more; it asks for {asks}."
+        case Outcome.EVICTED:
+            return f"{name} has to leave {node} for a pod of higher priority; until it has, it counts there."
+        case Outcome.SPARED:
+            return f"{name} does not have to leave {node} any more."
 
 
 def _choice(explanation: Explanation, cycle: ExplainedAttempt) -> Iterator[str]:

@@ -36,7 +36,10 @@ USER_PRIORITY_MAX = 1_000_000_000
 """The highest priority that a priority class of a user may have in Kubernetes."""
 
 _SYSTEM_CLASSES = "system-"
-_HOLDS = (Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.ORPHANED, Outcome.RETURNED)
+_HOLDS = (
+    *(Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.ORPHANED, Outcome.RETURNED),
+    *(Outcome.EVICTED, Outcome.SPARED),
+)
 
 
 def sent_by(roles: Collection[str], kinds: Iterable[str] | None, *, everywhere: bool) -> frozenset[str]:

@@ -49,6 +49,8 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("pending removed", batch.pending_removed),
         ("pending added", [_waiting(pod) for pod in batch.pending_added]),
         ("pending groups", batch.pending_groups),
+        ("nominations ended", batch.unnominated),
+        ("nominations", batch.nominated),
         ("tombstones", batch.tombstones),
         ("dead letters", batch.dead_letters),
         ("profiles", batch.profiles),

@@ -34,6 +34,20 @@ class DecidedPod(msgspec.Struct, gc=False):
     resource_version: str | None
 
 
+class Preempting(msgspec.Struct, gc=False, kw_only=True):
+    """Who has to leave for whom: ``victims`` of a pod to which a node is promised, else the ``preemptor``.
+
+    Pods are named by their uids. ``nominated`` is the id of the preemptor's decision.
+    """
+
+    victims: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
+    violations: int | msgspec.UnsetType = msgspec.UNSET
+    expires_at: str | msgspec.UnsetType = msgspec.UNSET
+    preemptor: str | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    nominated: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class DecisionRecord(msgspec.Struct, gc=False):
     """A record of ``berth.decisions``, in the order of its keys."""
 
@@ -53,6 +67,7 @@ class DecisionRecord(msgspec.Struct, gc=False):
     reasons: Mapping[str, int]
     warnings: Sequence[str] | msgspec.UnsetType
     score: float | None
+    preemption: Preempting | msgspec.UnsetType
     template: msgspec.Raw
     labels: Mapping[str, str]
     node_version: int | None
@@ -73,6 +88,7 @@ def encode_decision(
     sent_by: str | None,
     reasons: Mapping[str, int] = _NO_REASONS,
     warnings: Sequence[str] | msgspec.UnsetType = msgspec.UNSET,
+    preemption: Preempting | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
     """Return the record of a decision for ``berth.decisions``; equal arguments give equal bytes.
 
@@ -92,6 +108,8 @@ def encode_decision(
         Nodes per reason code.
     warnings : sequence, optional
         Codes of the pod's fields that had no effect. Without it the key is left out.
+    preemption : Preempting, optional
+        For whom the pod has to leave, or who has to leave for it. Without it the key is left out.
     """
     version = decision.resource_version
     return _encode_record(
@@ -117,6 +135,7 @@ def encode_decision(
             reasons,
             warnings,
             decision.score,
+            preemption,
             msgspec.Raw(fragment),
             labels,
             node_version,
@@ -129,7 +148,14 @@ def encode_conflict(payload: bytes) -> bytes:
     record: dict[str, Any] = msgspec.json.decode(payload)
     reason = conflict_reason(record["node"])
     record |= {"outcome": Outcome.CONFLICT, "node": None, "score": None, "node_version": None}
+    record.pop("preemption", None)
     return _encode_record(record | {"reason": reason, "reasons": {CONFLICT: 1}})
+
+
+def encode_spared(payload: bytes) -> bytes:
+    """Return the record of an eviction that another worker's change of the node undid: the pod stays."""
+    record: dict[str, Any] = msgspec.json.decode(payload)
+    return _encode_record(record | {"outcome": Outcome.SPARED, "reason": conflict_reason(record["node"])})
 
 
 def conflict_reason(node: str | None) -> str:

@@ -16,7 +16,7 @@ from domain.model.events import (
     ProfileUpserted,
 )
 from domain.model.pods import PodLife, PodTemplate
-from services.ports.journal import Feed, Followed, JournalRow, NodeFed, Opened, Refreshed
+from services.ports.journal import Feed, Followed, JournalRow, NodeFed, NominationFed, Opened, Refreshed
 from services.ports.ledger import CommitBatch, NodeChange
 
 FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
@@ -72,6 +72,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         labels=_number(labels, [tuple(pod.labels.items()) for pod in renewed]),
         lives=_number(lives, [pod.life for pod in renewed]),
     )
+    promised = _nominated(batch, signatures)
     return _encode(
         Feed(
             signatures=list(signatures),
@@ -87,8 +88,20 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             counted=list(batch.counted),
             events=events,
             raised=list(batch.raised),
+            unnominated=list(batch.unnominated),
+            nominated=promised,
         )
     )
+
+
+def _nominated(batch: CommitBatch, signatures: dict[bytes, int]) -> list[NominationFed]:
+    templates = _number(signatures, [row.signature for row in batch.nominated])
+    return [
+        NominationFed(
+            row.key, row.pod_uid, row.shard, row.node, template, row.at_ms, row.expires_ms, row.victims
+        )
+        for row, template in zip(batch.nominated, templates, strict=True)
+    ]
 
 
 def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:

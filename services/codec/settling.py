@@ -9,12 +9,15 @@ import msgspec
 
 from domain.model.decisions import Attempt, Decision, Outcome
 from services.codec.effects import decisions_hash, effects_of
-from services.codec.encode import conflict_reason, encode_conflict, move_version
+from services.codec.encode import conflict_reason, encode_conflict, encode_spared, move_version
 from services.codec.feed import pack_again
 from services.ports.journal import JournalRow
 from services.ports.ledger import CommitBatch, Committed, NodeChange, PendingPod, PlacementOpened
 
 _replace = msgspec.structs.replace
+
+_CLAIMING = (Outcome.BOUND, Outcome.NOMINATED, Outcome.EVICTED)
+"""Outcomes that stand or fall with the claim on their node."""
 
 
 def settle(
@@ -22,7 +25,8 @@ def settle(
 ) -> CommitBatch:
     """Return the batch without the claims that were not granted, and with the true versions of nodes.
 
-    Pods that it had bound to a lost node have the outcome ``conflict`` under the same seq, and wait again.
+    Pods that it had bound to a lost node, or to which it had promised one, have the outcome ``conflict``
+    under the same seq, and wait again. Those that had to leave such a node are ``spared`` under theirs.
 
     Parameters
     ----------
@@ -43,11 +47,10 @@ def settle(
     decisions: list[tuple[Decision, bytes]] = []
     undone: dict[tuple[int, int], int] = {}  # shard and seq of a decision that lost -> its attempt
     for decision, payload in batch.decisions:
-        if _is_lost(decision, lost_names):
-            undone[decision.shard, decision.seq] = decision.cycle_seq
-            reason = conflict_reason(decision.node)
-            decision = _replace(decision, outcome=Outcome.CONFLICT, node=None, score=None, reason=reason)
-            payload = encode_conflict(payload)
+        if decision.outcome in _CLAIMING and decision.node in lost_names:
+            if decision.outcome is Outcome.BOUND:
+                undone[decision.shard, decision.seq] = decision.cycle_seq
+            decision, payload = _undone(decision, payload)
         elif decision.node in shifts:
             payload = move_version(payload, shifts[decision.node])
         decisions.append((decision, payload))
@@ -59,13 +62,19 @@ def settle(
         placements_opened=[p for p in batch.placements_opened if (p.shard, p.seq) not in undone],
         pending_added=[*batch.pending_added, *(_waits(placed, batch) for placed in losers)],
         attempts=_mended(batch.attempts, undone),
+        nominated=[row for row in batch.nominated if row.node not in lost_names],
         raised=raised,
     )
     return _replace(settled, journal=_journalled(settled, lost, moved))
 
 
-def _is_lost(decision: Decision, lost_names: Set[str]) -> bool:
-    return decision.outcome is Outcome.BOUND and decision.node in lost_names
+def _undone(decision: Decision, payload: bytes) -> tuple[Decision, bytes]:
+    """Return a decision that claimed something of a node that was lost, as it is written."""
+    reason = conflict_reason(decision.node)
+    if decision.outcome is Outcome.EVICTED:
+        return _replace(decision, outcome=Outcome.SPARED, reason=reason), encode_spared(payload)
+    lost = _replace(decision, outcome=Outcome.CONFLICT, node=None, score=None, reason=reason)
+    return lost, encode_conflict(payload)
 
 
 def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
@@ -138,8 +147,9 @@ def outcome_of(
     lost_names = {claim.name for claim in batch.claims if claim.id in lost}
     moved_names = {claim.name for claim in batch.claims if claim.id in moved and claim.id not in lost}
     bound = [decision for decision, _ in batch.decisions if decision.outcome is Outcome.BOUND]
+    promised = {row.key: row.pod_uid for row in batch.nominated if row.node in lost_names}
     return Committed(
-        lost={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names},
+        lost={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names} | promised,
         lost_nodes=frozenset(lost),
         moved_count=sum(d.node in moved_names for d in bound),
         raised=tuple(raised),

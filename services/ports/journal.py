@@ -13,6 +13,7 @@ from domain.model.limits import tombstone_hours
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.profiles import Profile
+from domain.state.nominations import Victim
 from services.ports.log import TopicPartition
 
 BATCHES = "~batches"
@@ -101,6 +102,19 @@ class Refreshed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lives: list[int] = []
 
 
+class NominationFed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A waiting pod has a node promised; ``template`` numbers a row of the feed's table."""
+
+    key: str
+    uid: str
+    shard: int
+    node: str
+    template: int
+    at_ms: int
+    expires_ms: int
+    victims: tuple[Victim, ...]
+
+
 class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a batch did to the cluster: what other workers fold instead of its records.
 
@@ -124,6 +138,10 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         kind of event, and the event (``services/codec/feed.py``).
     raised : list of str
         Keys of guards that went up by one (``services/ports/guards.py``).
+    unnominated : list of str
+        Uids of waiting pods that have no node promised any more.
+    nominated : list of NominationFed
+        Those that have one from now on.
     """
 
     signatures: list[bytes] = []
@@ -139,6 +157,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     counted: list[str] = []
     events: list[tuple[int, str, bytes]] = []
     raised: list[str] = []
+    unnominated: list[str] = []
+    nominated: list[NominationFed] = []
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from services.ports.nodes import NodeClaim as NodeClaim
 from services.ports.nodes import NodeFact as NodeFact
 from services.ports.nodes import NodeRow as NodeRow
 from services.ports.pods import GroupAttempts as GroupAttempts
+from services.ports.pods import NominationRow as NominationRow
 from services.ports.pods import PendingGroup as PendingGroup
 from services.ports.pods import PendingPod as PendingPod
 from services.ports.pods import PlacementClosed as PlacementClosed
@@ -121,6 +122,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
     A pending group without pods left disappears by itself. A revision of a profile that is there already
     gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
+    ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or falls with
+    the claim on its node. Its victims are evicted until they leave, or it ends.
     ``journal`` is the batch's row there; a worker's batch always has one.
     ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
     ledger says which keys were ``raised``.
@@ -143,6 +146,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     pending_removed: Sequence[str] = ()
     pending_added: Sequence[PendingPod] = ()
     pending_groups: Sequence[PendingGroup] = ()
+    unnominated: Sequence[str] = ()
+    nominated: Sequence[NominationRow] = ()
     tombstones: Sequence[PodTombstone] = ()
     dead_letters: Sequence[DeadLetter] = ()
     profiles: Sequence[ProfileRow] = ()
@@ -185,14 +190,16 @@ class NotCommitted(enum.Enum):
 class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     """What every worker knows of the whole cluster, read in one snapshot: all that counts on nodes.
 
-    It holds the last revision of each profile, and the templates of placed pods. ``batches`` says per shard
-    how far its journal had come, ``guards`` of each key its version (``services/ports/guards.py``).
+    It holds the last revision of each profile, and the templates of placed pods and of those that have a node
+    promised. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
+    far its journal had come, ``guards`` of each key its version (``services/ports/guards.py``).
     ``seal_secret`` is that of ``services/codec/seal.py``.
     """
 
     nodes: Sequence[NodeRow]
     templates: Mapping[bytes, PodTemplate]
     placements: list[PlacementOpened]
+    nominations: Sequence[NominationRow] = ()
     profiles: Sequence[ProfileRow]
     config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]

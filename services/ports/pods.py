@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from domain.model.pods import PodLife
+from domain.state.nominations import Victim
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -64,6 +65,25 @@ class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
     since_ms: int
     sent_by: str | None = None
     tried: bool = True
+
+
+class NominationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pending pod has a node promised until ``expires_ms``; ``victims`` have to leave it before."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    shard: int
+    signature: bytes
+    node: str
+    at_ms: int
+    expires_ms: int
+    victims: tuple[Victim, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The pod's key."""
+        return f"{self.namespace}/{self.name}"
 
 
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):

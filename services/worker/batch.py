@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure, Placement
+from domain.cycle.verdicts import CycleResult, Failure, Placement, Preemption
 from domain.model.decisions import Attempt, Decision, Outcome
-from domain.model.pods import PodSpec, PodTemplate
+from domain.model.pods import PodSpec
 from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     Change,
     ConfigChanged,
     NodeChanged,
     NodeMeasured,
+    NominationEnded,
     PodAdopted,
     PodMissed,
     PodOrphaned,
@@ -29,7 +31,6 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
-from services.codec.encode import encode_decision
 from services.codec.envelope import Rejected
 from services.codec.seal import UNVERIFIED
 from services.ports.ledger import (
@@ -46,6 +47,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import Record
 from services.worker.book import Book
+from services.worker.deciding import Decider
 from services.worker.ledger_rows import (
     config_row,
     count_placements,
@@ -60,21 +62,21 @@ from services.worker.ledger_rows import (
     profile_row,
     usage_rows,
 )
+from services.worker.preempting import When, end, nominate, nomination_rows
 
 
-class BatchBuilder:
+class BatchBuilder(Decider):
     """Collects what one batch changes.
 
     ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
-    that its event claims, ``sent_by`` who sent it. ``decisions`` are those made so far, with their records.
-    ``strict`` are nodes of bound pods that ask for more than spec and room.
+    that its event claims, ``sent_by`` who sent it. ``strict`` are nodes of bound pods that ask for more than
+    spec and room.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
+        super().__init__(book)
         self._scheduler = scheduler
-        self._book = book
         self._pods = scheduler.state.pods
-        self.decisions: list[tuple[Decision, bytes]] = []
         self.opened: dict[str, PlacementOpened] = {}
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
@@ -92,7 +94,6 @@ class BatchBuilder:
         self.strict: set[str] = set()
         self._attempts: list[Attempt] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
-        self._templates: dict[bytes, PodTemplate] = {}
         self.now_ms = now_ms
         self.event_at_ms: int | None = None
         self.sent_by = ""
@@ -143,6 +144,8 @@ class BatchBuilder:
                 self._release(change, shard)
             case PodMissed():
                 self._remember_gone(change.key, change.uid, change.resource_version, shard)
+            case NominationEnded():
+                end(self._decide, change, When(self.now_ms, None, self.sent_by or None))
             case NodeChanged():
                 self._specs[change.name] = self.sent_by
                 if change.replaced is not None:
@@ -252,7 +255,10 @@ class BatchBuilder:
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Add what a cycle decided, and how long the whole cycle took."""
         cycle_seqs: dict[tuple[int, int], int] = {}
-        for verdict in result.verdicts:
+        promises = deque(result.promises)
+        for number, verdict in enumerate(result.verdicts):
+            while promises and promises[0][0] <= number:
+                self._promise(promises.popleft()[1], result.attempts, cycle_seqs)
             shard = self._pods[verdict.pod.key].shard
             cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._book.seq[shard])
             if isinstance(verdict, Placement):
@@ -261,11 +267,29 @@ class BatchBuilder:
                     self.strict.add(verdict.node)
             else:
                 self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
+        for _, promise in promises:
+            self._promise(promise, result.attempts, cycle_seqs)
         for (index, shard), seq in cycle_seqs.items():
             more = {"shard": shard, "seq": seq, "duration_us": duration_us}
             self._attempts.append(msgspec.structs.replace(result.attempts[index], **more))
         for group in pending_groups(result, cycle_seqs, self._book, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
+
+    def _promise(
+        self,
+        promise: Preemption | NominationEnded,
+        attempts: Sequence[Attempt],
+        cycle_seqs: dict[tuple[int, int], int],
+    ) -> None:
+        if isinstance(promise, NominationEnded):
+            self.take(promise, None, promise.shard)
+            return
+        pod, shard = promise.pod, self._pods[promise.pod.key].shard
+        seq = cycle_seqs.setdefault((promise.attempt, shard), self._book.seq[shard])
+        self._note_tried(pod, promise.arrival)
+        self.strict.add(promise.node)
+        when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
+        nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when)
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
@@ -283,10 +307,15 @@ class BatchBuilder:
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
             warnings=attempt.warnings,
-            score=placement.score,
+            score=None if placement.is_promised else placement.score,
             cycle_seq=cycle_seq,
         )
         self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
+
+    def _note_tried(self, pod: PodSpec, arrival: int) -> None:
+        if pod.key in self._book.untried:
+            self._end_wait(pod)
+            self.waiting[pod.key] = (pod, arrival)
 
     def _decided_at_ms(self, pod: PodSpec) -> int:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
@@ -294,9 +323,7 @@ class BatchBuilder:
         return max(self._book.since_ms[pod.key], self.changed_ms) if came else self.now_ms
 
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
-        if failure.pod.key in self._book.untried:
-            self._end_wait(failure.pod)
-            self.waiting[failure.pod.key] = (failure.pod, failure.arrival)
+        self._note_tried(failure.pod, failure.arrival)
         self._decide(
             failure.pod,
             shard,
@@ -311,56 +338,6 @@ class BatchBuilder:
             reasons=attempt.reasons_at_failure,
             cycle_seq=cycle_seq,
         )
-
-    def _decide(
-        self,
-        pod: PodSpec,
-        shard: int,
-        outcome: Outcome,
-        node: str | None,
-        at_ms: int,
-        event_at_ms: int | None,
-        sent_by: str | None,
-        *,
-        node_version: int | None = None,
-        profile_revision: int | None = None,
-        reason: str = "",
-        reasons: Mapping[str, int] = {},
-        warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET,
-        score: float | None = None,
-        cycle_seq: int = 0,
-    ) -> Decision:
-        seq = self._book.seq[shard]
-        self._book.seq[shard] = seq + 1
-        namespace, _, name = pod.key.partition("/")
-        decision = Decision(
-            shard=shard,
-            epoch=self._book.epochs[shard],
-            seq=seq,
-            pod_uid=pod.uid,
-            namespace=namespace,
-            name=name,
-            resource_version=pod.resource_version,
-            outcome=outcome,
-            node=node,
-            decided_at_ms=at_ms,
-            event_at_ms=event_at_ms,
-            profile=pod.template.profile,
-            signature=pod.signature,
-            profile_revision=profile_revision,
-            reason=reason,
-            score=score,
-            cycle_seq=cycle_seq,
-        )
-        self._need_template(pod)
-        fragment = self._book.fragment(pod)
-        payload = encode_decision(decision, fragment, pod.labels, node_version, sent_by, reasons, warnings)
-        self.decisions.append((decision, payload))
-        return decision
-
-    def _need_template(self, pod: PodSpec) -> None:
-        if self._book.is_new(pod.signature):
-            self._templates[pod.signature] = pod.template
 
     # ------------------------------------------------------------------------------------------- result
 
@@ -387,6 +364,8 @@ class BatchBuilder:
             pending_removed=self.pending_removed,
             pending_added=pending_pods(self.waiting.values(), self._scheduler, self._book),
             pending_groups=list(self._pending_groups.values()),
+            unnominated=list(state.own_changes.unnominated),
+            nominated=nomination_rows(state.nominations, state.own_changes.nominated),
             tombstones=list(self._tombstones.values()),
             dead_letters=self._dead_letters,
             profiles=self._profiles,

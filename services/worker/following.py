@@ -21,14 +21,16 @@ from domain.state.changes import (
 from domain.state.followed import (
     FollowedEvent,
     NodeFollowed,
+    NominationsFollowed,
     PodFollowedRefreshed,
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
     VersionsFollowed,
 )
+from domain.state.nominations import Nomination
 from services.codec.feed import unpack_event
-from services.ports.journal import Feed, Followed
+from services.ports.journal import Feed, Followed, NominationFed
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 
@@ -81,6 +83,23 @@ def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedEv
         feed.refreshed.uids, feed.refreshed.versions, feed.refreshed.labels, feed.refreshed.lives, strict=True
     ):
         yield PodFollowedRefreshed(uid, version, feed.labels[labels], feed.lives[life]), None
+    if feed.unnominated or feed.nominated:
+        yield NominationsFollowed([_nomination(fed, row) for fed in feed.nominated], feed.unnominated), None
+
+
+def _nomination(fed: NominationFed, row: Followed) -> Nomination:
+    signature = row.feed.signatures[fed.template]
+    return Nomination(
+        key=fed.key,
+        uid=fed.uid,
+        shard=fed.shard,
+        node=fed.node,
+        signature=signature,
+        template=row.templates[signature],
+        at_ms=fed.at_ms,
+        expires_ms=fed.expires_ms,
+        victims=fed.victims,
+    )
 
 
 def _nodes(feed: Feed) -> Iterator[tuple[NodeFollowed | VersionsFollowed, str | None]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import attrgetter
 from typing import Any
@@ -37,8 +36,6 @@ from services.worker.following import events_of, is_news, take_followed
 from services.worker.guarding import Guarding
 from services.worker.restoring import restore, restore_waiting
 from services.worker.standing import Folded, Standing
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class Planner:
@@ -350,6 +347,7 @@ class Planner:
 
     def _forget(self, keys: Sequence[str]) -> None:
         self._forgotten = keys
+        self.scheduler.unnominate(keys)
         arrivals: dict[str, int] = {}
         for key in keys:
             entry = self.scheduler.state.pods[key]

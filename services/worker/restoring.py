@@ -12,7 +12,16 @@ from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.pods import PodLife, PodSpec, PodTemplate
 from domain.model.profiles import ProfileRevision
-from services.ports.ledger import LedgerBase, LedgerPart, PlacementOpened, PodRow, ProfileRow
+from domain.state.followed import NominationsFollowed
+from domain.state.nominations import Nomination
+from services.ports.ledger import (
+    LedgerBase,
+    LedgerPart,
+    NominationRow,
+    PlacementOpened,
+    PodRow,
+    ProfileRow,
+)
 from services.worker.book import Book
 from services.worker.ledger_rows import config_object
 
@@ -39,6 +48,23 @@ def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
             )
     book.know(base.templates)
     _restore_placed(base, scheduler, book)
+    promised = [_nomination(row, base.templates) for row in base.nominations]
+    if promised:
+        scheduler.state.apply(NominationsFollowed(promised, ()))
+
+
+def _nomination(row: NominationRow, templates: Mapping[bytes, PodTemplate]) -> Nomination:
+    return Nomination(
+        key=row.key,
+        uid=row.pod_uid,
+        shard=row.shard,
+        node=row.node,
+        signature=row.signature,
+        template=templates[row.signature],
+        at_ms=row.at_ms,
+        expires_ms=row.expires_ms,
+        victims=row.victims,
+    )
 
 
 def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:

@@ -15,6 +15,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.memory.nodes import added, after, is_free
+from services.adapters.memory.nominations import NominationTables
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
@@ -143,6 +144,7 @@ class MemoryDatabase:
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.pending: dict[tuple[str, int], PendingPod] = {}  # pod uid, shard
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
+        self.nominations = NominationTables()
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
         self.events: dict[tuple[str, str], tuple[bytes, int]] = {}  # (holder, id) -> digest, when
         self.keys: dict[bytes, KeyRow] = {}
@@ -232,11 +234,8 @@ class MemoryDatabase:
         """Keep only what a worker starts from."""
         self.placements.clear()
         self._opening_seqs.clear()
-        self.attempts.clear()
-        self.journal.clear()
-        self.node_specs.clear()
-        self.node_versions.clear()
-        self.group_attempts.clear()
+        for table in (self.attempts, self.journal, self.node_specs, self.node_versions, self.group_attempts):
+            table.clear()
         for shard in self.shards:
             self.decisions[shard].clear()
             self.recorded_ms[shard].clear()
@@ -285,7 +284,7 @@ class MemoryDatabase:
 
     def _check(self, batch: CommitBatch) -> None:
         """Refuse what a unique constraint would refuse."""
-        closed = {self._open(batch, closed.pod_uid) for closed in batch.placements_closed}
+        closed = {self._open(batch, each.pod_uid) for each in batch.placements_closed}
         if len(closed) != len(batch.placements_closed) or None in closed:
             raise LedgerMismatch("a placement to close is not open")
         opened = [(placement.pod_uid, placement.shard) for placement in batch.placements_opened]
@@ -303,6 +302,7 @@ class MemoryDatabase:
         tried = [(attempt.shard, attempt.seq) for attempt in batch.attempts]
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
+        self.nominations.check(batch)
         if batch.journal is not None and (batch.journal.shard, batch.journal.batch) in self.journal:
             raise LedgerMismatch("journal_pkey: a batch would be written twice")
 
@@ -321,10 +321,10 @@ class MemoryDatabase:
     def _write_pods(self, batch: CommitBatch) -> None:
         for signature, template in batch.templates.items():
             self.templates.setdefault(signature, template)
-        for closed in batch.placements_closed:
-            key = self._open(batch, closed.pod_uid)
+        for uid, at_ms in batch.placements_closed:
+            key = self._open(batch, uid)
             assert key is not None
-            self.open_placements.pop(key).released_at_ms = closed.at_ms
+            self.open_placements.pop(key).released_at_ms = at_ms
         for uid, resource_version, labels, life in batch.placements_refreshed:
             if (key := self._open(batch, uid)) is not None:
                 row = self.open_placements[key]
@@ -348,12 +348,13 @@ class MemoryDatabase:
         for attempt in batch.attempts:
             self.attempts[attempt.shard, attempt.seq] = attempt
         self._write_pending(batch)
+        self.nominations.write(batch)
         for tombstone in batch.tombstones:
             self.tombstones[tombstone.namespace, tombstone.name, tombstone.uid] = tombstone
         for letter in batch.dead_letters:
             self.dead_letters[letter.shard].append(letter)
         for profile in batch.profiles:
-            before = self.profiles.setdefault((profile.name, profile.revision), profile)
+            before = self.profiles.get((profile.name, profile.revision), profile)
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
             self.profiles[profile.name, profile.revision] = newer
         for thing in batch.config:
@@ -376,9 +377,8 @@ class MemoryDatabase:
         for group in batch.pending_groups:
             self.pending_groups[group.shard, group.signature] = group
             self._note_attempt(group)
-        if touched:
-            touched -= {(pod.shard, pod.signature) for pod in self.pending.values()}
-        for group_key in touched:
+        left = {(pod.shard, pod.signature) for pod in self.pending.values()} if touched else set()
+        for group_key in touched - left:
             self.pending_groups.pop(group_key, None)
 
     def _removed(self, batch: CommitBatch) -> list[tuple[str, int]]:

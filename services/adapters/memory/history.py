@@ -97,6 +97,7 @@ class ScratchLedger:
             for row in state.placements
         }
         database.pending = {(row.pod_uid, row.shard): row for row in state.pending}
+        database.nominations.restore(state.nominations)
         database.tombstones = {(row.namespace, row.name, row.uid): row for row in state.tombstones}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}

@@ -39,6 +39,7 @@ from services.ports.ledger import (
     LedgerPart,
     LedgerState,
     Muster,
+    NominationRow,
     NotCommitted,
     PodRow,
     both,
@@ -308,7 +309,8 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
     opened = [row.opened for row in database.open_placements.values()]
     return LedgerBase(
         nodes=[database.nodes[at] for at in sorted(database.nodes)],
-        templates=_templates(database, opened),
+        templates=_templates(database, [*opened, *database.nominations.rows.values()]),
+        nominations=database.nominations.loaded(),
         placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
@@ -341,7 +343,7 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
     )
 
 
-def _templates(database: MemoryDatabase, rows: Sequence[PodRow]) -> dict[bytes, PodTemplate]:
+def _templates(database: MemoryDatabase, rows: Sequence[PodRow | NominationRow]) -> dict[bytes, PodTemplate]:
     known = database.templates
     return {row.signature: known[row.signature] for row in rows if row.signature in known}
 

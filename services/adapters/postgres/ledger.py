@@ -322,6 +322,12 @@ async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
         await connection.execute(sql.NOTE_ATTEMPTS, *columns)
     if touched or groups:
         await connection.execute(sql.REMOVE_EMPTY_GROUPS, *_columns(sorted(touched | groups.keys())))
+    if batch.unnominated:
+        await connection.execute(sql.END_NOMINATIONS, list(batch.unnominated), own_shards(batch))
+    promised = list(map(rows.nomination_columns, batch.nominated))
+    await _copy(connection, "nominations", sql.NOMINATION_COLUMNS, promised)
+    evicted = [each for row in batch.nominated for each in rows.eviction_columns(row)]
+    await _copy(connection, "evictions", sql.EVICTION_COLUMNS, evicted)
     latest = {(t.namespace, t.name, t.uid): t for t in batch.tombstones}
     if latest:
         gone = [(*key, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]

@@ -12,6 +12,7 @@ from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import SeriesRecord, UsageRecord
+from domain.state.nominations import Victim
 from services.adapters.postgres import rows, sql, sql_guards
 from services.adapters.postgres.connections import Connection
 from services.ports.journal import BATCHES
@@ -22,6 +23,7 @@ from services.ports.ledger import (
     LedgerPart,
     LedgerState,
     NodeRow,
+    NominationRow,
     PendingPod,
     PlacementOpened,
     PodTombstone,
@@ -38,6 +40,7 @@ _decode_template = msgspec.json.Decoder(PodTemplate).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_series = msgspec.json.Decoder(dict[str, SeriesRecord]).decode
 _decode_marks = msgspec.json.Decoder(dict[int, int]).decode
+_decode_victims = msgspec.json.Decoder(tuple[Victim, ...]).decode
 _decode_life = msgspec.json.Decoder(PodLife).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -137,6 +140,10 @@ def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
         "nodes": _nodes(connection),
         "templates": _templates(connection, sql.LOAD_TEMPLATES_PLACED),
         "placements": _placements(connection),
+        "nominations": (
+            NominationRow(**{**dict(row), "victims": _decode_victims(row["victims"] or "[]")})
+            async for row in _stream(connection, sql.LOAD_NOMINATIONS)
+        ),
         "profiles": (
             ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_object(row["spec"])})
             async for row in _stream(connection, sql.LOAD_PROFILES)

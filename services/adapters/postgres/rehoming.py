@@ -47,6 +47,22 @@ _TOMBSTONES = """
 UPDATE pod_tombstones t SET shard = h.shard FROM homes h
 WHERE (t.namespace, t.name) = (h.namespace, h.name) AND t.shard <> h.shard
 """
+_NOMINATIONS = """
+UPDATE nominations n SET shard = h.shard FROM homes h
+WHERE (n.namespace, n.name) = (h.namespace, h.name) AND n.shard <> h.shard
+"""
+_VICTIMS = """
+UPDATE evictions e SET victim_shard = h.shard FROM homes h
+WHERE (e.namespace, e.name) = (h.namespace, h.name) AND e.victim_shard <> h.shard
+"""
+_PREEMPTORS = """
+UPDATE evictions e SET preemptor_shard = n.shard FROM nominations n
+WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard <> n.shard
+"""
+_STATEMENTS = (
+    *(_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES),
+    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS),
+)
 
 
 async def rehome(connection: Connection, shards: int) -> None:
@@ -60,7 +76,7 @@ async def rehome(connection: Connection, shards: int) -> None:
         homes = [(*row, partition_for(_key(*row), None, shards)) for row in found]
         await connection.copy_records_to_table("homes", records=homes)
     await connection.execute("ANALYZE homes")
-    for statement in (_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES):
+    for statement in _STATEMENTS:
         await connection.execute(statement)
 
 

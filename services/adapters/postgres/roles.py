@@ -54,6 +54,8 @@ GRANTS: Mapping[str, Grants] = {
     "pending": Grants(_ALL),
     "pending_groups": Grants(_ALL),
     "group_attempts": Grants(_ALL),
+    "nominations": Grants(_ALL),
+    "evictions": Grants(_ALL),
     "pod_tombstones": Grants(_ALL),
     "shards": Grants("SELECT, UPDATE", _READ),
     "worker_leases": Grants("SELECT, UPDATE"),

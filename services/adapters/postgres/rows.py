@@ -14,6 +14,7 @@ from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
     NodeFact,
+    NominationRow,
     PendingPod,
     PlacementOpened,
     ProfileRow,
@@ -173,6 +174,16 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
         p.tried,
         life_text(p.life),
     )
+
+
+def nomination_columns(n: NominationRow) -> tuple[Any, ...]:
+    """Return NOMINATION_COLUMNS."""
+    return (n.pod_uid, n.shard, n.namespace, n.name, n.signature, n.node, n.at_ms, n.expires_ms)
+
+
+def eviction_columns(n: NominationRow) -> list[tuple[Any, ...]]:
+    """Return EVICTION_COLUMNS of each victim."""
+    return [(each.uid, each.shard, *each.key.split("/", 1), n.pod_uid, n.shard) for each in n.victims]
 
 
 def dead_letter_columns(x: DeadLetter) -> tuple[Any, ...]:

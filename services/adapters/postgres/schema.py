@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from services.adapters.postgres import schema_audit as schema_audit
 from services.adapters.postgres import schema_journal as schema_journal
 from services.adapters.postgres import schema_log as schema_log
+from services.adapters.postgres import schema_preemption as schema_preemption
 from services.adapters.postgres.schema_api import metadata as metadata
 from services.adapters.postgres.schema_leases import relay_leases as relay_leases
 from services.adapters.postgres.schema_leases import worker_leases as worker_leases

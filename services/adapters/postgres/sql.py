@@ -55,6 +55,10 @@ ON CONFLICT DO NOTHING
 """
 
 CLOSE_PLACEMENTS = """
+WITH ended AS (
+    DELETE FROM evictions e USING unnest($1::text[]) AS w (pod_uid)
+    WHERE e.victim_uid = w.pod_uid AND e.victim_shard = ANY($3::int[])
+)
 UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
 FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms)
 WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($3::int[])
@@ -132,6 +136,16 @@ REMOVE_EMPTY_GROUPS = """
 DELETE FROM pending_groups g USING unnest($1::int[], $2::bytea[]) AS w (shard, signature)
 WHERE g.shard = w.shard AND g.signature = w.signature
     AND NOT EXISTS (SELECT FROM pending p WHERE p.shard = w.shard AND p.signature = w.signature)
+"""
+
+END_NOMINATIONS = """
+WITH ended AS (
+    DELETE FROM nominations n USING unnest($1::text[]) AS w (pod_uid)
+    WHERE n.pod_uid = w.pod_uid AND n.shard = ANY($2::int[])
+    RETURNING n.pod_uid, n.shard
+)
+DELETE FROM evictions e USING ended n
+WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard = n.shard
 """
 
 UPSERT_TOMBSTONES = """
@@ -225,6 +239,24 @@ PENDING_COLUMNS = (
     "tried",
     "life",
 )
+NOMINATION_COLUMNS = (
+    "pod_uid",
+    "shard",
+    "namespace",
+    "name",
+    "signature",
+    "node",
+    "at_ms",
+    "expires_ms",
+)
+EVICTION_COLUMNS = (
+    "victim_uid",
+    "victim_shard",
+    "namespace",
+    "name",
+    "preemptor_uid",
+    "preemptor_shard",
+)
 DEAD_LETTER_COLUMNS = (
     "shard",
     "seq",
@@ -273,12 +305,24 @@ _LOAD_TEMPLATES = """
 SELECT signature, t.spec FROM templates t JOIN (SELECT DISTINCT signature FROM {pods}) AS used
 USING (signature) ORDER BY signature
 """
-LOAD_TEMPLATES_PLACED = _LOAD_TEMPLATES.format(pods="placements WHERE released_at_ms IS NULL")
+_PLACED = "placements WHERE released_at_ms IS NULL"
+LOAD_TEMPLATES_PLACED = _LOAD_TEMPLATES.format(
+    pods=f"(SELECT signature FROM {_PLACED} UNION ALL SELECT signature FROM nominations) AS live"
+)
 LOAD_TEMPLATES_PENDING = _LOAD_TEMPLATES.format(pods="pending WHERE shard = ANY($1::int[])")
 LOAD_PLACEMENTS = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
     life, counted, home
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
+"""
+LOAD_NOMINATIONS = """
+SELECT n.pod_uid, n.namespace, n.name, n.shard, n.signature, n.node, n.at_ms, n.expires_ms, (
+    SELECT json_agg(
+        json_build_array(e.namespace || '/' || e.name, e.victim_uid, e.victim_shard) ORDER BY e.victim_uid
+    )
+    FROM evictions e WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard = n.shard
+)::text AS victims
+FROM nominations n ORDER BY n.pod_uid COLLATE "C", n.shard
 """
 LOAD_PENDING = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by,

@@ -1,0 +1,106 @@
+"""Folds what becomes of nominations: a node is promised to a pod, and the promise is kept or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from domain.model.pods import PodSpec
+from domain.state.changes import Change, FollowRefused, NominationEnded
+from domain.state.followed import NominationsFollowed
+from domain.state.known_pods import KnownPods
+from domain.state.nominations import Nomination, Victim
+from domain.state.occupancy import Occupancy
+from domain.state.steps import Cleared, Nominated, Unnominated
+
+
+class Nominating:
+    """Begins and ends nominations. Those of own pods are in the next batch for the ledger."""
+
+    def __init__(self, occupancy: Occupancy, pods: KnownPods) -> None:
+        self._occupancy, self._pods = occupancy, pods
+        self._nominations = occupancy.nominations
+
+    def fold(self, step: Nominated | Cleared | Unnominated) -> Iterator[Change]:
+        """Fold a step of the own cycle."""
+        match step:
+            case Nominated():
+                yield from self._nominate(step)
+            case Cleared():
+                for key in step.keys:
+                    yield self.end(key, step.reason)
+            case Unnominated():
+                for key in step.keys:
+                    nomination, _ = self._nominations.end(key)
+                    self._occupancy.nodes[nomination.node].version -= 1
+
+    def _nominate(self, step: Nominated) -> Iterator[Change]:
+        entry, nodes = self._pods.entries[step.key], self._occupancy.nodes
+        assert not entry.node, "a pod that is placed needs no other node"
+        placed = nodes[step.node].pods
+        victims = [Victim(key, placed[key].spec.uid, placed[key].shard) for key in step.victims]
+        assert self._nominations.evicted.keys().isdisjoint(step.victims), "a pod is evicted once"
+        nomination = Nomination(
+            key=step.key,
+            uid=entry.spec.uid,
+            shard=entry.shard,
+            node=step.node,
+            signature=entry.spec.signature,
+            template=entry.spec.template,
+            at_ms=step.at_ms,
+            expires_ms=step.expires_ms,
+            victims=tuple(victims),
+        )
+        yield from self._outbid(nomination)
+        self._nominations.add(nomination, victims)
+        nodes[step.node].version += 1
+        self._occupancy.own_changes.nominate(step.key, step.node)
+
+    def _outbid(self, by: Nomination) -> Iterator[Change]:
+        """End the nominations of own pods that ask less urgently for the same node."""
+        for other in self._nominations.on(by.node):
+            if other.priority < by.priority and other.shard in self._occupancy.own:
+                yield self.end(other.key, "outbid")
+
+    def end(self, key: str, reason: str) -> NominationEnded:
+        """End the nomination of an own pod."""
+        nomination, left = self._nominations.end(key)
+        self._occupancy.own_changes.unnominated.append(nomination.uid)
+        entry, pods = self._pods.entries[key], self._pods.entries
+        spared = tuple(pods[victim.key].spec for victim in left)
+        return NominationEnded(entry.spec, nomination.shard, entry.arrival, nomination.node, reason, spared)
+
+    def keep(self, keys: Sequence[str]) -> tuple[NominationEnded, ...]:
+        """End the nominations of pods that were placed, if they had any."""
+        promised = self._nominations.entries
+        return tuple(self.end(key, "bound") for key in keys if key in promised) if promised else ()
+
+    def end_of(self, pod: PodSpec, reason: str) -> tuple[NominationEnded, ...]:
+        """End the nomination of an own pod, if it has one."""
+        nomination = self._nominations.entries.get(pod.key)
+        return (self.end(pod.key, reason),) if nomination is not None and nomination.uid == pod.uid else ()
+
+    def leave(self, node: str) -> Iterator[Change]:
+        """End the nominations of own pods on a node that is gone."""
+        for nomination in self._nominations.on(node):
+            if nomination.shard in self._occupancy.own:
+                yield self.end(nomination.key, "node-deleted")
+
+    def follow(self, event: NominationsFollowed) -> Iterator[Change]:
+        """Fold what other workers promised, and what has ended."""
+        known = self._nominations
+        for uid in event.ended:
+            key = known.keys.get(uid)
+            if key is None or known.entries[key].shard in self._occupancy.own:
+                yield FollowRefused("pod", uid, "has no nomination by another worker")
+            else:
+                known.end(key)
+        for nomination in event.nominations:
+            if nomination.key in known.entries or nomination.shard in self._occupancy.own:
+                yield FollowRefused("pod", nomination.key, "has a node promised already, or is an own pod")
+                continue
+            yield from self._outbid(nomination)
+            known.add(nomination, [each for each in nomination.victims if self._runs(each, nomination.node)])
+
+    def _runs(self, victim: Victim, node: str) -> bool:
+        entry = self._pods.entries.get(victim.key)
+        return entry is not None and (entry.spec.uid, entry.node) == (victim.uid, node)

@@ -1,0 +1,138 @@
+"""Nodes that are promised to pods until their victims have left, and who these victims are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from domain.model.pods import PodTemplate
+from domain.state.resources import ResourceIndex
+from domain.state.sums import Sums
+from domain.state.table import NodeTable
+
+
+class Victim(NamedTuple):
+    """A placed pod that is to leave; ``shard`` is its own."""
+
+    key: str
+    uid: str
+    shard: int
+
+
+class Nomination(msgspec.Struct, frozen=True, kw_only=True):
+    """A waiting pod has a node of its own promised, from ``at_ms`` to ``expires_ms`` (log time).
+
+    ``victims`` are all that were asked to leave for it; some may be gone.
+    """
+
+    key: str
+    uid: str
+    shard: int
+    node: str
+    signature: bytes
+    template: PodTemplate
+    at_ms: int
+    expires_ms: int
+    victims: tuple[Victim, ...] = ()
+
+    @property
+    def priority(self) -> int:
+        """The priority of the pod."""
+        return self.template.priority
+
+
+class Nominations:
+    """All nominations that are open, of this worker and of others.
+
+    What they ask for is in ``table.nominated``, which exists from the first of them on.
+
+    Attributes
+    ----------
+    entries : dict
+        Key of a waiting pod -> its nomination.
+    evicted : dict
+        Key of a placed pod that was asked to leave -> key of the pod for which it is. It counts on its node
+        until it has left.
+    """
+
+    def __init__(self, table: NodeTable, resources: ResourceIndex, sums: Sums) -> None:
+        self._table, self._resources, self._sums = table, resources, sums
+        self._revision = resources.revision
+        self._on: dict[str, dict[str, Nomination]] = {}
+        self.entries: dict[str, Nomination] = {}
+        self.keys: dict[str, str] = {}  # uid of a waiting pod -> its key
+        self.evicted: dict[str, str] = {}
+        self.expires_next_ms = 0  # no nomination expires before it
+
+    def on(self, node: str) -> list[Nomination]:
+        """Return the nominations of a node."""
+        return list(self._on.get(node, {}).values())
+
+    def add(self, nomination: Nomination, evicted: Iterable[Victim]) -> None:
+        """Promise a node; of the victims ``evicted`` are still there."""
+        key, node = nomination.key, nomination.node
+        assert key not in self.entries, "a pod has one nomination"
+        earliest = min(nomination.expires_ms, self.expires_next_ms) if self.entries else nomination.expires_ms
+        self.expires_next_ms = earliest
+        self.entries[key] = self._on.setdefault(node, {})[key] = nomination
+        self.keys[nomination.uid] = key
+        self.evicted.update((victim.key, key) for victim in evicted)
+        self._count(nomination, 1)
+
+    def end(self, key: str) -> tuple[Nomination, list[Victim]]:
+        """End a nomination; return it with those of its victims that have not left: they stay."""
+        nomination = self.entries.pop(key)
+        self.keys.pop(nomination.uid, None)
+        here = self._on[nomination.node]
+        del here[key]
+        if not here:
+            del self._on[nomination.node]
+        self._count(nomination, -1)
+        left = [victim for victim in nomination.victims if self.evicted.get(victim.key) == key]
+        for victim in left:
+            del self.evicted[victim.key]
+        return nomination, left
+
+    def expired(self, now_ms: int) -> list[str]:
+        """Return the keys of nominations whose time is over, by key.
+
+        Cost: O(1) where there are none.
+        """
+        if not self.entries or now_ms < self.expires_next_ms:
+            return []
+        self.expires_next_ms = min(each.expires_ms for each in self.entries.values())
+        return sorted(key for key, each in self.entries.items() if each.expires_ms <= now_ms)
+
+    # ------------------------------------------------------------------------------------------- columns
+
+    def renew(self, node: str = "") -> None:
+        """Count anew what is promised of a node that has a new row; and of all nodes where columns moved."""
+        if self._revision != self._resources.revision:
+            self._revision = self._resources.revision
+            nodes = list(self._on)
+            if self._table.nominated is not None:
+                self._table.nominated[:] = 0
+        else:
+            nodes = [node] if node in self._on else []
+        for each in nodes:
+            if (row := self._table.rows.get(each)) is not None:
+                self._table.nominated_columns()[:, row] = 0
+            for nomination in self.on(each):
+                self._count(nomination, 1)
+
+    def _count(self, nomination: Nomination, sign: int) -> None:
+        row = self._table.rows.get(nomination.node)
+        if row is None:
+            return  # of another worker, who has not heard yet that the node is gone
+        columns, values = self.amounts(nomination)
+        self._table.nominated_columns()[columns, row] += sign * values
+        self._table.touch(row)
+
+    def amounts(self, nomination: Nomination) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a pod would occupy: columns int32[K] and values int64[K]."""
+        vector = self._sums.vector_of(nomination.signature, nomination.template)
+        count = len(vector.columns) - vector.recent_count
+        return vector.columns[:count], vector.values[:count]

@@ -1,0 +1,75 @@
+"""The tables of preemption in memory: what the two of the ledger on Postgres hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from domain.model.errors import LedgerMismatch
+from domain.state.nominations import Victim
+from services.adapters.batches import own_shards
+from services.ports.ledger import CommitBatch, NominationRow
+
+Key = tuple[str, int]
+"""Uid and shard of a pod."""
+
+
+class NominationTables:
+    """Pods to which a node is promised (``rows``), and who has to leave for whom (``evictions``)."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Key, NominationRow] = {}
+        self.evictions: dict[Key, Key] = {}
+
+    def restore(self, rows: Iterable[NominationRow]) -> None:
+        """Take nominations from another ledger, each with those of its victims that have not left."""
+        for row in rows:
+            self._add(row)
+
+    def loaded(self) -> list[NominationRow]:
+        """Return the nominations, each with those of its victims that have not left."""
+        return [
+            msgspec.structs.replace(row, victims=self._left(key, row))
+            for key, row in sorted(self.rows.items())
+        ]
+
+    def _left(self, key: Key, row: NominationRow) -> tuple[Victim, ...]:
+        left = (each for each in row.victims if self.evictions.get((each.uid, each.shard)) == key)
+        return tuple(sorted(left, key=lambda victim: victim.uid))
+
+    def check(self, batch: CommitBatch) -> None:
+        """Refuse what a primary key would refuse."""
+        if not batch.nominated:
+            return
+        ended, closed = self._ended(batch), self._closed(batch)
+        promised = [(row.pod_uid, row.shard) for row in batch.nominated]
+        if len(set(promised)) != len(promised) or not (self.rows.keys() - ended).isdisjoint(promised):
+            raise LedgerMismatch("nominations_pkey: a pod would have two nodes promised")
+        evicted = {key for key, by in self.evictions.items() if by not in ended} - closed
+        victims = [(each.uid, each.shard) for row in batch.nominated for each in row.victims]
+        if len(set(victims)) != len(victims) or not evicted.isdisjoint(victims):
+            raise LedgerMismatch("evictions_pkey: a pod would be evicted for two")
+
+    def write(self, batch: CommitBatch) -> None:
+        """Take what left, what ended and what is promised anew, in this order."""
+        if self.evictions:
+            for key in self._closed(batch):
+                self.evictions.pop(key, None)
+        for ended in self._ended(batch):
+            del self.rows[ended]
+            for victim in [victim for victim, by in self.evictions.items() if by == ended]:
+                del self.evictions[victim]
+        for row in batch.nominated:
+            self._add(row)
+
+    def _add(self, row: NominationRow) -> None:
+        self.rows[row.pod_uid, row.shard] = row
+        self.evictions |= {(each.uid, each.shard): (row.pod_uid, row.shard) for each in row.victims}
+
+    def _closed(self, batch: CommitBatch) -> set[Key]:
+        return {(closed.pod_uid, shard) for closed in batch.placements_closed for shard in own_shards(batch)}
+
+    def _ended(self, batch: CommitBatch) -> set[Key]:
+        shards = own_shards(batch) if batch.unnominated else ()
+        return {(uid, shard) for uid in batch.unnominated for shard in shards} & self.rows.keys()

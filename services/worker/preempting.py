@@ -1,0 +1,116 @@
+"""What a batch says of preemption: to whom a node is promised, who has to leave it, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from domain.cycle.verdicts import Preemption
+from domain.model.decisions import Attempt, Decision, Outcome
+from domain.model.pods import PodSpec
+from domain.model.timestamps import format_ms
+from domain.state.changes import NominationEnded
+from domain.state.nominations import Nomination, Nominations
+from services.codec.encode import Preempting
+from services.ports.ledger import NominationRow
+from services.worker.ledger_rows import describe_attempt
+
+Decide = Callable[..., Decision]
+"""Makes a decision under the next seq of a shard, and its record: of ``BatchBuilder``."""
+
+_ENDS = {
+    "adopted": "the log says where it runs",
+    "changed": "the pod asks for something else now",
+    "expired": "its victims did not leave in time",
+    "no-room": "the room that its victims left was taken",
+    "node-deleted": "the node was deleted",
+    "outbid": "a pod of higher priority was promised the node",
+    "released": "the pod is gone",
+}
+"""Why a node is promised no more. Whoever was bound has no decision of its own that says so."""
+
+
+class When(msgspec.Struct, frozen=True):
+    """Log time of a decision, when the event behind it happened, and who sent that."""
+
+    at_ms: int
+    event_at_ms: int | None
+    sent_by: str | None
+
+
+def nominate(decide: Decide, verdict: Preemption, attempt: Attempt, shard: int, seq: int, when: When) -> None:
+    """Promise a node to a pod (decision ``nominated``), and tell its victims (``evicted``).
+
+    All are decisions of the pod's own shard, also where a victim is of another one, so that one transaction
+    holds them. ``seq`` is that of the attempt.
+    """
+    pod, node = verdict.pod, verdict.node
+    told = Preempting(
+        victims=[victim.uid for victim in verdict.victims],
+        violations=verdict.violations,
+        expires_at=format_ms(verdict.expires_ms),
+    )
+    left = "1 pod" if len(verdict.victims) == 1 else f"{len(verdict.victims)} pods"
+    decision = decide(
+        pod,
+        shard,
+        Outcome.NOMINATED,
+        node,
+        *msgspec.structs.astuple(when),
+        node_version=verdict.node_version,
+        profile_revision=attempt.profile_revision,
+        warnings=attempt.warnings,
+        reason=f"{node} is promised, {left} to leave; {describe_attempt(attempt)}",
+        reasons=attempt.reasons_at_failure,
+        cycle_seq=seq,
+        preemption=told,
+    )
+    by = Preempting(preemptor=pod.uid, priority=pod.template.priority, nominated=f"{shard}-{decision.seq}")
+    reason = f"makes room for a pod of priority {pod.template.priority}, for which no node has room"
+    _tell(decide, Outcome.EVICTED, verdict.victims, node, shard, when, reason, by)
+
+
+def end(decide: Decide, change: NominationEnded, when: When) -> None:
+    """Say that a pod has no node promised any more, unless it was placed, and who may stay."""
+    pod, node, shard = change.pod, change.node, change.shard
+    if change.reason != "bound":
+        told = msgspec.structs.astuple(when)
+        decide(pod, shard, Outcome.CLEARED, node, *told, reason=f"{node}: {_ENDS[change.reason]}")
+    by = Preempting(preemptor=pod.uid, priority=pod.template.priority)
+    reason = "the pod for which it had to leave waits for the node no more"
+    _tell(decide, Outcome.SPARED, change.spared, node, shard, when, reason, by)
+
+
+def _tell(
+    decide: Decide,
+    outcome: Outcome,
+    victims: Iterable[PodSpec],
+    node: str,
+    shard: int,
+    when: When,
+    reason: str,
+    by: Preempting,
+) -> None:
+    for victim in victims:
+        decide(victim, shard, outcome, node, *msgspec.structs.astuple(when), reason=reason, preemption=by)
+
+
+def nomination_rows(known: Nominations, keys: Iterable[str]) -> list[NominationRow]:
+    """Return the rows of nominations that a batch brings. One that ended since is not among them."""
+    return [_row(known.entries[key]) for key in keys if key in known.entries]
+
+
+def _row(nomination: Nomination) -> NominationRow:
+    namespace, _, name = nomination.key.partition("/")
+    return NominationRow(
+        pod_uid=nomination.uid,
+        namespace=namespace,
+        name=name,
+        shard=nomination.shard,
+        signature=nomination.signature,
+        node=nomination.node,
+        at_ms=nomination.at_ms,
+        expires_ms=nomination.expires_ms,
+        victims=nomination.victims,
+    )
