@@ -8,6 +8,7 @@ from typing import NamedTuple
 from domain.cycle.evaluate import Verdict
 from services.plan.scenario import plan_scenario
 from tests.upstream.draw import Json
+from tests.upstream.preempted import planned, unlike
 from tests.upstream.program import Answer, Program, Refusal
 from tests.upstream.scenarios import name_of
 
@@ -67,6 +68,10 @@ def compared(program: Program, scenario: Json) -> tuple[int, list[Difference]]:
     ValueError
         The scenario makes no sense to the API server.
     """
+    if scenario.get("preempt"):
+        (name,) = scenario["schedule"]
+        (answer,) = program.ask(scenario, {name: None})
+        return 1, [Difference(name, *each) for each in unlike(planned(scenario), answer.preemption)]
     verdicts = plan_scenario({key: scenario[key] for key in ("objects", "schedule")})
     # A pod that found a node only once a later one was there is asked about again, when it did.
     decided = {**scenario, "schedule": [verdict.pod for verdict in verdicts]}

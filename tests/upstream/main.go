@@ -27,6 +27,8 @@ type request struct {
 	Placed   map[string]*string `json:"placed"`
 	// Pods that were accepted before validation refused them, as namespace/name.
 	Grandfathered []string `json:"grandfathered"`
+	// Whether to say what preemption could do for a pod that no node takes.
+	Preempt bool `json:"preempt"`
 }
 
 // An ending is the last line of an answer.
@@ -89,7 +91,7 @@ func serve(scheduler *scheduler, line []byte, answer func(verdict)) error {
 	}
 	defer cluster.close()
 	for _, name := range asked.Schedule {
-		verdict, err := cluster.evaluate(name)
+		verdict, err := cluster.evaluate(name, asked.Preempt)
 		if err != nil {
 			return fmt.Errorf("pod %s: %w", name, err)
 		}

@@ -2,7 +2,7 @@
 
 Each scenario is made of its seed alone. Differences are counted by family and kind, and the first ones of
 each kind are printed with their seed. ``--write DIR`` also writes the scenarios that differ, for
-``berth plan -f``; ``--family NAME`` runs only the seeds of one family.
+``berth plan -f``; ``--family NAME``, once or more often, runs only the seeds of these families.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.upstream.compare import Difference, compared
 from tests.upstream.program import NotBuilt, Program, build
-from tests.upstream.scenarios import FAMILIES, family_of, scenario_of
+from tests.upstream.scenarios import FAMILIES, PREEMPTING, family_of, scenario_of
 
 SHOWN_MAX = 3  # differences of a kind and family that are printed
 
@@ -43,12 +43,12 @@ def main(arguments: list[str]) -> int:
     """Run the seeds; return 1 if anything differs, 2 if the program cannot be built."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("seeds", nargs="?", default="0:1000", help="FIRST:LAST, without LAST")
-    parser.add_argument("--family", choices=list(FAMILIES))
+    parser.add_argument("--family", action="append", choices=[*FAMILIES, *PREEMPTING])
     parser.add_argument("--write", type=Path, metavar="DIR")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     asked = parser.parse_args(arguments)
     first, _, last = asked.seeds.partition(":")
-    seeds = [s for s in range(int(first), int(last)) if asked.family in (None, family_of(s))]
+    seeds = [s for s in range(int(first), int(last)) if not asked.family or family_of(s) in asked.family]
     print("building kube-scheduler's plugins, minutes the first time", flush=True)
     try:
         binary = build()

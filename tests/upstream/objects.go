@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -18,6 +19,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/policy"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	policyvalidation "k8s.io/kubernetes/pkg/apis/policy/validation"
 	podregistry "k8s.io/kubernetes/pkg/registry/core/pod"
 )
 
@@ -76,6 +80,10 @@ func create(object runtime.Object) (field.ErrorList, error) {
 	case *appsv1.StatefulSet:
 		return checked(o, &apps.StatefulSet{}, func(c *apps.StatefulSet) field.ErrorList {
 			return appsvalidation.ValidateStatefulSet(c, options)
+		})
+	case *policyv1.PodDisruptionBudget:
+		return checked(o, &policy.PodDisruptionBudget{}, func(c *policy.PodDisruptionBudget) field.ErrorList {
+			return policyvalidation.ValidatePodDisruptionBudget(c, policyvalidation.PodDisruptionBudgetValidationOptions{})
 		})
 	}
 	return nil, fmt.Errorf("a %T is not planned with", object)

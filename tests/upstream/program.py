@@ -25,14 +25,35 @@ class Refusal(msgspec.Struct, frozen=True):
     unresolvable: bool
 
 
+class Candidate(msgspec.Struct, frozen=True):
+    """The pods that would have to go from a node, most important first, and how many violate a budget."""
+
+    victims: list[str]
+    violations: int
+
+
+class Preempting(msgspec.Struct, frozen=True):
+    """What preemption could do for a pod that no node takes; kube-scheduler takes one of ``best``."""
+
+    eligible: bool
+    why: str
+    might_help: list[str]
+    candidates: dict[str, Candidate]
+    best: list[str]
+
+
 class Answer(msgspec.Struct, frozen=True):
-    """What kube-scheduler finds for a pod; ``scores`` are node -> plugin -> normalised score, unweighted."""
+    """What kube-scheduler finds for a pod; ``scores`` are node -> plugin -> normalised score, unweighted.
+
+    ``preemption`` is None where it was not asked for, or a node takes the pod.
+    """
 
     pod: str
     feasible: list[str]
     infeasible: dict[str, Refusal]
     scores: dict[str, dict[str, int]]
     totals: dict[str, int]
+    preemption: Preempting | None = None
 
 
 class Greeting(msgspec.Struct, frozen=True):
@@ -99,7 +120,7 @@ class Program:
         ----------
         scenario : dict
             ``objects`` and ``schedule``, as ``berth plan`` takes them; ``grandfathered`` names pods that
-            today's validation need not accept.
+            today's validation need not accept; ``preempt`` asks for what preemption could do.
         placed : dict
             Pod -> the node that berth chose, None for none: before the next pod is looked at, it is there.
 
@@ -109,7 +130,7 @@ class Program:
             The API server would refuse an object, or the program failed.
         """
         asked = {key: scenario.get(key, []) for key in ("objects", "schedule", "grandfathered")}
-        asked["placed"] = placed
+        asked |= {"placed": placed, "preempt": scenario.get("preempt", False)}
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(asked) + b"\n")
         self._process.stdin.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.upstream.draw import Draw, Json
 from tests.upstream.nodes import namespaces, nodes, selecting
 from tests.upstream.pods import COMPARING, bound, named, template
+from tests.upstream.preempting import preempting
 
 FAMILIES: dict[str, frozenset[str]] = {
     "fit": frozenset(("large", "pods", "init", "extended", "overhead", "pod-level")),
@@ -28,16 +29,36 @@ FAMILIES: dict[str, frozenset[str]] = {
 }  # fmt: skip
 """What the scenarios of a family are about: names of features of nodes and pods."""
 
+PREEMPTING: dict[str, frozenset[str]] = {
+    "preempt": frozenset(("extended", "overhead", "pods")),
+    "preempt-ports": frozenset(("ports", "taints")),
+    "preempt-spread": frozenset(("spread",)),
+    "preempt-spread-filtered": frozenset(("spread", "taints", "node-affinity")),
+    "preempt-inter-pod": frozenset(("inter-pod",)),
+    "preempt-mixed": frozenset(
+        ("pods", "init", "extended", "taints", "node-affinity", "ports", "spread", "inter-pod")
+    ),
+    "preempt-nominated": frozenset(("ports", "spread", "inter-pod", "nominated")),
+}
+"""The same of scenarios in which one pod may make room for itself."""
+
+_TURNS = [*FAMILIES, *PREEMPTING]
+
 
 def family_of(seed: int) -> str:
     """Return the family of a seed; they take turns."""
-    return list(FAMILIES)[seed % len(FAMILIES)]
+    return _TURNS[seed % len(_TURNS)]
 
 
 def scenario_of(seed: int) -> Json:
-    """Return the scenario of a seed, as ``berth plan`` takes it; ``grandfathered`` pods pass validation."""
-    draw = Draw(seed)
-    family = family_of(seed)
+    """Return the scenario of a seed, as ``berth plan`` takes it.
+
+    ``grandfathered`` pods pass validation; ``preempt`` says that victims are asked for.
+    """
+    draw, family = Draw(seed), family_of(seed)
+    if family in PREEMPTING:
+        objects, pod = preempting(draw, PREEMPTING[family])
+        return _scenario(f"{family} {seed}", objects, [pod]) | {"preempt": True}
     features, of = FAMILIES[family], 0.25 if family == "mixed" else 0.7
     count = int(10 ** draw.uniform(0, 1.3)) if draw.chance(0.9) else draw.randint(20, 70)
     objects = [*namespaces(draw), *nodes(draw, count, features)]
@@ -51,11 +72,14 @@ def scenario_of(seed: int) -> Json:
         objects.append(bound(draw, pod, node, features))
     waiting = [named(draw.choice(templates), f"new-{i}") for i in range(draw.randint(1, 12))]
     _keep_known_owners(objects + waiting, selecting_objects)
-    schedule = [name_of(pod) for pod in waiting]
+    return _scenario(f"{family} {seed}", objects, waiting)
+
+
+def _scenario(name: str, objects: list[Json], waiting: list[Json]) -> Json:
     return {
-        "name": f"{family} {seed}",
+        "name": name,
         "objects": objects + waiting,
-        "schedule": schedule,
+        "schedule": [name_of(pod) for pod in waiting],
         "grandfathered": [name_of(each) for each in objects + waiting if _compares(each)],
     }
 

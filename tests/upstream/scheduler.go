@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -73,6 +74,7 @@ type cluster struct {
 	framework framework.Framework
 	cache     internalcache.Cache
 	snapshot  *internalcache.Snapshot
+	nominated nominated
 	waiting   map[string]*v1.Pod
 	ctx       context.Context
 	close     context.CancelFunc
@@ -81,11 +83,12 @@ type cluster struct {
 func (s *scheduler) newCluster(asked request) (*cluster, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &cluster{
-		cache:    internalcache.New(ctx, nil, utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)),
-		snapshot: internalcache.NewEmptySnapshot(),
-		waiting:  map[string]*v1.Pod{},
-		ctx:      ctx,
-		close:    cancel,
+		cache:     internalcache.New(ctx, nil, utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)),
+		snapshot:  internalcache.NewEmptySnapshot(),
+		nominated: nominated{},
+		waiting:   map[string]*v1.Pod{},
+		ctx:       ctx,
+		close:     cancel,
 	}
 	informers := informers.NewSharedInformerFactory(s.client, 0)
 	if err := c.load(asked, informers); err != nil {
@@ -108,6 +111,7 @@ func (s *scheduler) newCluster(asked request) (*cluster, error) {
 		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, informers)),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(informers.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithPodGroupManager(c.cache),
+		frameworkruntime.WithPodNominator(c.nominated),
 		frameworkruntime.WithParallelism(1),
 	)
 	if err != nil {
@@ -147,6 +151,9 @@ func (c *cluster) load(asked request, informers informers.SharedInformerFactory)
 			// The scheduler's informers leave finished pods out.
 		case pod.Spec.NodeName == "":
 			c.waiting[name] = pod
+			if err := c.nominated.add(pod); err != nil {
+				return fmt.Errorf("pod %s: %w", name, err)
+			}
 		default:
 			if err := c.cache.AddPod(klog.FromContext(c.ctx), pod); err != nil {
 				return fmt.Errorf("pod %s: %w", name, err)
@@ -168,6 +175,8 @@ func storeOf(object runtime.Object, informers informers.SharedInformerFactory) c
 		return informers.Apps().V1().ReplicaSets().Informer().GetIndexer()
 	case *appsv1.StatefulSet:
 		return informers.Apps().V1().StatefulSets().Informer().GetIndexer()
+	case *policyv1.PodDisruptionBudget:
+		return informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer()
 	}
 	panic(fmt.Sprintf("no store for a %T", object))
 }
@@ -194,10 +203,12 @@ type verdict struct {
 	Infeasible map[string]refusal          `json:"infeasible"`
 	Scores     map[string]map[string]int64 `json:"scores"`
 	Totals     map[string]int64            `json:"totals"`
+	Preemption *preempting                 `json:"preemption,omitempty"`
 }
 
-// evaluate filters all nodes and scores the feasible ones, also where there is only one.
-func (c *cluster) evaluate(name string) (verdict, error) {
+// evaluate filters all nodes and scores the feasible ones, also where there is only one. Where there is none it
+// plans victims, if asked to.
+func (c *cluster) evaluate(name string, preempt bool) (verdict, error) {
 	v := verdict{
 		Pod: name, Feasible: []string{}, Infeasible: map[string]refusal{},
 		Scores: map[string]map[string]int64{}, Totals: map[string]int64{},
@@ -210,21 +221,28 @@ func (c *cluster) evaluate(name string) (verdict, error) {
 		return v, err
 	}
 	feasible, err := c.filter(pod, &v)
-	if err != nil || len(feasible.nodes) == 0 {
+	if err != nil {
+		return v, err
+	}
+	if len(feasible.nodes) == 0 {
+		if preempt {
+			v.Preemption, err = c.preempt(pod, feasible)
+		}
 		return v, err
 	}
 	return v, c.score(pod, feasible, &v)
 }
 
-// A filtered is the feasible nodes with what the filters left for the scores.
+// A filtered is the feasible nodes, why the others are not, and what the filters left for the scores.
 type filtered struct {
-	nodes []fwk.NodeInfo
-	state fwk.CycleState
+	nodes    []fwk.NodeInfo
+	state    fwk.CycleState
+	statuses *framework.NodeToStatus
 }
 
-// filter follows kube-scheduler's findNodesThatFitPod, without nominated nodes, extenders and sampling.
+// filter follows kube-scheduler's findNodesThatFitPod, without extenders and sampling.
 func (c *cluster) filter(pod *v1.Pod, v *verdict) (filtered, error) {
-	found := filtered{state: framework.NewCycleState()}
+	found := filtered{state: framework.NewCycleState(), statuses: framework.NewDefaultNodeToStatus()}
 	nodes, err := c.snapshot.NodeInfos().List()
 	if err != nil {
 		return found, err
@@ -238,7 +256,7 @@ func (c *cluster) filter(pod *v1.Pod, v *verdict) (filtered, error) {
 		refused := status
 		if status.IsSuccess() {
 			if result.AllNodes() || result.NodeNames.Has(name) {
-				refused = c.framework.RunFilterPlugins(c.ctx, found.state, pod, node)
+				refused = c.framework.RunFilterPluginsWithNominatedPods(c.ctx, found.state, pod, node)
 			} else {
 				refused = outside(unscheduled)
 			}
@@ -251,6 +269,7 @@ func (c *cluster) filter(pod *v1.Pod, v *verdict) (filtered, error) {
 		if !refused.IsRejected() {
 			return found, refused.AsError()
 		}
+		found.statuses.Set(name, refused)
 		v.Infeasible[name] = refusal{
 			Plugin:       refused.Plugin(),
 			Reasons:      refused.Reasons(),

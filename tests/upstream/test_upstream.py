@@ -12,8 +12,9 @@ from domain.model.decisions import Outcome
 from tests.upstream.compare import code_of, compared, differences
 from tests.upstream.pods import FEATURES_OF_PODS
 from tests.upstream.program import BINARY, VERSION, Answer, NotBuilt, Program, Refusal, build
-from tests.upstream.scenarios import FAMILIES, family_of, scenario_of
+from tests.upstream.scenarios import FAMILIES, PREEMPTING, family_of, scenario_of
 
+FAMILIES_COUNT = len(FAMILIES) + len(PREEMPTING)
 WEIGHTS = {"NodeResourcesFit": 1, "TaintToleration": 3}
 
 
@@ -67,14 +68,14 @@ def test_the_program_counts_a_pod_where_berth_placed_it(program: Program) -> Non
     assert program.ask(scenario, {"default/a": None})[1].feasible == ["n"]
 
 
-@pytest.mark.parametrize("seed", range(2 * len(FAMILIES)))
+@pytest.mark.parametrize("seed", range(2 * FAMILIES_COUNT))
 def test_the_api_server_would_take_every_scenario(program: Program, seed: int) -> None:
     assert program.ask(scenario_of(seed), {}) != []
 
 
 def test_scenarios_are_made_of_their_seed_alone_and_take_turns() -> None:
     assert [scenario_of(seed) for seed in range(30)] == [scenario_of(seed) for seed in range(30)]
-    assert {family_of(seed) for seed in range(len(FAMILIES))} == set(FAMILIES)
+    assert {family_of(seed) for seed in range(FAMILIES_COUNT)} == {*FAMILIES, *PREEMPTING}
     of_nodes = {"pods", "resize"}
     assert set().union(*FAMILIES.values()) == of_nodes | set(FEATURES_OF_PODS)
 
@@ -160,6 +161,6 @@ def test_reasons_of_the_fit_filter_are_in_no_order() -> None:
 # ------------------------------------------------------------------------------------- the comparison
 
 
-@pytest.mark.parametrize("seed", range(4 * len(FAMILIES)))
+@pytest.mark.parametrize("seed", range(4 * FAMILIES_COUNT))
 def test_berth_agrees_with_kube_scheduler(program: Program, seed: int) -> None:
     assert compared(program, scenario_of(seed))[1] == []
