@@ -20,6 +20,7 @@ from services import bootstrap
 from services.codec.effects import journal_row
 from services.ports.journal import JournalRow
 from services.ports.ledger import (
+    AttemptRows,
     CommitBatch,
     Committed,
     Lease,
@@ -128,24 +129,25 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
             for seq, name, uid in ids
         ],
         attempts=[
-            Attempt(
-                shard=lease.shard,
-                seq=first + i,
-                signature=signature,
-                profile="default-scheduler",
-                profile_revision=1,
-                seed=0,
-                generation=number,
-                nodes_count=NODES,
-                feasible_count=NODES,
-                unresolvable_count=0,
-                reasons={},
-                candidates=tuple(
-                    Candidate(node=f"openb-node-{k:04}", score=91.5, parts={"NodeResourcesFit": 91.5})
-                    for k in range(5)
+            AttemptRows(
+                Attempt(
+                    signature=signature,
+                    profile="default-scheduler",
+                    profile_revision=1,
+                    seed=0,
+                    generation=number,
+                    nodes_count=NODES,
+                    feasible_count=NODES,
+                    unresolvable_count=0,
+                    reasons={},
+                    candidates=tuple(
+                        Candidate(node=f"openb-node-{k:04}", score=91.5, parts={"NodeResourcesFit": 91.5})
+                        for k in range(5)
+                    ),
+                    pods_count=DECISIONS // GROUPS,
+                    bound_count=DECISIONS // GROUPS,
                 ),
-                pods_count=DECISIONS // GROUPS,
-                bound_count=DECISIONS // GROUPS,
+                {lease.shard: first + i},
             )
             for i, signature in enumerate(signatures)
         ],

@@ -198,17 +198,20 @@ class KernelOutput:
     def _candidates(
         self, placed: kernel.Placed, plan: ProfilePlan, programs: Sequence[Program], view: NodeView
     ) -> Iterator[tuple[Candidate, ...]]:
-        """Yield the candidates of attempts under one plan. Equal parts that follow each other are shared."""
+        """Yield the candidates of attempts under one plan. Equal parts are shared."""
         attempts = [self.attempt_of[program.slot] for program in programs]
         labels = [use.label for use in plan.scores]
-        of_each = _parts(placed, plan, programs, attempts, view).tolist()
+        of_each = _parts(placed, plan, programs, attempts, view)
+        # To look a row up by its bytes costs far less than to read its numbers.
+        keys = of_each.view(np.dtype((np.void, of_each[0, 0].nbytes)))[:, :, 0].tolist()
         scores = (placed.top_score[attempts] / kernel.TOTAL_ONE).tolist()
-        names, before, parts = view.table.names, None, dict[str, float]()
-        for a, of_rows, of_scores in zip(attempts, of_each, scores, strict=True):
+        names, known = view.table.names, dict[bytes, dict[str, float]]()
+        for i, (a, of_rows, of_scores) in enumerate(zip(attempts, keys, scores, strict=True)):
             found = []
-            for row, score, values in zip(self.rows(a), of_scores, of_rows, strict=False):
-                if values != before:
-                    before, parts = values, dict(zip(labels, values, strict=True))
+            for k, (row, score, key) in enumerate(zip(self.rows(a), of_scores, of_rows, strict=False)):
+                parts = known.get(key)
+                if parts is None:
+                    parts = known[key] = dict(zip(labels, of_each[i, k].tolist(), strict=False))
                 found.append(Candidate(node=names[row], score=score, parts=parts))
             yield tuple(found)
 
@@ -220,12 +223,12 @@ def _parts(
     attempts: Sequence[int],
     view: NodeView,
 ) -> np.ndarray:
-    """Return float64[attempts, TOP, scores]: each score of the best rows, in the order of the plan.
+    """Return float64[attempts, TOP, max(1, scores)]: each score of the best rows, in the order of the plan.
 
     What a static plugin says is asked once for all programs that it cannot tell apart.
     """
     kernels = list(plan.kernel_scores)
-    parts = np.zeros((len(attempts), kernel.TOP, len(plan.scores)))
+    parts = np.zeros((len(attempts), kernel.TOP, max(1, len(plan.scores))))
     for s, use in enumerate(plan.scores):
         if use in kernels:
             parts[:, :, s] = placed.top_parts[attempts, :, kernels.index(use)]

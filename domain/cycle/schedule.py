@@ -89,10 +89,10 @@ class Scheduler:
 
         A profile event holds for the cycles that follow. Try the pods folded before it first.
         """
-        if isinstance(event, ProfileEvent):
-            return (self._fold_profile(event),)
-        if isinstance(event, PodUpserted):
+        if isinstance(event, PodUpserted):  # as nearly all are: to ask for the others first costs more
             self._grow(event.pod.template)
+        elif isinstance(event, ProfileEvent):
+            return (self._fold_profile(event),)
         elif isinstance(event, PodsFollowed):
             for pod in event.pods:
                 self._grow(pod.template)

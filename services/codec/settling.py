@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
-from domain.model.decisions import Attempt, Decision, Outcome
+from domain.model.decisions import Decision, Outcome
 from services.codec.effects import decisions_hash, effects_of
 from services.codec.encode import conflict_reason, encode_conflict, encode_spared, move_version
 from services.codec.feed import pack_again
 from services.ports.journal import JournalRow
-from services.ports.ledger import CommitBatch, Committed, NodeChange, PendingPod, PlacementOpened
+from services.ports.ledger import AttemptRows, CommitBatch, Committed, NodeChange, PendingPod, PlacementOpened
 
 _replace = msgspec.structs.replace
 
@@ -96,16 +96,16 @@ def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
     )
 
 
-def _mended(attempts: Sequence[Attempt], undone: Mapping[tuple[int, int], int]) -> list[Attempt]:
+def _mended(attempts: Sequence[AttemptRows], undone: Mapping[tuple[int, int], int]) -> list[AttemptRows]:
     """Count what the attempts bound without the pods that lost. Each shard's row has the whole count."""
-    names = {(attempt.shard, attempt.seq): (attempt.signature, attempt.generation) for attempt in attempts}
-    counts = Counter(names.get((shard, cycle_seq)) for (shard, _), cycle_seq in undone.items())
-    return [
-        _replace(attempt, bound_count=attempt.bound_count - counts[attempt.signature, attempt.generation])
-        if attempt.bound_count
-        else attempt
-        for attempt in attempts
-    ]
+    counts = Counter((shard, cycle_seq) for (shard, _), cycle_seq in undone.items())
+    mended = []
+    for rows in attempts:
+        if lost_count := sum(counts[at] for at in rows.seqs.items()):
+            bound_count = rows.attempt.bound_count - lost_count
+            rows = rows._replace(attempt=_replace(rows.attempt, bound_count=bound_count))
+        mended.append(rows)
+    return mended
 
 
 def _journalled(settled: CommitBatch, lost: Set[int], moved: Mapping[int, int]) -> JournalRow | None:

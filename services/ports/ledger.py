@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -105,6 +105,18 @@ class UsageRow(NamedTuple):
     sent_by: str | None = None
 
 
+class AttemptRows(NamedTuple):
+    """An attempt, and the rows that the ledger keeps of it: per shard the seq of its first decision there."""
+
+    attempt: Attempt
+    seqs: Mapping[int, int]
+
+    def each(self) -> Iterator[Attempt]:
+        """Yield the attempt as each row has it."""
+        for shard, seq in self.seqs.items():
+            yield msgspec.structs.replace(self.attempt, shard=shard, seq=seq)
+
+
 class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one batch of events changes, written in one transaction or not at all.
 
@@ -142,7 +154,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     placements_opened: Sequence[PlacementOpened] = ()
     placements_refreshed: Sequence[PlacementRefreshed] = ()
     decisions: Sequence[tuple[Decision, bytes]] = ()
-    attempts: Sequence[Attempt] = ()
+    attempts: Sequence[AttemptRows] = ()
     pending_removed: Sequence[str] = ()
     pending_added: Sequence[PendingPod] = ()
     pending_groups: Sequence[PendingGroup] = ()

@@ -34,6 +34,7 @@ from domain.state.changes import (
 from services.codec.envelope import Rejected
 from services.codec.seal import UNVERIFIED
 from services.ports.ledger import (
+    AttemptRows,
     CommitBatch,
     ConfigRow,
     DeadLetter,
@@ -92,7 +93,7 @@ class BatchBuilder(Decider):
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
         self.strict: set[str] = set()
-        self._attempts: list[Attempt] = []
+        self._attempts: list[AttemptRows] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.now_ms = now_ms
         self.event_at_ms: int | None = None
@@ -254,38 +255,38 @@ class BatchBuilder(Decider):
 
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Add what a cycle decided, and how long the whole cycle took."""
-        cycle_seqs: dict[tuple[int, int], int] = {}
+        seqs: list[dict[int, int]] = [{} for _ in result.attempts]
         promises = deque(result.promises)
         for number, verdict in enumerate(result.verdicts):
             while promises and promises[0][0] <= number:
-                self._promise(promises.popleft()[1], result.attempts, cycle_seqs)
-            shard = self._pods[verdict.pod.key].shard
-            cycle_seq = cycle_seqs.setdefault((verdict.attempt, shard), self._book.seq[shard])
+                self._promise(promises.popleft()[1], result.attempts, seqs)
+            index, shard = verdict.attempt, self._pods[verdict.pod.key].shard
+            cycle_seq = seqs[index].setdefault(shard, self._book.seq[shard])
             if isinstance(verdict, Placement):
-                self._bind(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
-                if verdict.attempt in result.strict:
+                self._bind(verdict, result.attempts[index], shard, cycle_seq)
+                if index in result.strict:
                     self.strict.add(verdict.node)
             else:
-                self._let_wait(verdict, result.attempts[verdict.attempt], shard, cycle_seq)
+                self._let_wait(verdict, result.attempts[index], shard, cycle_seq)
         for _, promise in promises:
-            self._promise(promise, result.attempts, cycle_seqs)
-        for (index, shard), seq in cycle_seqs.items():
-            more = {"shard": shard, "seq": seq, "duration_us": duration_us}
-            self._attempts.append(msgspec.structs.replace(result.attempts[index], **more))
-        for group in pending_groups(result, cycle_seqs, self._book, self._scheduler, self.now_ms):
+            self._promise(promise, result.attempts, seqs)
+        for attempt in result.attempts:
+            attempt.duration_us = duration_us
+        self._attempts += [AttemptRows(*each) for each in zip(result.attempts, seqs, strict=True) if each[1]]
+        for group in pending_groups(result, seqs, self._book, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
 
     def _promise(
         self,
         promise: Preemption | NominationEnded,
         attempts: Sequence[Attempt],
-        cycle_seqs: dict[tuple[int, int], int],
+        seqs: Sequence[dict[int, int]],
     ) -> None:
         if isinstance(promise, NominationEnded):
             self.take(promise, None, promise.shard)
             return
         pod, shard = promise.pod, self._pods[promise.pod.key].shard
-        seq = cycle_seqs.setdefault((promise.attempt, shard), self._book.seq[shard])
+        seq = seqs[promise.attempt].setdefault(shard, self._book.seq[shard])
         self._note_tried(pod, promise.arrival)
         self.strict.add(promise.node)
         when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
@@ -319,8 +320,7 @@ class BatchBuilder(Decider):
 
     def _decided_at_ms(self, pod: PodSpec) -> int:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
-        came = pod.key in self._came
-        return max(self._book.since_ms[pod.key], self.changed_ms) if came else self.now_ms
+        return max(self._book.since_ms[pod.key], self.changed_ms) if pod.key in self._came else self.now_ms
 
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         self._note_tried(failure.pod, failure.arrival)

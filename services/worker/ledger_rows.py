@@ -193,7 +193,7 @@ def pending_pods(
 
 def pending_groups(
     result: CycleResult,
-    cycle_seqs: Mapping[tuple[int, int], int],
+    seqs: Sequence[Mapping[int, int]],
     book: Book,
     scheduler: Scheduler,
     now_ms: int,
@@ -219,7 +219,7 @@ def pending_groups(
                 signature=attempt.signature,
                 reasons=attempt.reasons_at_failure,
                 unresolvable=attempt.unresolvable,
-                cycle_seq=cycle_seqs.get((index, shard), 0),
+                cycle_seq=seqs[index].get(shard, 0),
                 at_ms=now_ms,
                 profile=attempt.profile,
                 profile_revision=attempt.profile_revision,

@@ -29,7 +29,7 @@ from services.ports.ledger import (
     LedgerState,
     OffsetAdvance,
 )
-from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
+from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed
@@ -292,7 +292,7 @@ class Planner:
         for record in records:
             decoded = self._decoder.decode(record)
             shard = record.partition  # those of usage and configuration, which are of shard 0, have one
-            at = shard, record.topic, record.partition
+            at = shard, record.topic, shard
             if record.offset < self._refold_below.get(at, 0) and (
                 decoded.event is None or not self._is_of_use(decoded.event)
             ):
@@ -314,7 +314,7 @@ class Planner:
                 changes = self.scheduler.fold(decoded.event, shard)
                 for change in changes:
                     builder.take(change, record, shard)
-                if isinstance(decoded.event, FeedEvent) and is_news(changes):
+                if record.topic != PODS_TOPIC and isinstance(decoded.event, FeedEvent) and is_news(changes):
                     shared.append((len(builder.opened), decoded.event))
             if configures:
                 break

@@ -11,6 +11,7 @@ from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.usage import Measured, SeriesRecord, UsageRecord
 from services.codec.encode import encode_decision
 from services.ports.ledger import (
+    AttemptRows,
     CommitBatch,
     ConfigRow,
     DeadLetter,
@@ -203,8 +204,6 @@ def everything(lease: Lease) -> CommitBatch:
     more = {"signature": b"another-16-bytes", "labels": {"app": "batch"}, "sent_by": "key:ä", "tried": False}
     spec = node_spec("n1", labels={"zone": "ä"}, taints=(Taint(key="gpu"),), resource_version=None)
     attempt = Attempt(
-        shard=lease.shard,
-        seq=1,
         signature=SIGNATURE,
         profile=DEFAULT_PROFILE,
         profile_revision=1,
@@ -233,7 +232,7 @@ def everything(lease: Lease) -> CommitBatch:
             opened(adopted, adopted=True, resource_version=None),
         ],
         decisions=[record(bound), record(adopted), record(waits)],
-        attempts=[attempt],
+        attempts=[AttemptRows(attempt, {lease.shard: 1})],
         pending_added=[waiting(lease, "waits", 4, **more)],
         pending_groups=[
             PendingGroup(

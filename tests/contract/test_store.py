@@ -220,7 +220,8 @@ async def test_one_decision_and_the_attempt_behind_it(store: Store, leases: list
     assert row.payload == everything(leases[0]).decisions[0][1]
     assert row.recorded_at is not None
     assert await store.decision(0, 9) is None
-    assert await store.attempt(0, 1) == everything(leases[0]).attempts[0]
+    (attempt,) = everything(leases[0]).attempts[0].each()
+    assert await store.attempt(0, 1) == attempt
     assert await store.attempt(0, 2) is None
 
 

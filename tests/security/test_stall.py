@@ -78,7 +78,7 @@ def test_an_ordinary_pod_behind_a_burst_is_decided_in_its_own_batch(name: str) -
     while planner.has_work:
         assert len(batches) < 100
         batches.append(planner.plan_batch([]))
-        attempts = [attempt for attempt in batches[-1].attempts if attempt.pods_count]
+        attempts = [rows for rows in batches[-1].attempts if rows.attempt.pods_count]
         assert len(attempts) <= WORK_MAX // 60
     assert len(batches) > 2
     assert len(waits) > BURST_PODS // 2

@@ -299,7 +299,7 @@ class MemoryDatabase:
         still = self.pending.keys() - set(self._removed(batch))
         if len(set(added)) != len(added) or not still.isdisjoint(added):
             raise LedgerMismatch("pending_pkey: a pod would be pending twice")
-        tried = [(attempt.shard, attempt.seq) for attempt in batch.attempts]
+        tried = [at for rows in batch.attempts for at in rows.seqs.items()]
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
         self.nominations.check(batch)
@@ -345,8 +345,8 @@ class MemoryDatabase:
         for decision, payload in batch.decisions:
             self.decisions[decision.shard].append((decision, payload))
             self.recorded_ms[decision.shard].append(self.now_ms())
-        for attempt in batch.attempts:
-            self.attempts[attempt.shard, attempt.seq] = attempt
+        for rows in batch.attempts:
+            self.attempts |= {(each.shard, each.seq): each for each in rows.each()}
         self._write_pending(batch)
         self.nominations.write(batch)
         for tombstone in batch.tombstones:

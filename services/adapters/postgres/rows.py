@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from domain.model.decisions import Attempt, Decision
+from domain.model.decisions import Decision
 from domain.model.pods import PodLife
 from services.ports.ledger import (
+    AttemptRows,
     CommitBatch,
     ConfigRow,
     DeadLetter,
@@ -153,9 +154,17 @@ def decision_columns(d: Decision, payload: bytes) -> tuple[Any, ...]:
     )
 
 
-def attempt_columns(attempt: Attempt) -> tuple[Any, ...]:
-    """Return CYCLE_COLUMNS. The document repeats some columns: to leave them out would cost more."""
-    return (attempt.shard, attempt.seq, attempt.signature, json_text(attempt))
+_UNPLACED = '{"shard":0,"seq":0,'
+
+
+def attempt_rows(attempts: Iterable[AttemptRows]) -> Iterator[tuple[Any, ...]]:
+    """Yield CYCLE_COLUMNS. Documents of one attempt differ in their beginning, which repeats two columns."""
+    for attempt, seqs in attempts:
+        text = json_text(attempt)
+        assert text.startswith(_UNPLACED)
+        rest = text[len(_UNPLACED) :]
+        for shard, seq in seqs.items():
+            yield (shard, seq, attempt.signature, f'{{"shard":{shard},"seq":{seq},{rest}')
 
 
 def pending_columns(p: PendingPod) -> tuple[Any, ...]:
