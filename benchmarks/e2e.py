@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 import psutil
 
 from benchmarks import machine
-from benchmarks.offering import offer
+from benchmarks.offering import Offered, hidden, offer
 from benchmarks.report import Options, Reading, Report, at_what_cost, how_fast, what
 from benchmarks.scraping import Counts, together, worker_counts
 from benchmarks.stage import (
@@ -151,15 +152,16 @@ async def _timed(
             "polling": polling,
         }
     )
-    before = await _read(meter, running)
-    offering = asyncio.create_task(offer(writer, PODS_TOPIC, records.pods, options.rate))
-    try:
-        ended = await watcher.until_decided(first, len(records.pods), options.poll_ms / 1000)
-        offered = await offering
-    finally:
-        offering.cancel()
-        await asyncio.gather(offering, return_exceptions=True)
-    cpu, bench_cpu = meter.read(), time.process_time()
+    async with _offering(options, records, running.servers, writer) as begin:
+        before = await _read(meter, running)
+        offering = asyncio.ensure_future(begin())
+        try:
+            ended = await watcher.until_decided(first, len(records.pods), options.poll_ms / 1000)
+            offered = await offering
+        finally:
+            offering.cancel()
+            await asyncio.gather(offering, return_exceptions=True)
+        cpu, bench_cpu = meter.read(), time.process_time()
     await asyncio.sleep(_SETTLE_SECONDS)  # the worker counts a batch just after it has become visible
     after = Reading(cpu, bench_cpu, await _counts(running))
     decided = await watcher.decided(first)
@@ -174,6 +176,20 @@ async def _timed(
         machine=described,
         versions={**machine.versions(), "postgres": database_version},
     )
+
+
+@contextlib.asynccontextmanager
+async def _offering(
+    options: Options, records: Material, servers: Servers, writer: LogWriter
+) -> AsyncIterator[Callable[[], Awaitable[Offered]]]:
+    """Give what offers the pods, once it is called; ahead: all of them are in the log by then, unseen."""
+    if not options.ahead:
+        yield partial(offer, writer, PODS_TOPIC, records.pods, options.rate)
+        return
+    assert servers.place.kafka_bootstrap is not None, "only Kafka hides what is not committed"
+    async with hidden(servers.place.kafka_bootstrap, PODS_TOPIC, options.shards, records.pods) as show:
+        await asyncio.sleep(_SETTLE_SECONDS)
+        yield show
 
 
 async def _read(meter: machine.CpuMeter, running: _Running) -> Reading:

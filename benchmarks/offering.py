@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from aiokafka import AIOKafkaProducer
 
 from benchmarks.workloads import batches
+from services.codec.partition import split
 from services.ports.log import Entry, LogWriter
 
 _BATCH_RECORDS = 1_000
+_HIDDEN_MS_MAX = 600_000
 _TICK_SECONDS = 0.005
 
 
@@ -60,3 +64,36 @@ async def _as_fast_as_possible(writer: LogWriter, topic: str, entries: Sequence[
         await writer.append(topic, batch)
         sent += len(batch)
     return Offered(produced_at, started, time.perf_counter())
+
+
+@contextlib.asynccontextmanager
+async def hidden(
+    bootstrap: str, topic: str, partitions: int, entries: Sequence[Entry]
+) -> AsyncIterator[Callable[[], Awaitable[Offered]]]:
+    """Write the records to Kafka in a transaction; what is given ends it, which shows all of them at once.
+
+    Workers read what is committed, so they see none of the records before. All count as produced then.
+    """
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        transactional_id="berth-bench",
+        transaction_timeout_ms=_HIDDEN_MS_MAX,
+        compression_type="zstd",
+    )
+    await producer.start()
+    try:
+        await producer.begin_transaction()
+        for batch in batches(list(entries), _BATCH_RECORDS):
+            for partition, records in split(batch, partitions, None).items():
+                for record in records:
+                    await producer.send(topic, record.value, record.key, partition)
+            await producer.flush()
+
+        async def show() -> Offered:
+            started = time.perf_counter()
+            await producer.commit_transaction()
+            return Offered(np.full(len(entries), started), started, time.perf_counter())
+
+        yield show
+    finally:
+        await producer.stop()

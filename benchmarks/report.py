@@ -22,6 +22,11 @@ CLOCK = (
     "starts before the first pod event is handed to the log's client; "
     "stops when a poll of the ledger first sees the last decision"
 )
+CLOCK_AHEAD = (
+    "starts when all pod events, which were written before, become visible at once; "
+    "stops when a poll of the ledger first sees the last decision"
+)
+PRODUCED_AHEAD = "when all records became visible"
 PRODUCED_AT_RATE = "when the record was due at the offered rate"
 PRODUCED_FREELY = "when the record's batch was handed to the log's client"
 
@@ -29,13 +34,15 @@ PRODUCED_FREELY = "when the record's batch was handed to the log's client"
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured.
 
-    Without ``rate``: as fast as the log takes it. ``kafka`` and ``dsn`` come together.
+    Without ``rate``: as fast as the log takes it; ``ahead``: before the clock starts, on Kafka servers of
+    its own. ``kafka`` and ``dsn`` come together.
     """
 
     workload: Workload
     shards: int = 1
     workers: int = 1
     rate: float | None = None
+    ahead: bool = False
     embedded: bool = False
     kafka: str | None = None
     dsn: str | None = None
@@ -104,12 +111,18 @@ def what(options: Options, servers: Servers, offered: Offered) -> dict[str, Any]
         "workers": options.workers,
         "log": servers.log_kind,
         "ledger": servers.ledger_kind,
-        "clock": CLOCK,
-        "produced": PRODUCED_FREELY if options.rate is None else PRODUCED_AT_RATE,
+        "clock": CLOCK_AHEAD if options.ahead else CLOCK,
+        "produced": _produced(options),
         "rate_asked": options.rate,
         "rate_offered": round(workload.pods / (offered.ended - offered.started), 1),
         "offer_seconds": round(offered.ended - offered.started, 4),
     }
+
+
+def _produced(options: Options) -> str:
+    if options.ahead:
+        return PRODUCED_AHEAD
+    return PRODUCED_FREELY if options.rate is None else PRODUCED_AT_RATE
 
 
 def how_fast(

@@ -169,6 +169,9 @@ class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     controller: Controller | None = None
 
 
+NO_LIFE = PodLife()
+
+
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One v1 Pod: identity, what it needs, and what is known of its life.
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from domain.model.limits import resource_names_max
-from domain.model.pods import PodLife, PodSpec
+from domain.model.pods import NO_LIFE, PodSpec
 from domain.state.changes import Change, FollowRefused, NodeMeasured, PodOrphaned, PodReturned
 from domain.state.followed import (
     FollowedEvent,
@@ -31,8 +31,6 @@ from domain.state.nominating import Nominating
 from domain.state.occupancy import Occupancy
 from domain.state.resources import ResourceIndex
 from domain.state.usage import USAGE_SHARD, UsageWindows
-
-_NO_LIFE = PodLife()
 
 
 class Following:
@@ -170,7 +168,7 @@ class Following:
         if entry is None or entry.shard in self._occupancy.own:
             yield FollowRefused("pod", event.uid, "was refreshed, and is no known pod of another worker")
             return
-        life = event.life or _NO_LIFE
+        life = event.life or NO_LIFE
         pod = msgspec.structs.replace(
             entry.spec,
             resource_version=event.resource_version,

@@ -152,7 +152,8 @@ def shards(
         str | None, typer.Option(metavar="NAME", help="The built-in profile of the pods; not of a trace.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Pods offered a second, come what may; else unbounded.")
+        float | None,
+        typer.Option(min=0.1, help="Pods offered a second, come what may; else all before the clock starts."),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Measure so often, in turns.")] = 1,
     timeout: Annotated[
@@ -170,7 +171,14 @@ def shards(
     columns: dict[int, list[Report]] = {count: [] for count in workers or (1, 2, 4)}
     for _ in range(runs):
         for count, reports in columns.items():
-            options = Options(workload=what, shards=shards, workers=count, rate=rate, timeout_seconds=timeout)
+            options = Options(
+                workload=what,
+                shards=shards,
+                workers=count,
+                rate=rate,
+                ahead=rate is None,
+                timeout_seconds=timeout,
+            )
             reports.append(measure(options))
             if output is BenchFormat.JSON:
                 show_json(reports[-1])

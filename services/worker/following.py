@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from domain.model.events import Event, ProfileEvent
-from domain.model.pods import PodLife, PodSpec
+from domain.model.pods import NO_LIFE, PodSpec
 from domain.state.changes import (
     Change,
     ConfigChanged,
@@ -35,7 +35,6 @@ from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 
 _LOGGER = logging.getLogger(__name__)
-_NO_LIFE = PodLife()
 
 
 def is_news(changes: Sequence[Change]) -> bool:
@@ -125,7 +124,7 @@ def _pods(row: Followed) -> list[PodSpec]:
     """Return the pods that a batch placed; those of equal labels share them."""
     feed, opened = row.feed, row.feed.opened
     templates = [row.templates[signature] for signature in feed.signatures]
-    lives = [life or _NO_LIFE for life in feed.lives]
+    lives = [life or NO_LIFE for life in feed.lives]
     return [
         PodSpec(
             uid=uid,

@@ -105,12 +105,10 @@ class Loop:
 
     async def _plan(self, records: Sequence[Record]) -> None:
         """Plan a batch, and begin to commit it when the one before is in."""
-        if self._losers.is_unsure:
+        if self._losers.is_unsure or self._losers.keys:
+            # What is in flight was planned on pods that lost. Planned on that again, they would lose for ever.
             await self._finish()
-        if self._losers.keys:
-            # What is in flight was planned on pods that lost. Planned on that again, they would lose for
-            # ever. Who was faster is in the journal.
-            await self._finish()
+        if self._losers.keys:  # who was faster is in the journal
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
         followed = self.follower.take()

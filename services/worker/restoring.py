@@ -10,7 +10,7 @@ import msgspec
 from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
-from domain.model.pods import PodLife, PodSpec, PodTemplate
+from domain.model.pods import NO_LIFE, PodSpec, PodTemplate
 from domain.model.profiles import ProfileRevision
 from domain.state.followed import NominationsFollowed
 from domain.state.nominations import Nomination
@@ -26,8 +26,6 @@ from services.worker.book import Book
 from services.worker.ledger_rows import config_object
 
 _LOGGER = logging.getLogger(__name__)
-
-_NO_LIFE = PodLife()
 
 
 def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
@@ -139,7 +137,7 @@ def _restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:
 
 def pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) -> PodSpec:
     """Return the pod of a row of the ledger."""
-    life = row.life or _NO_LIFE
+    life = row.life or NO_LIFE
     return PodSpec(
         uid=row.pod_uid,
         key=f"{row.namespace}/{row.name}",

@@ -188,11 +188,11 @@ class Worker:
             [TopicPartition(CONFIG_TOPIC, 0)]
         )  # whom the log does not answer wants none
         told, progress = self._settings, Progress(self._settings.progress_seconds)
-        planner, batches = await self._restore()
+        planner = await self._restore()
         shards_count = planner.shards_count
         topics = await check_topics(self._log, TOPICS, shards_count, drain=told.drain)
         holding = Holding(self._ledger, told.name, told.lease_seconds, told.lease_renewal_seconds, progress)
-        follower = self._follower = Follower(self._ledger, batches, lambda: holding.is_alone)
+        follower = self._follower = Follower(self._ledger, planner.followed, lambda: holding.is_alone)
         checkpoints = Checkpoints(self._ledger, told.checkpoint_batches, told.checkpoints_kept)
         loop = Loop(
             log=self._log,
@@ -238,15 +238,14 @@ class Worker:
                 self._metrics.behind(await lags(self._log, holding.leases, self._committer.folded, now_ms))
             await asyncio.sleep(self._settings.measure_seconds)
 
-    async def _restore(self) -> tuple[Planner, Mapping[int, int]]:
-        """Read the base of the ledger into a planner; return it, and how far the journals had come."""
+    async def _restore(self) -> Planner:
+        """Return a planner with the base of the ledger; it says how far the journals had come."""
         with self._memory.growing():
             loaded = [await self._ledger.load_base()]
-            batches = {shard: loaded[0].batches.get(shard, 0) for shard in range(loaded[0].shards_count)}
             me = (await self._ledger.muster()).me
             planner = self._state = await self._think(self._planner, loaded, me)
         self._metrics.remembers(planner.scheduler.state.tombstones)
-        return planner, batches
+        return planner
 
     def _planner(self, loaded: list[LedgerBase], incarnation: str) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""
