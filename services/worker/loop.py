@@ -106,7 +106,7 @@ class Loop:
     async def _plan(self, records: Sequence[Record]) -> None:
         """Plan a batch, and begin to commit it when the one before is in."""
         if self._losers.is_unsure or self._losers.keys:
-            # What is in flight was planned on pods that lost. Planned on that again, they would lose for ever.
+            # What is in flight was planned on pods that lost. Planned on that again, they would always lose.
             await self._finish()
         if self._losers.keys:  # who was faster is in the journal
             with contextlib.suppress(Unavailable):
