@@ -94,8 +94,8 @@ class Scheduler:
         elif isinstance(event, ProfileEvent):
             return (self._fold_profile(event),)
         elif isinstance(event, PodsFollowed):
-            for pod in event.pods:
-                self._grow(pod.template)
+            for template in {pod.signature: pod.template for pod in event.pods}.values():
+                self._grow(template)
         changes = self.state.apply(event, shard)
         self._follow(changes)
         return changes

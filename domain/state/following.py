@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from domain.model.limits import resource_names_max
+from domain.model.limits import pods_per_node_max, resource_names_max
 from domain.model.pods import NO_LIFE, PodSpec
 from domain.state.changes import Change, FollowRefused, NodeMeasured, PodOrphaned, PodReturned
 from domain.state.followed import (
@@ -125,19 +125,28 @@ class Following:
 
     def _place(self, event: PodsFollowed) -> Iterator[Change]:
         placed, rows = [], []
+        entries, keys, nodes, own = (
+            self._pods.entries,
+            self._pods.keys,
+            self._occupancy.nodes,
+            self._occupancy.own,
+        )
+        enter, follow, uncounted = self._pods.enter, self._occupancy.follow, event.uncounted
         followed = zip(event.pods, event.nodes, event.adopted, event.shards, strict=True)
         for pod, node, adopted, shard in followed:
-            refused = self._why_not_placed(pod, node, shard)
-            if refused:
-                yield FollowRefused("pod", pod.key, refused)
+            # Every pod of every other worker comes by here: why not is asked of the refused alone.
+            known = nodes.get(node)
+            is_full = known is not None and len(known.pods) >= pods_per_node_max
+            if is_full or shard in own or pod.key in entries or pod.uid in keys:
+                yield FollowRefused("pod", pod.key, self._why_not_placed(pod, node, shard))
                 continue
-            entry = self._pods.enter(pod, 0, shard)
+            entry = enter(pod, 0, shard)
             entry.adopted = adopted
-            row = self._occupancy.follow(entry, node)
+            row = follow(entry, node)
             if row is not None:
                 placed.append(pod)
                 rows.append(row)
-            if pod.uid in event.uncounted:
+            if uncounted and pod.uid in uncounted:
                 self._occupancy.uncounted[pod.key] = node
         if placed:
             self._occupancy.sums.count_new(placed, np.array(rows), self._occupancy.nodes)

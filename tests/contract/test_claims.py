@@ -19,6 +19,7 @@ from services.adapters.postgres.migrate import init_shards
 from services.codec.effects import journal_row
 from services.ports.journal import BATCHES, JournalRow
 from services.ports.ledger import (
+    AttemptRows,
     CommitBatch,
     Committed,
     Lease,
@@ -82,8 +83,6 @@ def batch_of(lease: Lease, seq: int, lo: int, made_on: NodeClaim, **more: Any) -
     """Return the batch that binds a pod to the node of a claim, with all that a worker gives."""
     made = decision(lease, seq, f"p{lease.shard}-{seq}", made_on.name, cycle_seq=seq, score=7.5)
     attempt = Attempt(
-        shard=lease.shard,
-        seq=seq,
         signature=SIGNATURE,
         profile=made.profile,
         profile_revision=1,
@@ -94,7 +93,12 @@ def batch_of(lease: Lease, seq: int, lo: int, made_on: NodeClaim, **more: Any) -
         bound_count=1,
     )
     version = made_on.version_seen + made_on.changes
-    given = {"decisions": [record(made, version)], "attempts": [attempt], "claims": [made_on], **more}
+    given = {
+        "decisions": [record(made, version)],
+        "attempts": [AttemptRows(attempt, {lease.shard: seq})],
+        "claims": [made_on],
+        **more,
+    }
     batch = bind(lease, [seq], lo, node=made_on.name, **given)
     count = OffsetAdvance(lease.shard, BATCHES, 0, lease.epoch, seq - 1, seq)
     batch = msgspec.structs.replace(batch, offsets=[*batch.offsets, count])
