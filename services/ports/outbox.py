@@ -74,8 +74,8 @@ class Outbox(Protocol):
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""
 
-    async def wait(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed, or after the time."""
+    async def wait(self, shard: int, timeout_seconds: float) -> None:
+        """Return when something of a shard may have been committed, or after the time."""
 
     async def aclose(self) -> None:
         """Release what the outbox holds."""

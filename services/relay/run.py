@@ -162,7 +162,7 @@ class Relay:
                 if clock() >= check_at:
                     await self._check_end(shard, places[Stream.DECISIONS].end)
                     check_at = clock() + self._settings.check_seconds
-                await self._outbox.wait(self._settings.idle_seconds)
+                await self._outbox.wait(shard, self._settings.idle_seconds)
         finally:
             await writer.aclose()
 

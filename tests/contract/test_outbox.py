@@ -157,7 +157,7 @@ async def test_a_relay_that_is_gone_or_gave_up_is_replaced(backend: Backend, out
 async def test_waiting_ends_with_a_commit(outbox: Outbox, ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
     await outbox.acquire(0, "relay", LEASE_SECONDS)
-    waits = asyncio.create_task(outbox.wait(60))
+    waits = asyncio.create_task(outbox.wait(0, 60))
     await asyncio.sleep(0.1)
     assert not waits.done()
     await _bind(ledger, lease, 1, 1)
@@ -170,8 +170,20 @@ async def test_waiting_does_not_miss_what_was_committed_before(outbox: Outbox, l
     await outbox.acquire(0, "relay", LEASE_SECONDS)
     await _bind(ledger, lease, 1, 1)
     async with asyncio.timeout(5):
-        # Two shards of one relay wait at the same time: none takes the other's wake-up away.
-        await asyncio.gather(outbox.wait(60), outbox.wait(60))
+        # Two tasks of one relay wait at the same time: none takes the other's wake-up away.
+        await asyncio.gather(outbox.wait(0, 60), outbox.wait(0, 60))
+
+
+async def test_waiting_tasks_of_several_shards_are_told_of_their_own(outbox: Outbox, ledger: Ledger) -> None:
+    lease, other = await start(ledger, SHARDS)
+    for shard in (0, 1):
+        await outbox.acquire(shard, "relay", LEASE_SECONDS)
+    waits = [asyncio.create_task(outbox.wait(shard, 60)) for shard in (0, 1)]
+    for of in (lease, other):
+        await asyncio.sleep(0.1)
+        await _bind(ledger, of, 1, 1)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waits)
 
 
 async def test_waiting_ends_after_its_time(outbox: Outbox, ledger: Ledger) -> None:
@@ -181,7 +193,7 @@ async def test_waiting_ends_after_its_time(outbox: Outbox, ledger: Ledger) -> No
     await outbox.mark_published(0, DECISIONS, epoch, 1)
     started = asyncio.get_running_loop().time()
     async with asyncio.timeout(5):
-        await outbox.wait(0.15)
+        await outbox.wait(0, 0.15)
     assert asyncio.get_running_loop().time() - started > 0.1
 
 

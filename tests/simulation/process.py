@@ -195,12 +195,12 @@ class UnreliableOutbox(Remote):
         holder = self._inner.database.relay_leases[shard].holder
         return holder is not None and holder is not self._inner
 
-    async def wait(self, timeout_seconds: float) -> None:
+    async def wait(self, shard: int, timeout_seconds: float) -> None:
         """See ``Outbox``."""
         await self._process.step()
         if not self._process.reaches(LEDGER):
             raise Unavailable("injected: the ledger is away")
-        await self._inner.wait(timeout_seconds)
+        await self._inner.wait(shard, timeout_seconds)
 
 
 class UnreliableLog(Remote):

@@ -110,7 +110,7 @@ class MemoryOutbox(Client):
         row.published[stream] = max(row.published[stream], seq)
         return True
 
-    async def wait(self, timeout_seconds: float) -> None:
+    async def wait(self, shard: int, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""
         changed = self._answering().changed
         if self._any_unpublished():

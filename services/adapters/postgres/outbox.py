@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from domain.model.errors import LedgerMismatch
@@ -39,6 +39,9 @@ class PostgresOutbox:
         self._holder = uuid.uuid4()
         self._leases = Leases(self._lease_session, "relay_leases", self._holder)
         self._held: set[int] = set()
+        self._looking = asyncio.Lock()
+        self._look_at = 0.0
+        self._unpublished: set[int] = set()
 
     async def shards(self) -> int:
         """See ``Outbox.shards``."""
@@ -115,18 +118,25 @@ class PostgresOutbox:
         async with self._reading.use() as connection:
             return bool(await connection.execute(query, shard, epoch, seq, self._holder) == "UPDATE 1")
 
-    async def wait(self, timeout_seconds: float) -> None:
-        """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished.
-
-        It looks at the tables alone, so several tasks may wait at the same time.
-        """
+    async def wait(self, shard: int, timeout_seconds: float) -> None:
+        """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_seconds
         while (left := deadline - clock()) > 0:
             await asyncio.sleep(min(left, POLL_SECONDS))
-            async with self._reading.use() as connection:
-                if await connection.fetchval(sql.ANY_UNPUBLISHED, sorted(self._held)):
-                    return
+            if shard in await self._unpublished_shards():
+                return
+
+    async def _unpublished_shards(self) -> Set[int]:
+        """Return which of the shards held here have anything unpublished; those who ask together share it."""
+        clock = asyncio.get_running_loop().time
+        async with self._looking:
+            if clock() >= self._look_at:
+                async with self._reading.use() as connection:
+                    found = await connection.fetch(sql.UNPUBLISHED, sorted(self._held))
+                self._unpublished = {row["shard"] for row in found}
+                self._look_at = clock() + POLL_SECONDS / 2
+            return self._unpublished
 
     async def aclose(self) -> None:
         """See ``Outbox.aclose``."""

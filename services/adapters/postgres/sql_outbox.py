@@ -6,12 +6,10 @@ SELECT name || '.' || (pg_control_system()).system_identifier || '.'
     || ltrim(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')
 FROM ledger_name
 """
-ANY_UNPUBLISHED = """
-SELECT EXISTS (
-    SELECT FROM shards s JOIN relay_cursor r USING (shard)
-    WHERE s.shard = ANY($1::int[])
-        AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1)
-)
+UNPUBLISHED = """
+SELECT s.shard FROM shards s JOIN relay_cursor r USING (shard)
+WHERE s.shard = ANY($1::int[])
+    AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1)
 """
 DECISIONS_AFTER = """
 SELECT seq, namespace, name, payload, (date_part('epoch', recorded_at) * 1000)::bigint AS recorded_at_ms
