@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from domain.cycle.explanation import rule_seen, scratch_for
+from domain.cycle.groups import WaitingGroup
 from domain.cycle.program import Program, warnings_of
-from domain.cycle.queue import WaitingGroup
 from domain.cycle.slots import GroupSlots
 from domain.kernels import evaluating
 from domain.kernels.arrays import RULE

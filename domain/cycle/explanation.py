@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from domain.cycle.counters import CounterTable
+from domain.cycle.groups import WaitingGroup
 from domain.cycle.program import OTHERS, Program, StaticPart, warnings_of
-from domain.cycle.queue import WaitingGroup
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
 from domain.model.limits import reason_codes_bytes_max

@@ -20,9 +20,10 @@ from domain.cycle.explanation import (
     scratch_for,
     store_versions,
 )
+from domain.cycle.groups import GroupKey, Tried, WaitingGroup
 from domain.cycle.matchers import matchers_of
 from domain.cycle.program import Program
-from domain.cycle.queue import GroupKey, Queue, WaitingGroup
+from domain.cycle.queue import Queue
 from domain.cycle.slots import GroupSlots
 from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.kernels import arrays as kernel
@@ -32,9 +33,6 @@ from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Assumed
-
-Tried = tuple[str, WaitingGroup]
-"""A pod's key and its group."""
 
 
 class Placer:

@@ -9,6 +9,8 @@ import numpy as np
 
 from domain.cycle.counted import NOTHING
 from domain.kernels import arrays as kernel
+from domain.kernels.normalising import normal
+from domain.kernels.totals import whole_column
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
 from domain.plugins.base import Demand, Limit, Reason, Term
@@ -28,6 +30,9 @@ _MEASURED_OF = (CPU, MEMORY, CPU_BEYOND, MEMORY_BEYOND)
 """Columns that scores by measured usage read besides their terms: what a node offers, and its capacity."""
 _DEMANDED_MAX = 1_000
 """Sets of requested resources for which the columns read are remembered, per static part."""
+
+_WHOLE_MAX = kernel.TOTAL_ONE << 14
+"""Totals of whole scores below 2^14 fit int16, with what resource terms add to them."""
 
 OTHERS = "others"
 """The reason of nodes whose own codes are too many, or too long, to be told."""
@@ -347,3 +352,28 @@ def _compile_terms(program: Program, groups: kernel.Groups) -> None:
         numbers += len(term.numbers)
         groups.term_first[slot, t + 1] = parts
         groups.term_number[slot, t + 1] = numbers
+
+
+def find_constants(program: Program, groups: kernel.Groups, count: int) -> None:
+    """Find the normalised scores that are the same on all rows: they cost nothing per row or pod.
+
+    Those are the plugins that upstream skips, and more.
+    """
+    part = program.static.index
+    groups.raw_constant[part] = np.nan
+    groups.static_constant[part] = 0
+    program.static.extremes = {}
+    for k, use in enumerate(program.plan.normalised_scores):
+        raw, normaliser = groups.static_raw[part, k, :count], use.plugin.normaliser
+        assert normaliser is not None
+        if count and raw.min() == raw.max() and abs(raw[0]) <= kernel.KNOWN_MAX:
+            low, high = (0.0, max(0.0, raw[0])) if normaliser.from_zero else (raw[0], raw[0])
+            program.static.extremes[k] = (low, high)
+            constant = normal.py_func(raw[0], low, high, normaliser.flags)
+            groups.raw_constant[part, k] = constant
+            groups.static_constant[part] += whole_column(np.array(constant), use.weight)
+    program.static.refuses_all = bool(groups.static_code[part, :count].all())
+    totals = groups.static_score[part, :count] + groups.static_constant[part]
+    is_whole = not (totals & (kernel.TOTAL_ONE - 1)).any() and totals.min(initial=0) >= 0
+    groups.static_whole[part] = is_whole and totals.max(initial=0) < _WHOLE_MAX
+    groups.raws_varying[part] = len(program.plan.normalised_scores) - len(program.static.extremes)

@@ -1,123 +1,61 @@
 """The queue: pods that wait, group by group, and which of them are worth an attempt now.
 
-A pod is *fresh* until its first attempt. A group whose pods found no node is *parked*: none of its pods is
-tried again until some node has gained room for one of them or has changed its spec. A flood of equal pods is
-one group, so a million parked pods cost as much as one.
+A group is in one of four states. *Active*: its pods are tried in their turn. *Parked*: a pod of it found no
+node, and nothing happened since that could cure it (``domain/cycle/waking.py``). *Backing off*: something
+did, but its last attempt is too short a while ago. *Held*: it must not be tried at all. A pod that was never
+tried, a *fresh* one, has a turn in any state, as it has to be told why it waits. A flood of equal pods is one
+group, so a million parked pods cost as much as one.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from operator import itemgetter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
-from domain.cycle.turns import Candidate, Works, in_turn
-from domain.kernels import arrays as kernel
-from domain.kernels import placing
+from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
+from domain.cycle.turns import Candidate, Works, draw
+from domain.cycle.waking import Waking
 from domain.model.decisions import Attempt
-from domain.model.limits import woken_pods_per_batch_max
-from domain.model.pods import PodSpec, PodTemplate, is_master
-from domain.plugins.base import Demand
+from domain.model.pods import PodSpec, is_master
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
-from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
-
-GroupKey = tuple[bytes, int]
-"""The signature of a group's pods, and the number of their class; 0 where they have none."""
-
-
-class WaitingGroup:
-    """The waiting pods of one signature and class. ``pods`` maps pod key to arrival; see ``first``.
-
-    ``attempt`` is the attempt that parked the group.
-    """
-
-    __slots__ = (
-        "attempt",
-        "demands",
-        "held_by",
-        "is_sorted",
-        "key",
-        "latest",
-        "parked",
-        "plan",
-        "pod_class",
-        "pods",
-        "signature",
-        "template",
-    )
-
-    def __init__(
-        self,
-        signature: bytes,
-        template: PodTemplate,
-        plan: ProfilePlan | None,
-        pod_class: PodClass | None = None,
-    ) -> None:
-        self.key: GroupKey = (signature, 0 if pod_class is None else pod_class.number)
-        self.signature = signature
-        self.template = template
-        self.plan = plan
-        self.pod_class = pod_class
-        self.pods: dict[str, int] = {}
-        self.latest = 0
-        self.is_sorted = True
-        self.parked = False
-        self.attempt: Attempt | None = None
-        self.demands: list[Demand] | None = None  # what must be free, once a wake-up has asked
-        self.held_by = self._hold()
-
-    def put(self, key: str, arrival: int) -> None:
-        """Add a pod."""
-        self.is_sorted &= arrival >= self.latest
-        self.latest = max(self.latest, arrival)
-        self.pods[key] = arrival
-
-    def first(self, count: int) -> Iterator[tuple[str, int]]:
-        """Yield the pods that came first, with their arrival, at most so many."""
-        if not self.is_sorted:
-            self.pods = dict(sorted(self.pods.items(), key=itemgetter(1)))
-            self.is_sorted = True
-        return islice(self.pods.items(), count)
-
-    def replan(self, plan: ProfilePlan | None) -> None:
-        """Take another plan. What was found under the one before holds no longer."""
-        self.plan, self.parked, self.attempt, self.demands = plan, False, None, None
-        self.held_by = self._hold()
-
-    def _hold(self) -> tuple[str, ...]:
-        """Return the reason codes that keep every pod of the group from being tried."""
-        if self.plan is None:
-            return (f"unknown-profile:{self.template.profile}",)
-        template = self.template
-        if not (template.gates or template.unsupported):
-            return template.missing
-        gates = tuple(f"scheduling-gated:{gate}" for gate in template.gates)
-        unsupported = tuple(f"unsupported:{what}" for what in template.unsupported)
-        return gates + template.missing + unsupported
 
 
 class Queue:
-    """All waiting pods."""
+    """All waiting pods.
 
-    def __init__(self, state: ClusterState, plans: Mapping[str, ProfilePlan]) -> None:
+    Parameters
+    ----------
+    backoff_ms : tuple of int
+        How long after its first failed attempt a group is not tried again, and at most after many, in log
+        time. It doubles with each attempt that places none of its pods.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        plans: Mapping[str, ProfilePlan],
+        backoff_ms: tuple[int, int] = (0, 0),
+    ) -> None:
         self._state = state
         self._plans = plans
         self._works = Works(state.table)
+        self._backoff_ms = backoff_ms
+        self._now_ms = 0
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: Counter[bytes] = Counter()  # of the groups
-        self._group_of: dict[str, WaitingGroup] = {}
-        self._fresh: dict[str, None] = {}
-        self._woken: dict[GroupKey, None] = {}
-        self._counted: dict[WaitingGroup, tuple[Sequence[PodCounter], int, int]] = {}  # see ``park``
-        self._seen = (0, 0)  # what ``wake_counted`` looked at last
-        self._measured_generation = 0  # the table's, when measurements were last looked at
+        self._line_of: dict[str, Line] = {}
+        self._waiting: dict[str, SortedList] = {}  # namespace -> the first pods of its lines, in order
+        self._changed: dict[Line, None] = {}  # lines whose first pod may be another
+        self._backing_off: list[tuple[int, GroupKey]] = []  # a heap
+        self._waking = Waking(state)
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
@@ -129,36 +67,43 @@ class Queue:
             group = WaitingGroup(pod.signature, pod.template, plan, pod_class)
             self.groups[group.key] = group
             self.signatures[pod.signature] += 1
-        group.put(pod.key, arrival)
-        self._group_of[pod.key] = group
-        if fresh:
-            self._fresh[pod.key] = None
-        elif not group.held_by:
+        line = group.lines.get(pod.namespace)
+        if line is None:
+            line = group.lines[pod.namespace] = Line(pod.namespace, group)
+        line.put(pod.key, arrival, fresh=fresh)
+        self._line_of[pod.key] = line
+        self._changed[line] = None
+        if not fresh:
             self.wake_group(group)
 
     def report_held(self, pod: PodSpec) -> None:
         """Have it said what holds a pod that came from another group, though it is not fresh."""
-        group = self._group_of[pod.key]
+        group = self._line_of[pod.key].group
         if group.held_by:
             self._newly_held[group.key] = None
 
     def remove(self, key: str) -> None:
         """Remove a pod that waits no longer."""
-        self._fresh.pop(key, None)
-        group = self._group_of.pop(key)
-        del group.pods[key]
-        if not group.pods:
+        line = self._line_of.pop(key)
+        group = line.group
+        del line.pods[key]
+        line.tried(key)
+        if line.entry is not None and line.entry[2] == key:
+            self._changed[line] = None
+        if line.pods:
+            return
+        del group.lines[line.namespace]
+        if not group.lines:
             del self.groups[group.key]
             self.signatures[group.signature] -= 1
             if not self.signatures[group.signature]:
                 del self.signatures[group.signature]
-            self._woken.pop(group.key, None)
             self._newly_held.pop(group.key, None)
-            self._counted.pop(group, None)
+            self._waking.drop(group)
 
     def drop(self, key: str) -> None:
         """Remove a pod if it is here: one that has a node promised is not."""
-        if key in self._group_of:
+        if key in self._line_of:
             self.remove(key)
 
     def regroup(self, pod: PodSpec, arrival: int) -> None:
@@ -175,186 +120,203 @@ class Queue:
             if group.template.profile != profile:
                 continue
             group.replan(plan)
-            self._counted.pop(group, None)
-            now, before = (
-                (self._newly_held, self._woken) if group.held_by else (self._woken, self._newly_held)
-            )
-            now[group.key] = None
-            before.pop(group.key, None)
+            self._waking.drop(group)
+            self._changed.update(dict.fromkeys(group.lines.values()))
+            if group.held_by:
+                self._newly_held[group.key] = None
+            else:
+                self._newly_held.pop(group.key, None)
 
     def forget_columns(self) -> None:
         """Record that resources have other columns now."""
-        for group in self.groups.values():
-            group.demands = None
+        self._waking.forget_columns()
 
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
-        return key in self._fresh
+        return key in self._line_of[key].fresh
 
     def tried(self, keys: Iterable[str]) -> None:
         """Record that pods have had their first attempt."""
         for key in keys:
-            self._fresh.pop(key, None)
+            self._line_of[key].tried(key)
 
     def park(
         self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[PodCounter], int] | None = None
     ) -> None:
-        """Park a group: let it wait for room.
+        """Park a group: let it wait for what could cure it.
 
         ``counted``, where rules over counters refused nodes: these counters, and the sum of their versions
         then. The group is tried again when it is another one.
         """
         group.parked, group.attempt = True, attempt
-        self._woken.pop(group.key, None)
-        if counted is not None:
-            self._counted[group] = (*counted, self._selects_of(group))
+        self._changed.update(dict.fromkeys(group.lines.values()))
+        if group.held_by:
+            return
+        group.failures = 1 if attempt.bound_count else group.failures + 1
+        first_ms, longest_ms = self._backoff_ms
+        wait_ms = min(first_ms << min(group.failures - 1, 30), longest_ms)
+        group.due_ms = attempt.looked_at_ms + wait_ms
+        self._waking.park(group, attempt, counted)
 
-    def wake(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
-        """Wake the parked groups that have room for a pod on any of the rows.
+    def pass_to(self, now_ms: int) -> None:
+        """Let log time pass: groups whose backoff ended are active again."""
+        self._now_ms = now_ms
+        while self._backing_off and self._backing_off[0][0] <= now_ms:
+            due_ms, key = heapq.heappop(self._backing_off)
+            group = self.groups.get(key)
+            if group is not None and group.woken and group.due_ms == due_ms:
+                self._activate(group)
 
-        Only resources are compared here. Whether the other filters agree, the attempt finds out.
+    @property
+    def backs_off(self) -> bool:
+        """Whether any group waits for log time to pass."""
+        return bool(self._backing_off)
+
+    def wake(
+        self,
+        snapshot: Snapshot,
+        rows: Iterable[int],
+        passing: Callable[[WaitingGroup, np.ndarray], np.ndarray],
+    ) -> None:
+        """Wake the parked groups that one of these rows may cure: they gained room, or changed their spec.
+
+        ``passing`` says of a group and rows which of them its static filters are not known to refuse.
+        Whether the other filters agree, the attempt finds out.
         """
-        parked = [g for g in self.groups.values() if g.parked and not g.held_by]
-        self._wake_where_room_is(parked, snapshot, np.array(sorted(rows), dtype=np.int64))
+        for group in self._waking.by_rows(snapshot, np.array(sorted(rows), dtype=np.int64), passing):
+            self.wake_group(group)
 
     def wake_measured(self, snapshot: Snapshot) -> None:
         """Wake the parked groups that a filter may have refused by usage, if usage was measured since."""
-        table = self._state.table
-        if self.has_measured:
-            rows = np.flatnonzero(table.usage_generation[: table.count] > self._measured_generation)
-            self._wake_where_room_is(self._parked_by_usage(), snapshot, rows)
-        self._measured_generation = table.last_usage_generation
+        for group in self._waking.by_usage(snapshot):
+            self.wake_group(group)
 
     @property
     def has_measured(self) -> bool:
         """Whether measurements have come, since the last wake-up, that could cure a parked group."""
-        is_new = self._state.table.last_usage_generation > self._measured_generation
-        return is_new and bool(self._parked_by_usage())
-
-    def _parked_by_usage(self) -> list[WaitingGroup]:
-        parked = [g for g in self.groups.values() if g.parked and not g.held_by]
-        return [group for group in parked if group.plan is not None and group.plan.filters_by_usage]
-
-    def _wake_where_room_is(self, parked: list[WaitingGroup], snapshot: Snapshot, where: np.ndarray) -> None:
-        where = where[where < snapshot.columns.rows_count[0]]
-        if not parked or not len(where):
-            return
-        counts = np.zeros(len(parked), dtype=np.int32)
-        columns = np.zeros((len(parked), kernel.DEMANDS_MAX), dtype=np.int32)
-        values = np.zeros((len(parked), kernel.DEMANDS_MAX), dtype=np.int64)
-        for w, group in enumerate(parked):
-            if group.demands is None:
-                assert group.plan is not None
-                fit = group.plan.fit
-                group.demands = [] if fit is None else fit[1].demands(group.template, self._state.resources)
-            counts[w] = len(group.demands)
-            for d, demand in enumerate(group.demands):
-                columns[w, d], values[w, d] = demand.column, demand.value
-        fits = np.zeros(len(parked), dtype=np.uint8)
-        placing.could_fit(snapshot.columns, where, counts, columns, values, fits)
-        for w in np.flatnonzero(fits).tolist():
-            self.wake_group(parked[w])
+        return self._waking.has_measured
 
     def waits_for_rules(self, counters: CounterTable) -> bool:
         """Whether something happened by which a group may wake that rules refused."""
-        return bool(self._counted) and (counters.is_behind or self._seen != self._look(counters))
+        return self._waking.has_moved(counters)
 
     def wake_counted(self, counters: CounterTable) -> None:
         """Wake the groups that rules refused by counters which moved since, or whose rules may be others."""
-        before, self._seen = self._seen, self._look(counters)
-        if self._seen == before:
-            return
-        for group, (read, version, selects) in list(self._counted.items()):
-            if self._selects_of(group) != selects or counters.version_of(read) != version:
-                self.wake_group(group)
-
-    def _look(self, counters: CounterTable) -> tuple[int, int]:
-        return self._state.index.selects_version, counters.moves
-
-    def _selects_of(self, group: WaitingGroup) -> int:
-        return 0 if group.pod_class is None else self._state.index.selects_of(group.pod_class.namespace)
+        for group in self._waking.by_counters(counters):
+            self.wake_group(group)
 
     def wake_masters(self, clusters: Collection[str]) -> None:
         """Wake the parked groups of masters whose cluster may now have more of them on one node."""
-        for group in self.groups.values() if clusters else ():
-            is_concerned = is_master(group.template) and group.template.cluster in clusters
-            if is_concerned and group.parked and not group.held_by:
+        for group in self._waking.groups if clusters else ():
+            if is_master(group.template) and group.template.cluster in clusters:
                 self.wake_group(group)
 
     def wake_group(self, group: WaitingGroup) -> None:
-        """Have the pods of a group tried again."""
-        group.parked = False
-        self._counted.pop(group, None)
-        self._woken[group.key] = None
+        """Have the pods of a parked group tried again, when its backoff has ended.
+
+        With a fresh pod, which does not back off, it is tried now.
+        """
+        if not group.parked or group.held_by or group.woken:
+            return
+        if group.due_ms <= self._now_ms or any(line.fresh for line in group.lines.values()):
+            self._activate(group)
+        else:
+            self._waking.drop(group)
+            group.woken = True
+            heapq.heappush(self._backing_off, (group.due_ms, group.key))
+
+    def _activate(self, group: WaitingGroup) -> None:
+        self._waking.drop(group)
+        group.parked = group.woken = False
+        self._changed.update(dict.fromkeys(group.lines.values()))
 
     @property
     def has_work(self) -> bool:
-        """Whether any pod is worth an attempt."""
-        return bool(self._fresh or self._woken or self._newly_held)
+        """Whether any pod has a turn to come."""
+        self._settle()
+        return bool(self._waiting or self._newly_held)
 
-    def in_turn(self, work_max: int) -> list[Candidate]:
-        """Return the fresh pods whose turn it is, first those of held groups, which are not tried.
-
-        A pod of a parked group waits for its turn like any other, though it is only refused then: a restart
-        forgets which groups are parked, and must not change whose turn it is.
-        """
-        held: list[Candidate] = []
-        fresh: list[Candidate] = []
-        for key in self._fresh:
-            group = self._group_of[key]
-            candidate = (-group.template.priority, group.pods[key], key, group)
-            (held if group.held_by else fresh).append(candidate)
-        fresh.sort()
-        return [*held, *in_turn(fresh, self._works, work_max)]
-
-    def refused(self, turn: Iterable[Candidate]) -> Iterator[tuple[WaitingGroup, list[str]]]:
-        """Yield parked and held groups, each with its pods whose turn it is. These then count as tried.
-
-        The verdict that parked the group holds for them too, as room was only taken away since. The group is
-        tried again instead where nodes changed, so that it may matter now whether other pods leave. A group
-        that is held because its profile changed is yielded even without a fresh pod.
-        """
-        by_group: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
-        self._newly_held.clear()
-        for _, _, key, group in turn:
-            if group.parked or group.held_by:
-                by_group.setdefault(group.key, []).append(key)
-        for which, keys in by_group.items():
-            group = self.groups[which]
-            if not group.held_by and self._is_outdated(group):
-                self.wake_group(group)
+    def _settle(self) -> None:
+        """Bring the lines that changed to their places."""
+        if not self._changed:
+            return
+        for group in {line.group: None for line in self._changed if line.fresh and line.group.parked}:
+            if self._is_outdated(group):
+                self._activate(group)
+        came: dict[str, list[Candidate]] = {}
+        for line in self._changed:
+            first = line.first()
+            if first == line.entry:
                 continue
-            self.tried(keys)
-            yield group, keys
+            if line.entry is not None:
+                self._take_out(line.namespace, [line.entry])
+            line.entry = first
+            if first is not None:
+                came.setdefault(line.namespace, []).append(first)
+        self._changed.clear()
+        for namespace, entries in came.items():
+            self._waiting.setdefault(namespace, SortedList()).update(entries)
+
+    def _take_out(self, namespace: str, entries: Iterable[Candidate]) -> None:
+        waiting = self._waiting[namespace]
+        for entry in entries:
+            waiting.remove(entry)
+        if not waiting:
+            del self._waiting[namespace]
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
-        """Say whether the verdict that parked a group may differ by now, though there is no more room."""
+        """Say whether a fresh pod of a parked group has to be tried, not told what the last one was told.
+
+        So it is where something could have cured the group, or a pod could that is placed before it in the
+        same cycle, and where nodes changed otherwise, so that it may matter now whether other pods leave.
+        """
+        if group.held_by:
+            return False
         assert group.plan is not None
         assert group.attempt is not None
         table, since = self._state.table, group.attempt.generation
         return (
-            table.last_spec_generation > since
+            group.woken
+            or self._waking.is_refused_by_counts(group)
+            or table.last_spec_generation > since
             or table.count != group.attempt.nodes_count
             or (group.plan.filters_by_usage and table.last_usage_generation > since)
         )
 
-    def candidates(self, turn: Iterable[Candidate], woken_work_max: int) -> list[tuple[str, WaitingGroup]]:
-        """Return the pods to try, by (priority, arrival): those whose turn it is, and woken ones.
+    def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Tried]]:
+        """Return whose turn it is: parked and held groups with pods to be told why, and pods to be tried.
 
-        What is left has its turn in a later cycle. The two are cut apart, so that which fresh pods are tried
-        does not depend on what a restart wakes. Where not all woken ones are tried, which of them are does.
+        These count as tried from then on. The verdict that parked a group holds for its fresh pods, too, as
+        room was only taken away since. They wait for their turn like any other, though they are only refused
+        then. A group that is held because its profile changed is told without a fresh pod, too.
         """
-        items = [candidate for candidate in turn if not candidate[3].parked]
-        woken: list[Candidate] = []
-        for which in self._woken:
+        self._settle()
+        drawn, opened = draw(self._waiting, self._works, work_max=work_max, pods_max=pods_max)
+        for namespace, count in Counter(line.namespace for line in opened).items():
+            del self._waiting[namespace][:count]
+            if not self._waiting[namespace]:
+                del self._waiting[namespace]
+        for line in opened:
+            line.entry = None
+            self._changed[line] = None
+        held: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
+        self._newly_held.clear()
+        parked: dict[GroupKey, list[str]] = {}
+        tried: list[Tried] = []
+        for _, _, key, line in drawn:
+            group = line.group
+            if group.held_by:
+                held.setdefault(group.key, []).append(key)
+            elif group.parked:
+                parked.setdefault(group.key, []).append(key)
+            else:
+                tried.append((key, group))
+        refused = []
+        for which, keys in (held | parked).items():
             group = self.groups[which]
-            woken.extend(
-                (-group.template.priority, arrival, key, group)
-                for key, arrival in group.first(woken_pods_per_batch_max)
-                if key not in self._fresh
-            )
-        if woken:
-            woken.sort()
-            items += in_turn(woken, self._works, woken_work_max)[:woken_pods_per_batch_max]
-            items.sort()
-        return [(key, group) for _, _, key, group in items]
+            if self._is_outdated(group):  # only now: its pods are tried next
+                self._activate(group)
+                continue
+            self.tried(keys)
+            refused.append((group, keys))
+        return refused, tried

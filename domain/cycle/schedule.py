@@ -23,10 +23,10 @@ from domain.kernels import arrays as kernel
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
     candidates_explained_max,
-    fresh_work_max,
+    cycle_pods_max,
+    cycle_work_max,
     reasons_per_cycle_max,
     usage_window_seconds,
-    woken_work_max,
 )
 from domain.model.marks import MasterMark
 from domain.model.pods import PodSpec, PodTemplate, is_master
@@ -63,6 +63,8 @@ class Scheduler:
         Decides between nodes of equal score. The same calls and the same seed give the same decisions.
     usage_window_seconds : int
         Length of the usage window of a node that does not say another length itself.
+    backoff_ms : tuple of int
+        As of ``Queue``; who knows no log time has none.
     """
 
     def __init__(
@@ -71,11 +73,13 @@ class Scheduler:
         *,
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
+        backoff_ms: tuple[int, int] = (0, 0),
     ) -> None:
         self.seed = seed
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
         self.profiles = Profiles(profiles)
-        self.queue = Queue(self.state, self.profiles.plans)
+        self._backoff_ms = backoff_ms
+        self.queue = Queue(self.state, self.profiles.plans, backoff_ms)
         self._snapshot = Snapshot(self.state.table)
         self._homes = Homes(self.state)
         self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
@@ -200,7 +204,7 @@ class Scheduler:
             key=itemgetter(0),
         )
         promised = self.state.nominations.entries
-        self.queue = Queue(self.state, self.profiles.plans)
+        self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms)
         for arrival, pod in waiting:
             if pod.key not in promised:
                 self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
@@ -255,7 +259,8 @@ class Scheduler:
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Settle()))
         self.sync()
-        self.queue.wake(self._snapshot, self.state.improved_rows)
+        self.queue.pass_to(now_ms)
+        self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
         self.state.improved_rows.clear()
         self.queue.wake_measured(self._snapshot)
         self.queue.wake_counted(self._slots.counters)
@@ -270,10 +275,10 @@ class Scheduler:
             seed=self.seed,
             at_ms=now_ms,
         )
-        turn = self.queue.in_turn(fresh_work_max)
-        for group, keys in self.queue.refused(turn):
+        refused, tried = self.queue.draw(cycle_work_max, cycle_pods_max)
+        for group, keys in refused:
             placer.refuse(group, keys)
-        placer.place(self.queue.candidates(turn, woken_work_max))
+        placer.place(tried)
         return placer.result
 
     def sync(self) -> None:

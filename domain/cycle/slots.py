@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +18,15 @@ from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
 from domain.cycle.homes import Homes
-from domain.cycle.program import SLOT_FIELDS, Program, StaticKey, StaticPart, compile_program
+from domain.cycle.program import (
+    SLOT_FIELDS,
+    Program,
+    StaticKey,
+    StaticPart,
+    compile_program,
+    find_constants,
+)
 from domain.kernels import arrays as kernel
-from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, groups_cached_max
 from domain.model.pods import PodTemplate
@@ -31,13 +38,14 @@ from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from domain.cycle.groups import WaitingGroup
+
 _CACHED_MIN = 16
 _CACHED_MAX = 1_024
 _TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
 _STATIC_ROW_BYTES = 2 + 8 + 4 + 4  # a code, a score, a base, the evenness
 _RAW_BYTES = 8
-_WHOLE_MAX = kernel.TOTAL_ONE << 14
-"""Totals of whole scores below 2^14 fit int16, with what resource terms add to them."""
 
 
 class GroupSlots:
@@ -192,6 +200,18 @@ class GroupSlots:
             return None
         self._is_first = False
         return program
+
+    def passing(self, group: WaitingGroup, rows: np.ndarray) -> np.ndarray:
+        """Return which of some rows the static filters are not known to refuse to a group."""
+        program = self._programs.get(group.key)
+        if program is None or program.plan is not group.plan or program.static.key not in self._in_arrays:
+            return rows
+        table, static = self._state.table, program.static
+        changed = table.spec_generation[rows] > static.generation
+        if program.plan.reads_usage:
+            changed |= table.usage_generation[rows] > static.generation
+        passed: np.ndarray = rows[changed | (self.groups.static_code[static.index, rows] == 0)]
+        return passed
 
     def _has_other_images(self, program: Program) -> bool:
         """Say whether nodes got or lost an image so that the program belongs to another static part."""
@@ -363,36 +383,12 @@ class GroupSlots:
             groups.static_score[part, rows] += whole_column(raw, use.weight)
         for k, use in enumerate(plan.normalised_scores):
             groups.static_raw[part, k, rows] = use.plugin.raw(program.template, view, rows)
-        self._find_constants(program)
+        find_constants(program, groups, self._state.table.count)
         for measuring in (*plan.resource_scores, *plan.variance_scores):
             if measuring.plugin.measured_count:
                 columns = measuring.plugin.measured(view, rows)
                 for i, column in enumerate(columns, start=plan.measured_first[measuring.label]):
                     groups.static_raw[part, i, rows] = column
-
-    def _find_constants(self, program: Program) -> None:
-        """Find the normalised scores that are the same on all rows: they cost nothing per row or pod.
-
-        Those are the plugins that upstream skips, and more.
-        """
-        groups, part, count = self.groups, program.static.index, self._state.table.count
-        groups.raw_constant[part] = np.nan
-        groups.static_constant[part] = 0
-        program.static.extremes = {}
-        for k, use in enumerate(program.plan.normalised_scores):
-            raw, normaliser = groups.static_raw[part, k, :count], use.plugin.normaliser
-            assert normaliser is not None
-            if count and raw.min() == raw.max() and abs(raw[0]) <= kernel.KNOWN_MAX:
-                low, high = (0.0, max(0.0, raw[0])) if normaliser.from_zero else (raw[0], raw[0])
-                program.static.extremes[k] = (low, high)
-                constant = normal.py_func(raw[0], low, high, normaliser.flags)
-                groups.raw_constant[part, k] = constant
-                groups.static_constant[part] += whole_column(np.array(constant), use.weight)
-        program.static.refuses_all = bool(groups.static_code[part, :count].all())
-        totals = groups.static_score[part, :count] + groups.static_constant[part]
-        is_whole = not (totals & (kernel.TOTAL_ONE - 1)).any() and totals.min(initial=0) >= 0
-        groups.static_whole[part] = is_whole and totals.max(initial=0) < _WHOLE_MAX
-        groups.raws_varying[part] = len(program.plan.normalised_scores) - len(program.static.extremes)
 
 
 def _zeros(fields: Mapping[str, tuple[tuple[int, ...], type]], slots: int) -> dict[str, np.ndarray]:

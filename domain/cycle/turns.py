@@ -7,7 +7,7 @@ nodes. It does not depend on a clock, nor on what happens to be cached, so a res
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from domain.model.limits import signatures_cached_max
@@ -18,7 +18,7 @@ from domain.plugins.registry import ProfilePlan
 from domain.state.table import NodeTable
 
 if TYPE_CHECKING:
-    from domain.cycle.queue import WaitingGroup
+    from domain.cycle.groups import Line, WaitingGroup
 
 # Measured with benchmarks/hostile.py: a cost for each, and how many nodes cost one more.
 _POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of them for every pod
@@ -29,8 +29,8 @@ _PORT, _PORTS_NODES = 30, 16  # the nodes once for all ports: a counter by node 
 _VALUES = 5
 _IMAGES_NODES = 4
 
-Candidate = tuple[int, int, str, "WaitingGroup"]
-"""A pod that is worth an attempt: minus its priority, its arrival, its key and its group."""
+Candidate = tuple[int, int, str, "Line"]
+"""A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
 
 
 def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
@@ -66,28 +66,11 @@ def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     return _POD + len(plan.variance_scores) * nodes // _POD_NODES + terms_count * nodes // _TERM_NODES
 
 
-def in_turn(candidates: Sequence[Candidate], works: Works, work_max: int) -> Sequence[Candidate]:
-    """Return the candidates whose turn it is, in their order: all of them where the work is not too much.
-
-    Otherwise half of the work goes by priority and age alone. The other half goes to the namespaces that had
-    least, one pod after another, each by priority and age: none can take it all, whatever it asks for. At
-    least one candidate is returned, and each has its turn in the end.
-    """
-    groups = {candidate[3].signature: candidate[3] for candidate in candidates}.values()
-    works.renew()
-    most = max(map(works.of_pod, groups), default=0) * len(candidates)
-    for group in groups:
-        if most > work_max:  # a long queue is not looked at whole, group by group, in each cycle
-            break
-        most += works.of_group(group)
-    return candidates if most <= work_max else sorted(_shared(candidates, works, work_max))
-
-
 class Works:
     """The work of groups and pods, by signature: classes of pods cost nothing by themselves.
 
     Each is computed when it is first asked for, and again when nodes changed or ``forget`` was called, as
-    after a change of profiles.
+    after a change of profiles. A group that is held for want of a profile costs as little as a plain pod.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -110,53 +93,113 @@ class Works:
 
     def of_pod(self, group: WaitingGroup) -> int:
         """Return the work of one more pod of a group."""
-        assert group.plan is not None
         work = self._of_pod.get(group.signature)
         if work is None:
-            work = self._of_pod[group.signature] = pod_work(group.template, group.plan, self._table)
+            work = _POD if group.plan is None else pod_work(group.template, group.plan, self._table)
+            self._of_pod[group.signature] = work
         return work
 
     def of_group(self, group: WaitingGroup) -> int:
         """Return the work of a group that was not seen before."""
-        assert group.plan is not None
         work = self._of_group.get(group.signature)
         if work is None:
-            work = self._of_group[group.signature] = group_work(group.template, group.plan, self._table)
+            work = 0 if group.plan is None else group_work(group.template, group.plan, self._table)
+            self._of_group[group.signature] = work
         return work
 
 
-def _shared(candidates: Sequence[Candidate], works: Works, work_max: int) -> Iterator[Candidate]:
-    used: dict[str, int] = {}  # by namespace; each pays for the groups of its pods, shared or not
-    paid: set[tuple[str, bytes]] = set()
-    spent = 0
+def merged(heads: Iterable[Candidate], opened: list[Line]) -> Iterator[Candidate]:
+    """Yield the pods of some lines in one order: a k-way merge.
 
-    def pay(namespace: str, group: WaitingGroup) -> int:
-        work = works.of_pod(group)
-        if (namespace, group.signature) not in paid:
-            work += works.of_group(group)
-            paid.add((namespace, group.signature))
-        used[namespace] = used.get(namespace, 0) + work
-        return work
-
-    rest: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        namespace = candidate[2].partition("/")[0]
-        if spent < work_max // 2:
-            spent += pay(namespace, candidate[3])
-            yield candidate
+    ``heads`` are the first pods of the lines, in order. A line is looked at when its first pod has its turn,
+    and is added to ``opened`` then. Cost: O(log lines opened) per pod.
+    """
+    unopened = iter(heads)
+    ahead = next(unopened, None)
+    rest: list[tuple[int, int, str, Line, Iterator[tuple[str, int]]]] = []  # a heap
+    while ahead is not None or rest:
+        if ahead is not None and (not rest or ahead < rest[0]):
+            line = ahead[3]
+            opened.append(line)
+            pods = line.drawable()
+            next(pods)
+            yield ahead
+            if (following := next(pods, None)) is not None:
+                heapq.heappush(rest, (ahead[0], following[1], following[0], line, pods))
+            ahead = next(unopened, None)
         else:
-            rest.setdefault(namespace, []).append(candidate)
-    for waiting in rest.values():
-        waiting.reverse()
-    turns = [(used.get(namespace, 0), waiting[-1][:2], namespace) for namespace, waiting in rest.items()]
+            minus_priority, arrival, key, line, pods = rest[0]
+            yield minus_priority, arrival, key, line
+            if (following := next(pods, None)) is None:
+                heapq.heappop(rest)
+            else:
+                heapq.heapreplace(rest, (minus_priority, following[1], following[0], line, pods))
+
+
+def draw(
+    waiting: Mapping[str, Iterable[Candidate]], works: Works, *, work_max: int, pods_max: int
+) -> tuple[list[Candidate], list[Line]]:
+    """Return the pods whose turn it is, in order, and the lines that were opened for it.
+
+    ``waiting`` holds per namespace the first pods of its lines, in order. Half of the work and of the pods go
+    by priority and age alone. The other half goes to the namespaces that had least, one pod after another,
+    each by priority and age: none can take it all, whatever it asks for. At least one pod is drawn, and each
+    has its turn in the end. What is not drawn is not looked at.
+    """
+    works.renew()
+    opened: list[Line] = []
+    pods = {namespace: merged(heads, opened) for namespace, heads in waiting.items()}
+    purse = _Purse(works)
+    drawn: list[Candidate] = []
+    ahead = [next(each) for each in pods.values()]
+    heapq.heapify(ahead)
+    while ahead and purse.spent < work_max // 2 and len(drawn) < pods_max // 2:
+        candidate = ahead[0]
+        line = candidate[3]
+        purse.pay(line)
+        drawn.append(candidate)
+        following = next(pods[line.namespace], None)
+        if following is None:
+            heapq.heappop(ahead)
+        elif len(ahead) == 1:
+            ahead[0] = following
+        else:
+            heapq.heapreplace(ahead, following)
+    turns = [(purse.used.get(each[3].namespace, 0), each) for each in ahead]
     heapq.heapify(turns)
-    while turns and spent < work_max:
-        namespace = turns[0][2]
-        waiting = rest[namespace]
-        candidate = waiting.pop()
-        spent += pay(namespace, candidate[3])
-        yield candidate
-        if waiting:
-            heapq.heapreplace(turns, (used[namespace], waiting[-1][:2], namespace))
-        else:
+    while turns and purse.spent < work_max and len(drawn) < pods_max:
+        candidate = turns[0][1]
+        line = candidate[3]
+        used = purse.pay(line)
+        drawn.append(candidate)
+        following = next(pods[line.namespace], None)
+        if following is None:
             heapq.heappop(turns)
+        else:
+            heapq.heapreplace(turns, (used, following))
+    drawn.sort()
+    return drawn, opened
+
+
+class _Purse:
+    """What the namespaces have had of a cycle's work. Each pays for the groups of its pods, shared or not."""
+
+    def __init__(self, works: Works) -> None:
+        self.spent = 0
+        self.used: dict[str, int] = {}
+        self._works = works
+        self._of_pod: dict[Line, int] = {}
+        self._paid: set[tuple[str, bytes]] = set()
+
+    def pay(self, line: Line) -> int:
+        """Pay for one pod of a line; return what its namespace has had."""
+        work = self._of_pod.get(line)
+        if work is None:
+            group = line.group
+            work = self._of_pod[line] = self._works.of_pod(group)
+            if (line.namespace, group.signature) not in self._paid:
+                self._paid.add((line.namespace, group.signature))
+                work += self._works.of_group(group)
+        self.spent += work
+        used = self.used[line.namespace] = self.used.get(line.namespace, 0) + work
+        return used

@@ -86,8 +86,8 @@ poll_records_max = 2_000
 batch_decisions_max = (
     10_000  # a record brings at most one per pod of a node; beyond it no further one is folded
 )
-fresh_work_max = 240_000  # per cycle, in units of about a microsecond: see domain/cycle/turns.py
-woken_work_max = 120_000
+cycle_work_max = 240_000  # in units of about a microsecond: see domain/cycle/turns.py
+cycle_pods_max = 4_000  # that one cycle tries
 
 # What is unpacked of the log's own batches. A batch of 1 MiB may hold a hundred times as much: equal pods do.
 unpacked_batch_bytes_max = 128 << 20
@@ -106,7 +106,6 @@ reason_codes_bytes_max = 8 << 10  # of the codes of one attempt, which each of i
 tombstones_max = 5_000_000  # of pods that are gone; time bounds them before, as a rule
 signatures_cached_max = 50_000  # what is derived from a signature and made again when it is asked for
 label_keys_idle_max = 32  # label keys by which pods are still told apart, though no selector mentions them
-woken_pods_per_batch_max = 2_000
 profiles_max = 1_000  # in force at the same time
 priority_classes_max = 1_000  # in force at the same time
 config_objects_max = 100_000  # of each other kind, in force at the same time
@@ -130,6 +129,8 @@ progress_seconds = 10.0  # a worker that got no step further for so long gives i
 heartbeat_seconds = 1.0
 worker_seen_seconds_max = 3.0  # a worker that was not seen for so long gets no share of the shards
 heartbeat_seconds_max = 5.0  # a worker that was not seen for so long is not up
+backoff_ms_min = 1_000  # of a group after a failed attempt, in log time; doubled with each further one
+backoff_ms_max = 10_000
 retry_backoff_ms_min = 50
 retry_backoff_ms_max = 5_000
 
@@ -145,6 +146,8 @@ assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_ke
 assert 0 < 2 * lease_renewal_seconds < lease_seconds < progress_seconds
 assert max(lease_seconds, refold_lease_seconds) <= lease_seconds_max
 assert 2 * heartbeat_seconds < worker_seen_seconds_max <= heartbeat_seconds_max
+assert batch_records_max < cycle_pods_max
+assert backoff_ms_min <= backoff_ms_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 assert anti_affinity_keys_per_pod_max * 2 <= rules_per_pod_max

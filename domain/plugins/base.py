@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from enum import IntFlag
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +25,18 @@ from domain.model.pods import PodTemplate
 from domain.plugins.normaliser import Normaliser
 from domain.plugins.view import NodeView
 from domain.state.resources import ResourceIndex
+
+
+class Cure(IntFlag):
+    """What may happen to a node that was refused, so that it passes."""
+
+    NODE = 1  # it came, or changed its spec
+    ROOM = 2  # pods left it, or ask for less
+    USAGE = 4  # it was measured
+    COUNTS = 8  # pods came or left in its domains, or in those that are compared with them
+
+
+CURES_ALL = Cure.NODE | Cure.ROOM | Cure.USAGE | Cure.COUNTS
 
 
 class Reason(NamedTuple):
@@ -61,6 +74,13 @@ class Plugin(ABC):
         if args:
             raise FieldError(f"{path}.{next(iter(args))}", f"unknown argument; {self.name} takes none")
 
+    def cures(self, code: str) -> Cure:
+        """Return, of a filter, what may cure a node that it refused with a reason code.
+
+        A group is not tried again by anything else. A node that came or changed its spec may cure any.
+        """
+        return CURES_ALL
+
 
 class StaticFilter(Plugin):
     """Refuses nodes by their spec, or by their measured usage.
@@ -69,6 +89,10 @@ class StaticFilter(Plugin):
     """
 
     reasons: tuple[Reason, ...]
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``."""
+        return Cure.NODE | Cure.USAGE if self.reads_usage else Cure.NODE
 
     @property
     def static_reads(self) -> frozenset[str]:
@@ -113,6 +137,10 @@ class LimitFilter(Plugin):
 
     limits_max: int = 1
 
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``."""
+        return Cure.NODE | Cure.ROOM
+
     @abstractmethod
     def limits(self, template: PodTemplate, resources: ResourceIndex) -> list[Limit]:
         """Return the limits in the order in which they are reported. The first that is exceeded counts."""
@@ -128,6 +156,10 @@ class Demand(NamedTuple):
 
 class ResourceFilter(Plugin):
     """Refuses nodes without room."""
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``."""
+        return Cure.NODE | Cure.ROOM
 
     @abstractmethod
     def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:

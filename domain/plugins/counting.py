@@ -18,7 +18,7 @@ from domain.kernels import arrays as kernel
 from domain.model.marks import Mark, TermMark
 from domain.model.pods import Controller, NodeSelectorTerm, PodTemplate, Toleration
 from domain.model.selectors import LabelSelector
-from domain.plugins.base import Plugin, Reason, Score
+from domain.plugins.base import Cure, Plugin, Reason, Score
 from domain.plugins.node_selectors import match_any_term, match_labels
 from domain.plugins.tolerations import REPELLING, untolerated_counts
 from domain.plugins.weighers import NamespaceLabels, Weigher
@@ -165,6 +165,10 @@ class Incoming(NamedTuple):
 
 class CountFilter(Plugin):
     """Refuses nodes by what pods in their domains count."""
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``."""
+        return Cure.NODE | Cure.COUNTS
 
     @abstractmethod
     def rules(self, pod: Incoming) -> list[Rule]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,6 +13,8 @@ from domain.model.pods import PodTemplate
 from domain.model.profiles import Profile
 from domain.plugins.asked import ignored_by
 from domain.plugins.base import (
+    CURES_ALL,
+    Cure,
     LimitFilter,
     Plugin,
     ResourceFilter,
@@ -159,6 +161,7 @@ class ProfilePlan:
             self.measured_first[kind.label] = self.raws_count
             self.raws_count += kind.plugin.measured_count
         self._filter_names = frozenset(plugin.name for plugin in self.filters)
+        self._refusing = {kind: plugin for plugin in self.filters for kind in plugin.phrases}
         self._score_names = frozenset(use.plugin.name for use in self.scores)
         asked = [*self.filters, *(use.plugin for use in self.scores)]
         self.reads_usage = any(plugin.reads_usage for plugin in asked)
@@ -178,6 +181,14 @@ class ProfilePlan:
         if self.reads_images:
             read.append(known_images(template, view))
         return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
+
+    def cures(self, codes: Iterable[str]) -> Cure:
+        """Return what may cure nodes that were refused with these reason codes."""
+        found = Cure(0)
+        for code in codes:
+            plugin = self._refusing.get(code.split(":")[0].split(",")[0])
+            found |= CURES_ALL if plugin is None else plugin.cures(code)
+        return found or CURES_ALL
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
         """Return what of a pod has no effect: what nobody reads, and what this profile has no plugin for."""

@@ -111,7 +111,7 @@ def test_pods_that_wait_their_turn_are_decided_in_a_quiet_log_and_the_same_every
 ) -> None:
     events = some_events(Random(seed))
     at_once = {name for name, _, _ in told(decisions(events))}
-    monkeypatch.setattr(schedule_module, "fresh_work_max", 70)  # a pod or two per batch
+    monkeypatch.setattr(schedule_module, "cycle_work_max", 70)  # a pod or two per batch
     in_turn = decisions(events)
     assert {name for name, _, _ in told(in_turn)} == at_once
     assert decisions(events) == in_turn

@@ -190,7 +190,7 @@ def test_a_crash_while_pods_wait_their_turn_changes_no_decision(
     """A pod of a parked group took no turn; a restart forgets what is parked, so there it took one."""
     events = some_events(Random(seed))
     at_once = asyncio.run(decided(events, None))
-    monkeypatch.setattr(schedule, "fresh_work_max", 70)  # a pod or two per batch
+    monkeypatch.setattr(schedule, "cycle_work_max", 70)  # a pod or two per batch
     in_turn = asyncio.run(decided(events, None))
     assert in_turn != at_once
     assert asyncio.run(decided(events, Random(seed))) == in_turn

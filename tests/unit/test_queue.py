@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from domain.cycle import queue as queue_module
+from domain.cycle import schedule as schedule_module
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
@@ -170,8 +170,10 @@ def test_older_pods_of_a_woken_group_go_before_newer_ones(scheduler: Scheduler) 
 def test_woken_pods_are_tried_in_bounded_portions(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "woken_pods_per_batch_max", 2)
+    monkeypatch.setattr(schedule_module, "cycle_pods_max", 2)
     run(scheduler, *(PodUpserted(pod(f"p{i}", SMALL)) for i in range(5)))
+    while scheduler.has_work:  # they are told why they wait
+        run(scheduler)
     portions = [list(placed(run(scheduler, NodeUpserted(node("a", cpu=9_000)))))]
     while scheduler.has_work:
         portions.append(list(placed(run(scheduler))))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from domain.cycle.queue import WaitingGroup
-from domain.cycle.turns import Candidate, Works, group_work, in_turn, pod_work
+from domain.cycle.groups import Line, WaitingGroup
+from domain.cycle.turns import Candidate, Works, draw, group_work, pod_work
 from domain.model.events import NodeUpserted
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -19,54 +19,75 @@ PLAN = ProfilePlan(BUILT_IN_PROFILES[DEFAULT_PROFILE])
 TABLE = ClusterState(seed=0).table
 WORKS = Works(TABLE)
 ONE = group_work(template(1), PLAN, TABLE) + pod_work(template(1), PLAN, TABLE)
+MANY = 1 << 20
 
 
-def candidates(*wanted: tuple[str, int, int]) -> list[Candidate]:
-    """Return pods in order: per namespace and priority so many, each of a group of its own."""
-    found: list[Candidate] = []
+def lines(*wanted: tuple[str, int, int], pods: int = 1) -> list[Line]:
+    """Return lines: per namespace and priority so many, each of a group of its own with so many pods."""
+    found: list[Line] = []
     for namespace, priority, count in wanted:
         for _ in range(count):
             shape: PodTemplate = template(1_000 + len(found), priority=priority)
-            group = WaitingGroup(signature(shape), shape, PLAN)
-            found.append((-priority, len(found), f"{namespace}/p{len(found)}", group))
-    return sorted(found)
+            line = Line(namespace, WaitingGroup(signature(shape), shape, PLAN))
+            for _ in range(pods):
+                arrival = len(found) * pods + len(line.pods)
+                line.put(f"{namespace}/p{arrival}", arrival, fresh=False)
+            found.append(line)
+    return found
+
+
+def drawn(of: list[Line], work_max: int, pods_max: int = MANY) -> list[Candidate]:
+    waiting: dict[str, list[Candidate]] = {}
+    for line in of:
+        first = line.first()
+        if first is not None:
+            waiting.setdefault(line.namespace, []).append(first)
+    heads = {namespace: sorted(entries) for namespace, entries in waiting.items()}
+    return draw(heads, WORKS, work_max=work_max, pods_max=pods_max)[0]
 
 
 def counts(chosen: list[Candidate]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for _, _, key, _ in chosen:
-        namespace = key.partition("/")[0]
-        found[namespace] = found.get(namespace, 0) + 1
+    for _, _, _, line in chosen:
+        found[line.namespace] = found.get(line.namespace, 0) + 1
     return found
 
 
 def test_all_have_their_turn_where_that_is_not_too_much() -> None:
-    pods = candidates(("a", 0, 30), ("b", 5, 10))
-    assert in_turn(pods, WORKS, 40 * ONE) is pods
+    assert counts(drawn(lines(("a", 0, 30), ("b", 5, 10)), 80 * ONE)) == {"a": 30, "b": 10}
 
 
 def test_who_comes_behind_a_burst_does_not_wait_for_it() -> None:
-    pods = candidates(("burst", 0, 1_000), ("late", 0, 3), ("later", 0, 1))
-    chosen = list(in_turn(pods, WORKS, 20 * ONE))
+    chosen = drawn(lines(("burst", 0, 1_000), ("late", 0, 3), ("later", 0, 1)), 20 * ONE)
     assert counts(chosen) == {"burst": 16, "late": 3, "later": 1}
     assert chosen == sorted(chosen)
 
 
+def test_who_comes_behind_a_burst_of_equal_pods_does_not_wait_for_it() -> None:
+    chosen = drawn([*lines(("burst", 0, 1), pods=1_000), *lines(("late", 0, 3))], MANY, 20)
+    assert counts(chosen) == {"burst": 17, "late": 3}
+
+
 def test_who_says_a_high_priority_takes_half_and_not_all() -> None:
-    pods = candidates(("modest", -10, 500), ("loud", 1_000, 500))
-    assert counts(list(in_turn(pods, WORKS, 20 * ONE))) == {"loud": 10, "modest": 10}
+    assert counts(drawn(lines(("modest", -10, 500), ("loud", 1_000, 500)), 20 * ONE)) == {
+        "loud": 10,
+        "modest": 10,
+    }
 
 
 def test_within_a_namespace_priority_and_age_decide() -> None:
-    pods = candidates(("a", 0, 50), ("a", 7, 5))
-    assert list(in_turn(pods, WORKS, 10 * ONE)) == pods[:10]
+    chosen = drawn(lines(("a", 0, 50), ("a", 7, 5)), 10 * ONE)
+    assert [(-minus, arrival) for minus, arrival, _, _ in chosen] == [
+        *((7, arrival) for arrival in range(50, 55)),
+        *((0, arrival) for arrival in range(5)),
+    ]
 
 
 def test_the_work_of_a_cycle_is_bounded_and_everybody_has_a_turn_in_the_end() -> None:
-    left = candidates(*((f"n{i % 7}", i % 3, 1) for i in range(200)))
+    left = lines(*((f"n{i % 7}", i % 3, 1) for i in range(200)))
     cycles = 0
     while left:
-        chosen = list(in_turn(left, WORKS, 9 * ONE + 1))
+        chosen = [line for _, _, _, line in drawn(left, 9 * ONE + 1)]
         assert 0 < len(chosen) <= 10
         left = [each for each in left if each not in chosen]
         cycles += 1
@@ -75,15 +96,20 @@ def test_the_work_of_a_cycle_is_bounded_and_everybody_has_a_turn_in_the_end() ->
 
 @pytest.mark.parametrize("work_max", [0, 1])
 def test_one_has_its_turn_whatever_it_costs(work_max: int) -> None:
-    pods = candidates(("a", 0, 3))
-    assert len(list(in_turn(pods, WORKS, work_max))) == work_max
+    assert len(drawn(lines(("a", 0, 3)), work_max)) == work_max
 
 
 def test_a_group_is_paid_for_once() -> None:
-    (one,) = candidates(("a", 0, 1))
-    pods = [(0, i, f"a/p{i}", one[3]) for i in range(100)] + candidates(("b", 0, 1))
+    burst, other = lines(("a", 0, 1), pods=100), lines(("b", 0, 1))
     room = ONE + 99 * pod_work(template(1), PLAN, TABLE) + ONE
-    assert len(list(in_turn(pods, WORKS, room))) == 101
+    assert len(drawn([*burst, *other], room)) == 101
+
+
+def test_what_is_not_drawn_is_not_looked_at() -> None:
+    several = lines(("a", 0, 100), pods=3)
+    waiting = {"a": sorted(first for line in several if (first := line.first()) is not None)}
+    _, opened = draw(waiting, WORKS, work_max=MANY, pods_max=9)
+    assert opened == several[:4]  # the next pod, which had no turn any more, among them
 
 
 def test_a_pod_costs_more_the_more_it_asks_of_other_pods() -> None:

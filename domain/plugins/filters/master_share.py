@@ -9,7 +9,7 @@ from domain.kernels import arrays as kernel
 from domain.model.marks import MasterMark
 from domain.model.pods import PodTemplate, is_master
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import Reason
+from domain.plugins.base import Cure, Reason
 from domain.plugins.counting import CounterSpec, CountFilter, Incoming, PodsSeen, Rule
 from domain.plugins.weighers import Weigher
 
@@ -37,6 +37,10 @@ class MasterShare(CountFilter):
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         self._percent = Arguments(args, path, ("share",)).number("share", 50.0, 0.0, 100.0)
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``: what it counts is on the node by itself."""
+        return Cure.NODE | Cure.ROOM
 
     def rules(self, pod: Incoming) -> list[Rule]:
         """See ``CountFilter``: one, over the masters of the pod's cluster on a node."""

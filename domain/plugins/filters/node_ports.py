@@ -8,7 +8,7 @@ from typing import ClassVar
 from domain.kernels import arrays as kernel
 from domain.model.marks import ports_asked
 from domain.model.pods import HostPort
-from domain.plugins.base import Reason
+from domain.plugins.base import Cure, Reason
 from domain.plugins.counting import CounterSpec, CountFilter, Incoming, Rule
 from domain.plugins.weighers import Weigher
 
@@ -29,6 +29,10 @@ class NodePorts(CountFilter):
     name: ClassVar[str] = "NodePorts"
     reads: ClassVar[frozenset[str]] = frozenset({"host_ports"})
     phrases: ClassVar[Mapping[str, str]] = {"host-port-conflict": "have one of its ports in use"}
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``: what it counts is on the node by itself."""
+        return Cure.NODE | Cure.ROOM
 
     def rules(self, pod: Incoming) -> list[Rule]:
         """See ``CountFilter``: one per port, so that all who ask for it share a counter.

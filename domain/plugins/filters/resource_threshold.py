@@ -10,7 +10,7 @@ import numpy as np
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import Limit, LimitFilter, Reason, StaticFilter
+from domain.plugins.base import Cure, Limit, LimitFilter, Reason, StaticFilter
 from domain.plugins.measured_usage import percent_used
 from domain.plugins.thresholds import MEASURED, REQUESTED, first_passed, read_thresholds
 from domain.plugins.view import NodeView
@@ -53,6 +53,10 @@ class ResourceThreshold(StaticFilter, LimitFilter):
         self.reasons = tuple(
             Reason(f"over-threshold-measured:{each.resource}", unresolvable=True) for each in self._measured
         )
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``."""
+        return Cure.NODE | (Cure.USAGE if code.startswith("over-threshold-measured") else Cure.ROOM)
 
     @property
     def static_reads(self) -> frozenset[str]:

@@ -1,0 +1,130 @@
+"""Equal pods that wait: a group, with a line of pods per namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from operator import itemgetter
+
+from domain.cycle.turns import Candidate
+from domain.model.decisions import Attempt
+from domain.model.pods import PodTemplate
+from domain.plugins.registry import ProfilePlan
+from domain.state.pod_classes import PodClass
+
+GroupKey = tuple[bytes, int]
+"""The signature of a group's pods, and the number of their class; 0 where they have none."""
+
+Tried = tuple[str, "WaitingGroup"]
+"""A pod's key and its group."""
+
+
+class Line:
+    """The waiting pods of a group in one namespace: ``pods`` and the ``fresh`` of them map key to arrival.
+
+    ``entry`` is the pod by which the line stands in the queue, if it does.
+    """
+
+    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "namespace", "pods")
+
+    def __init__(self, namespace: str, group: WaitingGroup) -> None:
+        self.namespace = namespace
+        self.group = group
+        self.pods: dict[str, int] = {}
+        self.fresh: dict[str, int] = {}
+        self.latest = 0
+        self.is_sorted = True
+        self.entry: Candidate | None = None
+
+    def put(self, key: str, arrival: int, *, fresh: bool) -> None:
+        """Add a pod."""
+        self.is_sorted &= arrival >= self.latest
+        self.latest = max(self.latest, arrival)
+        self.pods[key] = arrival
+        if fresh:
+            self.fresh[key] = arrival
+
+    def tried(self, key: str) -> None:
+        """Record that a pod has had its first attempt."""
+        if self.fresh.pop(key, None) is not None and not self.fresh:
+            self.fresh = {}  # an empty dict keeps the memory of all that it held
+
+    def drawable(self) -> Iterator[tuple[str, int]]:
+        """Yield the pods that have a turn to come, with their arrival, oldest first."""
+        if not self.is_sorted:
+            self.pods = dict(sorted(self.pods.items(), key=itemgetter(1)))
+            self.fresh = dict(sorted(self.fresh.items(), key=itemgetter(1)))
+            self.is_sorted = True
+        return iter((self.pods if self.group.is_active else self.fresh).items())
+
+    def first(self) -> Candidate | None:
+        """Return the first of these."""
+        for key, arrival in self.drawable():
+            return -self.group.template.priority, arrival, key, self
+        return None
+
+
+class WaitingGroup:
+    """The waiting pods of one signature and class, in a line per namespace.
+
+    ``attempt`` is the attempt that parked the group, ``failures`` how many such there were in a row without a
+    pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``.
+    """
+
+    __slots__ = (
+        "attempt",
+        "due_ms",
+        "failures",
+        "held_by",
+        "key",
+        "lines",
+        "parked",
+        "plan",
+        "pod_class",
+        "signature",
+        "template",
+        "woken",
+    )
+
+    def __init__(
+        self,
+        signature: bytes,
+        template: PodTemplate,
+        plan: ProfilePlan | None,
+        pod_class: PodClass | None = None,
+    ) -> None:
+        self.key: GroupKey = (signature, 0 if pod_class is None else pod_class.number)
+        self.signature = signature
+        self.template = template
+        self.pod_class = pod_class
+        self.lines: dict[str, Line] = {}
+        self.replan(plan)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its pods are tried in their turn."""
+        return not (self.parked or self.held_by)
+
+    @property
+    def pods(self) -> Iterator[str]:
+        """The keys of its pods."""
+        return chain.from_iterable(line.pods for line in self.lines.values())
+
+    def replan(self, plan: ProfilePlan | None) -> None:
+        """Take a plan. What was found under the one before holds no longer."""
+        self.plan = plan
+        self.attempt: Attempt | None = None
+        self.parked = self.woken = False
+        self.failures = self.due_ms = 0
+        self.held_by = self._hold()
+
+    def _hold(self) -> tuple[str, ...]:
+        """Return the reason codes that keep every pod of the group from being tried."""
+        if self.plan is None:
+            return (f"unknown-profile:{self.template.profile}",)
+        template = self.template
+        if not (template.gates or template.unsupported):
+            return template.missing
+        gates = tuple(f"scheduling-gated:{gate}" for gate in template.gates)
+        unsupported = tuple(f"unsupported:{what}" for what in template.unsupported)
+        return gates + template.missing + unsupported

@@ -1,0 +1,44 @@
+"""A plain queue: all pods that have a turn to come, sorted anew for each cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from domain.cycle.groups import WaitingGroup
+from domain.cycle.turns import Works
+
+
+class Plain(NamedTuple):
+    """A pod in the order in which pods have their turn."""
+
+    minus_priority: int
+    arrival: int
+    key: str
+    group: WaitingGroup
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+
+def plain_draw(pods: Sequence[Plain], works: Works, work_max: int, pods_max: int) -> list[Plain]:
+    """Return whose turn it is: half by priority and age, then who had least, one pod after another."""
+    waiting = sorted(pods, key=lambda pod: pod[:3])
+    spent, used, paid, drawn = 0, dict[str, int](), set[tuple[str, bytes]](), list[Plain]()
+
+    def take(pod: Plain) -> int:
+        work = works.of_pod(pod.group)
+        if (pod.namespace, pod.group.signature) not in paid:
+            paid.add((pod.namespace, pod.group.signature))
+            work += works.of_group(pod.group)
+        used[pod.namespace] = used.get(pod.namespace, 0) + work
+        waiting.remove(pod)
+        drawn.append(pod)
+        return work
+
+    while waiting and spent < work_max // 2 and len(drawn) < pods_max // 2:
+        spent += take(waiting[0])
+    while waiting and spent < work_max and len(drawn) < pods_max:
+        spent += take(min(waiting, key=lambda pod: (used.get(pod.namespace, 0), pod[:3])))
+    return sorted(drawn, key=lambda pod: pod[:3])

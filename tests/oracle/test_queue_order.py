@@ -1,0 +1,100 @@
+"""Does the queue draw the same pods in the same order as one that sorts all of them for each cycle?"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from domain.cycle.groups import WaitingGroup
+from domain.cycle.schedule import Scheduler
+from domain.cycle.turns import Works
+from domain.model.decisions import Attempt
+from domain.model.events import PodDeleted, PodUpserted
+from domain.model.pods import DEFAULT_PROFILE
+from domain.model.profiles import BUILT_IN_PROFILES
+from tests.oracle.plain_queue import Plain, plain_draw
+from tests.values import pod, template
+
+SHAPES = [
+    template(100 * i, priority=priority, gates=("wait",) if i == 3 else ())
+    for i in range(1, 5)
+    for priority in (-1, 0, 7)
+]
+
+
+class Pair:
+    """A queue and a plain one over the same pods."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
+        self.queue = self.scheduler.queue
+        self.works = Works(self.scheduler.state.table)
+        self.added = self.drawn = self.cuts = self.refused = 0
+
+    def change(self) -> None:
+        """Let pods come and go, lose their node, and groups wake."""
+        random, pods = self.random, self.scheduler.state.pods
+        for key in random.sample(sorted(pods), min(len(pods), random.randrange(4))):
+            namespace, name = key.split("/")
+            self.scheduler.fold(PodDeleted(namespace, name))
+        for key in random.sample(sorted(pods), min(len(pods), random.randrange(3))):
+            self.queue.remove(key)  # as if it had been placed, and lost its node
+            self.queue.add(pods[key].spec, pods[key].arrival, fresh=True)
+        for _ in range(random.choice((0, 3, 9, 40))):
+            self.added += 1
+            new = pod(f"p{self.added}", random.choice(SHAPES), namespace=random.choice("abc"))
+            self.scheduler.fold(PodUpserted(new))
+        groups = list(self.queue.groups.values())
+        for group in random.sample(groups, min(len(groups), random.randrange(4))):
+            self.queue.wake_group(group)
+
+    def draw(self) -> None:
+        """Draw pods and compare; some of the groups find no node, the others' pods leave."""
+        work_max, pods_max = self.random.choice((0, 200, 900, 10_000)), self.random.choice((1, 3, 12, 400))
+        waiting = [
+            Plain(-group.template.priority, arrival, key, group)
+            for group in self.queue.groups.values()
+            for line in group.lines.values()
+            for key, arrival in line.pods.items()
+            if group.is_active or key in line.fresh
+        ]
+        expected = [each.key for each in plain_draw(waiting, self.works, work_max, pods_max)]
+        refused, tried = self.queue.draw(work_max, pods_max)
+        told = {key for _, keys in refused for key in keys}
+        assert [key for key, _ in tried] == [key for key in expected if key not in told]
+        assert told == {each.key for each in waiting if not each.group.is_active} & set(expected)
+        self.drawn += len(expected)
+        self.cuts += len(expected) < len(waiting)
+        self.refused += len(told)
+        self.queue.tried(key for key, _ in tried)
+        for group in {group: None for _, group in tried}:
+            if self.random.random() < 0.6:
+                self.queue.park(group, attempt_of(group))
+        for key, group in tried:
+            if group.is_active and self.random.random() < 0.7:
+                self.queue.remove(key)
+                entry = self.scheduler.state.pods[key]
+                self.queue.add(entry.spec, entry.arrival, fresh=False)
+
+
+def attempt_of(group: WaitingGroup) -> Attempt:
+    return Attempt(
+        signature=group.signature,
+        profile=DEFAULT_PROFILE,
+        profile_revision=1,
+        seed=0,
+        generation=0,
+        nodes_count=0,
+        reasons_at_failure={"no-nodes": 0},
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_queue_draws_what_a_plain_one_draws(seed: int) -> None:
+    pair = Pair(seed)
+    for _ in range(60):
+        pair.change()
+        pair.draw()
+    assert min(pair.drawn, pair.cuts, pair.refused) > 10
