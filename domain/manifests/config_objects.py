@@ -1,4 +1,4 @@
-"""Read configuration objects: namespaces, priority classes, budgets, and what selects pods.
+"""Read configuration objects: namespaces, priority classes, budgets, pod groups, and what selects pods.
 
 Of a Service, a Deployment and their like only the selector matters. Source of what is allowed: the
 validation and the defaults of the Kubernetes 1.36 API.
@@ -15,10 +15,11 @@ import msgspec
 from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
 from domain.manifests.metadata import Identity, Labelled, read_labels
 from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
-from domain.model.config import Content, DisruptionBudget, Namespace, Selecting
+from domain.model.config import Content, DisruptionBudget, Namespace, PodGroup, Selecting
 from domain.model.errors import FieldError
+from domain.model.resources import read_amounts, to_canonical
 from domain.model.selectors import LabelRequirement, LabelSelector
-from domain.model.validation import check_dns_label, check_labels, shown
+from domain.model.validation import check_dns_label, check_labels, check_range, shown
 
 _SHARE = re.compile("(100|[0-9]{1,2})%")
 _PODS_MAX = 2**31 - 1
@@ -101,6 +102,20 @@ class WireBudget(_Wire, omit_defaults=True):
     status: WireBudgetStatus | None = None
 
 
+class WirePodGroupSpec(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``spec`` of a PodGroup as it is written."""
+
+    min_member: int | None = None
+    min_resources: dict[str, Any] | None = None
+    schedule_timeout_seconds: int | None = None
+
+
+class WirePodGroup(_Wire, omit_defaults=True):
+    """A PodGroup of scheduler-plugins as it is written."""
+
+    spec: WirePodGroupSpec | None = None
+
+
 class Reader(NamedTuple):
     """How a kind is written, and how it is read; ``read`` takes what is written, and the object's path."""
 
@@ -179,10 +194,26 @@ def _pods(value: int | str | None, path: str) -> int | str | None:
     )
 
 
+def _pod_group(wire: WirePodGroup, path: str) -> PodGroup:
+    """Return a pod group; one that names no minimum asks for nothing of all of its pods together."""
+    spec, path = wire.spec or WirePodGroupSpec(), f"{path}.spec"
+    timeout = spec.schedule_timeout_seconds
+    if timeout is not None:
+        check_range(timeout, 0, _PODS_MAX, f"{path}.scheduleTimeoutSeconds")
+    members = check_range(spec.min_member or 0, 0, _PODS_MAX, f"{path}.minMember")
+    amounts = to_canonical(read_amounts(spec.min_resources, f"{path}.minResources"))
+    return PodGroup(
+        min_member=max(members, 1),
+        min_resources={name: amount for name, amount in amounts.items() if amount},
+        schedule_timeout_seconds=timeout,
+    )
+
+
 READERS: Mapping[str, Reader] = {
     "PriorityClass": Reader(WirePriorityClass, priority_class_from_wire),
     "Namespace": Reader(WireNamespace, _namespace),
     "PodDisruptionBudget": Reader(WireBudget, _budget),
+    "PodGroup": Reader(WirePodGroup, _pod_group),
     "Service": Reader(WireService, _service),
     "ReplicationController": Reader(WireReplicationController, _replication_controller),
     "ReplicaSet": Reader(WireWorkload, _workload),

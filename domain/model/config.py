@@ -13,6 +13,7 @@ PRIORITY_CLASS = "PriorityClass"
 NAMESPACE = "Namespace"
 SERVICE = "Service"
 DISRUPTION_BUDGET = "PodDisruptionBudget"
+POD_GROUP = "PodGroup"
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +46,26 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     disrupted: tuple[str, ...] = ()
 
 
-Content = PriorityClass | Namespace | Selecting | DisruptionBudget
+class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduling.x-k8s.io/v1alpha1 PodGroup: pods that are placed together or not at all.
+
+    ``min_member``, at least 1, is how many of them must have a node. ``min_resources`` is what they need
+    together, per resource in canonical units, without zeros. ``schedule_timeout_seconds`` is None where the
+    default holds.
+    """
+
+    min_member: int = 1
+    min_resources: dict[str, int] = {}
+    schedule_timeout_seconds: int | None = None
+
+
+Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup
 
 CONTENTS: Mapping[str, type[Content]] = {
     PRIORITY_CLASS: PriorityClass,
     NAMESPACE: Namespace,
     DISRUPTION_BUDGET: DisruptionBudget,
+    POD_GROUP: PodGroup,
     SERVICE: Selecting,
     "ReplicationController": Selecting,
     "ReplicaSet": Selecting,

@@ -43,6 +43,7 @@ CONFIG_NAMES: dict[str, tuple[str, ...]] = {
     "Deployment": ("deployments", "deployment", "deploy"),
     "Job": ("jobs", "job"),
     "PodDisruptionBudget": ("poddisruptionbudgets", "poddisruptionbudget", "pdb"),
+    "PodGroup": ("podgroups", "podgroup", "pg"),
     "PriorityClass": ("priorityclasses", "priorityclass", "pc"),
 }
 """The kinds of configuration objects, by the names that kubectl gives them."""

@@ -21,7 +21,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
 
-UNUSED_KINDS = ("PodDisruptionBudget",)
+UNUSED_KINDS = ("PodDisruptionBudget", "PodGroup")
 """Kinds that are kept, and that no worker uses yet."""
 
 _SOFT = "PreferNoSchedule"

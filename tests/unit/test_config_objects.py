@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from domain.model.config import CONTENTS, OF_CLUSTER, Content, DisruptionBudget, Namespace, Selecting
+from domain.model.config import (
+    CONTENTS,
+    OF_CLUSTER,
+    Content,
+    DisruptionBudget,
+    Namespace,
+    PodGroup,
+    Selecting,
+)
 from domain.model.events import ConfigDeleted, ConfigUpserted, PodUpserted
 from domain.model.limits import config_gone_max, config_objects_max
 from domain.model.pods import Controller
@@ -91,6 +99,17 @@ CONTENT: dict[str, tuple[Json, Content]] = {
             selector=WEB, min_available="50%", disruptions_allowed=2, disrupted=("web-0", "web-1")
         ),
     ),
+    "PodGroup": (
+        manifest(
+            "PodGroup",
+            spec={
+                "minMember": 3,
+                "minResources": {"cpu": "1500m", "memory": "1Gi", "example.com/gpu": "0"},
+                "scheduleTimeoutSeconds": 30,
+            },
+        ),
+        PodGroup(min_member=3, min_resources={"cpu": 1500, "memory": 1 << 30}, schedule_timeout_seconds=30),
+    ),
     "Service": (selecting("Service"), Selecting(selector=WEB)),
     "ReplicationController": (selecting("ReplicationController"), Selecting(selector=WEB)),
     **{kind: (selecting(kind), Selecting(selector=WEB)) for kind in OWNERS},
@@ -131,6 +150,8 @@ def test_every_kind_has_a_case() -> None:
             Selecting(selector=WEB),
         ),
         (manifest("PodDisruptionBudget"), DisruptionBudget(selector=None)),
+        (manifest("PodGroup"), PodGroup(min_member=1)),
+        (manifest("PodGroup", spec={"minMember": 0}), PodGroup(min_member=1)),
         (
             manifest("PodDisruptionBudget", spec={"selector": {}, "maxUnavailable": 0}),
             DisruptionBudget(selector=LabelSelector(), max_unavailable=0),
@@ -172,6 +193,10 @@ def test_what_is_missing_has_the_meaning_of_the_api(thing: Json, content: Conten
             "object.spec.maxUnavailable",
         ),
         (manifest("PodDisruptionBudget", spec={"minAvailable": True}), "object.spec.minAvailable"),
+        (manifest("PodGroup", spec={"minMember": -1}), "object.spec.minMember"),
+        (manifest("PodGroup", spec={"minMember": "3"}), "object.spec.minMember"),
+        (manifest("PodGroup", spec={"minResources": {"cpu": "x"}}), "object.spec.minResources.cpu"),
+        (manifest("PodGroup", spec={"scheduleTimeoutSeconds": -1}), "object.spec.scheduleTimeoutSeconds"),
         (
             manifest("PodDisruptionBudget", status={"disruptionsAllowed": -1}),
             "object.status.disruptionsAllowed",
