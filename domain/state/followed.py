@@ -19,7 +19,8 @@ class NodeFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A batch of another worker raised a node's version by ``changes``.
 
     ``spec`` is None where only pods came or went. Otherwise it is the node's spec from then on, the
-    ``spec_count``-th, and ``deleted`` says whether the node is gone. ``ordinal`` is its id in the ledger.
+    ``spec_count``-th, and ``deleted`` says whether the node is gone; ``was_gone``, that it was for a while in
+    between. ``ordinal`` is its id in the ledger.
     """
 
     name: str
@@ -27,6 +28,7 @@ class NodeFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes: int
     spec: NodeSpec | None = None
     deleted: bool = False
+    was_gone: bool = False
     spec_count: int = 0
 
 

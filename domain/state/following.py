@@ -84,12 +84,12 @@ class Following:
             entry.spec, entry.resource_version = event.spec, event.spec.resource_version
             entry.spec_count = event.spec_count
             self._occupancy.number(entry, event.ordinal)
-            if not event.deleted:
-                self._occupancy.show(entry)
-            elif was_there:
+            if was_there and (event.deleted or event.was_gone):
                 self._occupancy.hide(entry)
                 if self._usage.forget(event.name) and USAGE_SHARD in self._occupancy.own:
                     yield NodeMeasured(event.name)
+            if not event.deleted:
+                self._occupancy.show(entry)
             self._usage.unknown.discard(event.name)
         if not was_known:
             self._occupancy.count_own(event.name)

@@ -19,25 +19,29 @@ from domain.state.table import NodeTable
 
 
 class NodeChange(NamedTuple):
-    """``changes`` of a node since ``version``; ``delta`` is what they add per resource, without zeros."""
+    """``changes`` of a node since ``version``; ``delta`` is what they add per resource, without zeros.
+
+    ``is_spec``: its spec changed; ``was_gone``: it was deleted.
+    """
 
     name: str
     entry: NodeEntry
     version: int
     changes: int
     delta: dict[str, int]
-    is_spec: bool
+    is_spec: bool = False
+    was_gone: bool = False
 
 
 class _Sum:
     """The changes of a node, and what they add per resource."""
 
-    __slots__ = ("changes", "delta", "is_spec")
+    __slots__ = ("changes", "delta", "is_spec", "was_gone")
 
     def __init__(self) -> None:
         self.changes = 0
         self.delta: dict[str, int] = {}
-        self.is_spec = False
+        self.is_spec = self.was_gone = False
 
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
         delta = self.delta
@@ -121,6 +125,7 @@ class OwnChanges:
         fact = self._fact(node)
         fact.changes += 1
         fact.is_spec = True
+        fact.was_gone |= self._nodes[node].deleted
 
     def facts(self) -> Iterator[NodeChange]:
         """Yield what events changed, by name."""
@@ -131,7 +136,7 @@ class OwnChanges:
             delta = fact.delta
             if 0 in delta.values():
                 delta = {resource: value for resource, value in delta.items() if value}
-            yield NodeChange(name, entry, before, fact.changes, delta, fact.is_spec)
+            yield NodeChange(name, entry, before, fact.changes, delta, fact.is_spec, fact.was_gone)
 
     # ------------------------------------------------------------------------------------------ claims
 
@@ -174,4 +179,4 @@ class OwnChanges:
         self.settle()
         for name, claim in sorted(self._claims.items()):
             entry = self._nodes[name]
-            yield NodeChange(name, entry, entry.version - claim.changes, claim.changes, claim.delta, False)
+            yield NodeChange(name, entry, entry.version - claim.changes, claim.changes, claim.delta)

@@ -113,7 +113,11 @@ def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], li
     changes = [0] * len(names)
     for number, change in zip(numbers, found, strict=True):
         changes[number] += change.changes
-    fed = [NodeFed(f.id, f.spec, f.deleted, f.spec_count, f.sent_by) for f in specs if f.spec is not None]
+    fed = [
+        NodeFed(f.id, f.spec, f.deleted, f.spec_count, f.sent_by, f.was_gone)
+        for f in specs
+        if f.spec is not None
+    ]
     return fed, changes
 
 

@@ -70,13 +70,14 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFed(msgspec.Struct, frozen=True, array_like=True):
-    """The spec that a batch gave a node."""
+    """The spec that a batch gave a node; ``was_gone``: the node was deleted in the batch, and came back."""
 
     id: int
     spec: NodeSpec
     deleted: bool
     spec_count: int
     sent_by: str | None
+    was_gone: bool = False
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, gc=False):

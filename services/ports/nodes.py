@@ -43,13 +43,15 @@ class NodeFact(NodeChange, frozen=True, kw_only=True):
 
     With ``version_seen`` 0 the node is new. ``spec`` is None where only pods came and went. With a spec,
     ``deleted`` says whether the node is gone, and ``spec_count`` counts the changes of its spec, this one
-    included; ``sent_by`` sent the event that changed it last.
+    included; ``sent_by`` sent the event that changed it last. ``was_gone``: the node is there, and was not
+    for a while within the batch, so nothing that was measured of it before holds.
     """
 
     spec: NodeSpec | None = None
     deleted: bool = False
     spec_count: int = 0
     sent_by: str | None = None
+    was_gone: bool = False
 
 
 class NodeClaim(NodeChange, frozen=True, kw_only=True, gc=False):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from services.codec.effects import SPECS
+from services.codec.feed import unpack_feed
 from services.ports.journal import JournalRow
 
 
@@ -70,7 +71,7 @@ def difference(
         ("the ranges of records", sorted(row.lanes), sorted(again.lanes)),
         ("log time", row.log_time_ms, again.log_time_ms),
         ("the digest of the state", row.digest, again.digest if is_digest_told else None),
-        ("what other workers follow", row.feed, again.feed if row.feed else b""),
+        ("what other workers follow", unpack_feed(row.feed), unpack_feed(again.feed if row.feed else b"")),
     )
     for what, one, other in plain:
         if one != other:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from domain.model.events import Event, ProfileEvent
+from domain.model.events import Event, NodeUsed, ProfileEvent
 from domain.model.pods import NO_LIFE, PodSpec
 from domain.state.changes import (
     Change,
@@ -29,7 +29,7 @@ from domain.state.followed import (
     VersionsFollowed,
 )
 from domain.state.nominations import Nomination
-from services.codec.feed import unpack_event
+from services.codec.feed import FeedEvent, unpack_event
 from services.ports.journal import Feed, Followed, NominationFed
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
@@ -40,6 +40,14 @@ _LOGGER = logging.getLogger(__name__)
 def is_news(changes: Sequence[Change]) -> bool:
     """Say whether an event changed anything, so that others have to fold it who do not read it."""
     return not all(isinstance(each, Skipped | Refused) for each in changes)
+
+
+def without_measured(events: list[tuple[int, FeedEvent]], node: str) -> list[tuple[int, FeedEvent]]:
+    """Return a feed's events without measurements of a node that was deleted after them.
+
+    Who follows folds what became of nodes before any event.
+    """
+    return [each for each in events if not (isinstance(each[1], NodeUsed) and each[1].usage.node == node)]
 
 
 def take_followed(change: Change, builder: BatchBuilder, book: Book) -> None:
@@ -112,6 +120,7 @@ def _nodes(feed: Feed) -> Iterator[tuple[NodeFollowed | VersionsFollowed, str | 
                 changes=count,
                 spec=fed.spec,
                 deleted=fed.deleted,
+                was_gone=fed.was_gone,
                 spec_count=fed.spec_count,
             ),
             fed.sent_by,

@@ -66,6 +66,7 @@ def node_facts(state: ClusterState, senders: Mapping[str, str]) -> list[NodeFact
             deleted=each.entry.deleted,
             spec_count=each.entry.spec_count,
             sent_by=senders[each.name] if each.is_spec else None,
+            was_gone=each.was_gone and not each.entry.deleted,
         )
         for each in state.own_changes.facts()
     ]

@@ -10,7 +10,7 @@ import msgspec
 
 from domain.cycle.schedule import Scheduler
 from domain.model.config import PRIORITY_CLASS
-from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
+from domain.model.events import ConfigDeleted, ConfigUpserted, Event, NodeDeleted, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
 from domain.state.changes import PodOrphaned, PodReturned
@@ -32,7 +32,7 @@ from services.ports.ledger import (
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
-from services.worker.following import events_of, is_news, take_followed
+from services.worker.following import events_of, is_news, take_followed, without_measured
 from services.worker.guarding import Guarding
 from services.worker.restoring import restore, restore_waiting
 from services.worker.standing import Folded, Standing
@@ -183,7 +183,7 @@ class Planner:
         """Whether a cycle could try pods. None is tried before all pods are known as the log has them."""
         return bool(self.book.epochs) and not self._refold_below and self.scheduler.has_work
 
-    def _is_of_use(self, event: Event | ProfileEvent) -> bool:
+    def _is_of_use(self, event: Event | ProfileEvent | None) -> bool:
         """Say whether an event that comes once more is about a known pod, or an object that was not kept.
 
         What it changed otherwise is in the ledger.
@@ -293,9 +293,7 @@ class Planner:
             decoded = self._decoder.decode(record)
             shard = record.partition  # those of usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
-            if record.offset < self._refold_below.get(at, 0) and (
-                decoded.event is None or not self._is_of_use(decoded.event)
-            ):
+            if record.offset < self._refold_below.get(at, 0) and not self._is_of_use(decoded.event):
                 decoded = Decoded(None, None)
             configures = record.topic == CONFIG_TOPIC and decoded.event is not None
             if not is_recorded and self._waits(decoded.event, configures, end):
@@ -316,6 +314,8 @@ class Planner:
                     builder.take(change, record, shard)
                 if record.topic != PODS_TOPIC and isinstance(decoded.event, FeedEvent) and is_news(changes):
                     shared.append((len(builder.opened), decoded.event))
+                elif shared and isinstance(decoded.event, NodeDeleted):
+                    shared = without_measured(shared, decoded.event.name)
             if configures:
                 break
         self._rest = list(records[end:])

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from domain.model.errors import LedgerMismatch, Unavailable
+from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from ops.kafka import free_port
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import HOT, fresh
@@ -179,6 +179,22 @@ async def test_the_server_notices_soon_that_a_client_is_cut_off(postgres_dsn: st
             for name in ("idle", "interval", "count")
         ]
     assert 0 < idle + interval * count < 5
+
+
+async def test_a_worker_that_begins_and_one_that_takes_its_shard_do_not_block_each_other(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    """Offsets come before shards for all: here the lease runs out while rows are laid down."""
+    lease, _ = await start(ledger, SHARDS)
+    async with _other(backend) as other:
+        await other.execute(LOCK_OFFSETS)
+        first = {TopicPartition(PODS_TOPIC, lease.shard): 0}
+        beginning = asyncio.create_task(ledger.ensure_offsets(lease, first))
+        await _until_waiting(backend)
+        await other.execute("UPDATE shards SET epoch = epoch + 1")
+        await other.execute("COMMIT")
+    with pytest.raises(Fenced):
+        await beginning
 
 
 @pytest.mark.parametrize(("end", "resolution"), [("COMMIT", Committed()), ("ROLLBACK", NotCommitted.ABSENT)])

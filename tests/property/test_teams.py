@@ -234,3 +234,28 @@ def test_whoever_begins_later_or_takes_shards_knows_what_the_others_know(seed: i
             audit(team)
     team.rest()
     audit(team)
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+@pytest.mark.parametrize("is_measured_again", [True, False])
+def test_what_was_measured_of_a_node_that_goes_and_returns_at_once_holds_nowhere(
+    shard: int, is_measured_again: bool
+) -> None:
+    """A batch tells its followers what became of a node, and not how."""
+    team = Team([0], [1])
+    node = node_of(team, shard)
+    team.tell("ADDED", node_manifest(node, resource_version=1))
+    team.tell("ADDED", usage_manifest(node, percent={"cpu": 40.0}), at_ms=AT_MS + 1_000)
+    name = keys_of(team, shard, 1)[0]
+    team.tell("ADDED", pod_manifest(name, cpu=1, node_name=node, resource_version=1))
+    records = []
+    if is_measured_again and shard == 0:
+        used = usage_manifest(node, percent={"cpu": 50.0})
+        records.append(team.record("ADDED", used, at_ms=AT_MS + 2_000))
+    records.append(team.record("DELETED", node_manifest(node, resource_version=2)))
+    records.append(team.record("ADDED", node_manifest(node, resource_version=3)))
+    team.step(shard, records)
+    team.rest()
+    audit(team)
+    assert not team.database.usage
+    assert columns(team.planners[0])["recent"][node] == []

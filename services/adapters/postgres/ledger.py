@@ -102,9 +102,9 @@ class PostgresLedger:
         """See ``Ledger.ensure_offsets``; raise ``Fenced`` when the lease is no longer held."""
         wanted = [(*at, offset, topic_ids.get(at.topic) or None) for at, offset in first.items()]
         async with self._hot.use() as connection, connection.transaction():
-            await self._hold(connection, [lease])
             if wanted:
                 await connection.execute(sql.INSERT_OFFSETS, lease.shard, lease.epoch, *_columns(wanted))
+            await self._hold(connection, [lease])  # after the offsets, as for all
 
     async def _hold(self, connection: Connection, leases: Sequence[Lease]) -> None:
         """Keep the epochs as they are until the transaction ends; ``Fenced`` where one is not ours."""
