@@ -128,10 +128,11 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
     return PostgresStore(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once))
 
 
-async def check_grants(at: Place, process: str) -> None:
-    """Raise ``NotGranted`` where our user of the database may not do what a process does."""
-    from services.adapters.postgres import roles
+async def check_database(at: Place, process: str) -> None:
+    """Raise ``Outdated`` where tables are an older version's, ``NotGranted`` where our user lacks grants."""
+    from services.adapters.postgres import revision, roles
 
+    await revision.check_revision(at.dsn)
     await roles.check_grants(at.dsn, process)
 
 
@@ -215,11 +216,9 @@ async def open_app(
 
     With ``local_user`` it is that user's alone, and asks for no key.
     """
-    from alembic.script import ScriptDirectory
-
-    from services.adapters.postgres import migrate
     from services.adapters.postgres.audit import ASKED
     from services.adapters.postgres.audit import audit as audit_ledger
+    from services.adapters.postgres.revision import why_not
     from services.api.accesses import AccessLog
     from services.api.app import create_app
     from services.api.audit import Audits
@@ -230,7 +229,6 @@ async def open_app(
     from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
 
-    newest = ScriptDirectory.from_config(migrate.alembic_config()).get_current_head() or ""
     told = settings or Settings()
 
     async with contextlib.AsyncExitStack() as stack:
@@ -244,7 +242,7 @@ async def open_app(
         metrics = ApiMetrics(registry or process_registry())
         most = told.api_requests_per_key
         gate = Gate(store, keys_required=keys_required, local_user=local_user, requests_per_key=most)
-        lookout = Lookout(store, log, newest)
+        lookout = Lookout(store, log, why_not)
         stack.push_async_callback(lookout.aclose)
         audits = Audits(partial(audit_ledger, at.dsn, remember=False, limits=ASKED))
         stack.push_async_callback(audits.aclose)

@@ -116,10 +116,10 @@ async def _observed(
 
 
 async def _check_ledger(at: Place, process: str) -> None:
-    """Refuse the login of another role, and an empty database, but wait for one that does not answer yet."""
+    """Refuse the login of another role, older tables, and an empty database; go on where none answers yet."""
     store = bootstrap.open_store(at)
     try:
-        await bootstrap.check_grants(at, process)
+        await bootstrap.check_database(at, process)
         if process != "api" and not await store.shards():  # the API says so at /readyz
             raise ServeError("the database has no shards; run `berth init`")
     except Unavailable as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from domain.model.errors import BerthError, Unavailable
@@ -33,14 +33,14 @@ class Lookout:
 
     Parameters
     ----------
-    revision : str
-        The newest migration; the database has to be at it.
+    why_not : callable
+        Says of the database's revision why this version cannot work on it; "" where it can.
     """
 
-    def __init__(self, store: Store, log: Log, revision: str) -> None:
+    def __init__(self, store: Store, log: Log, why_not: Callable[[str | None], str]) -> None:
         self._store = store
         self._log = log
-        self._revision = revision
+        self._why_not = why_not
         self._looking: asyncio.Task[None] | None = None
         self._seen: Condition | None = None
         self._seen_at = 0.0
@@ -91,10 +91,7 @@ class Lookout:
         except BerthError as error:
             return Condition(checks | {"migrations": str(error)}, {})
         folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
-        at = pulse.revision
-        checks["migrations"] = (
-            "ok" if at == self._revision else f"at {at}, not {self._revision}; run `berth init`"
-        )
+        checks["migrations"] = self._why_not(pulse.revision) or "ok"
         checks["workers"] = _workers(shards, pulse.workers_count)
         behind: Mapping[int, Lag] = {}
         try:

@@ -21,7 +21,7 @@ async def prune(settings: Settings) -> None:
     from services import bootstrap
 
     async with bootstrap.place(settings, join=True) as at:
-        await bootstrap.check_grants(at, "prune")
+        await bootstrap.check_database(at, "prune")
         found, pruned = await bootstrap.prune(at, settings, reporter())
     echo("\n".join(told(found)))
     if pruned is None:

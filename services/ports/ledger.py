@@ -204,8 +204,8 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
 
     It holds the last revision of each profile, and the templates of placed pods and of those that have a node
     promised. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
-    far its journal had come, ``guards`` of each key its version (``services/ports/guards.py``).
-    ``seal_secret`` is that of ``services/codec/seal.py``.
+    far its journal had come, ``seq_next`` its next seq, ``guards`` of each key its version
+    (``services/ports/guards.py``). ``seal_secret`` is that of ``services/codec/seal.py``.
     """
 
     nodes: Sequence[NodeRow]
@@ -216,6 +216,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]
     batches: Mapping[int, int] = {}
+    seq_next: Mapping[int, int] = {}
     guards: Mapping[str, int] = {}
     shards_count: int = 1
     log_time_ms: int

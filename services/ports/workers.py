@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -49,12 +50,14 @@ NO_FIGURES = Figures()
 class Muster(NamedTuple):
     """Who is ready to take shards: incarnation -> how many it holds; ``me`` is the caller.
 
-    ``free`` are the shards that the caller may take, its own included.
+    ``free`` are the shards that the caller may take, its own included. ``free_in_seconds`` says when the
+    next lease of another runs out, if it is not renewed.
     """
 
     me: str
     workers: Mapping[str, int]
     free: Sequence[int]
+    free_in_seconds: float = math.inf
 
 
 class Workers(Protocol):

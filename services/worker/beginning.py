@@ -71,15 +71,16 @@ async def begin(
     TopicMismatch, Unavailable, Fenced
     """
     topics = await check_topics(log, TOPICS, planner.shards_count, drain=drain)
+    first = await reader.first_offsets([at for lease in leases for at in partitions_of(lease.shard)])
+    known = await ledger.positions(leases)
     ids = {name: topic.id for name, topic in topics.items()}
-    first: dict[TopicPartition, int] = {}
-    for lease in leases:
-        own = await reader.first_offsets(partitions_of(lease.shard))
-        extra = {TopicPartition(BATCHES, 0): 0}
-        await ledger.ensure_offsets(lease, {**own, **extra}, ids)
-        first |= own
+    if new := [lease for lease in leases if not _is_noted(lease.shard, known)]:
+        for lease in new:
+            own = {at: first[at] for at in partitions_of(lease.shard)}
+            await ledger.ensure_offsets(lease, {**own, TopicPartition(BATCHES, 0): 0}, ids)
+        known = await ledger.positions(leases)
     epochs = dict(leases)
-    positions = {at: (shard, each) for (shard, at), each in (await ledger.positions(leases)).items()}
+    positions = {at: (shard, each) for (shard, at), each in known.items()}
     ahead = await log.ahead({at: positions[at][1].next_offset for at in first})
     faults: list[LogFault] = []
     latest: dict[TopicPartition, Latest] = {}
@@ -105,6 +106,12 @@ async def begin(
         for fault in faults:
             _report(fault)
     return Beginning(part, latest, faults)
+
+
+def _is_noted(shard: int, known: Mapping[tuple[int, TopicPartition], Position]) -> bool:
+    """Say whether the ledger has a shard's place in all of its partitions, and which topics these are."""
+    noted = (known.get((shard, at)) for at in partitions_of(shard))
+    return all(position is not None and position.topic_id is not None for position in noted)
 
 
 def _fault(

@@ -27,6 +27,8 @@ class Book:
         Signature -> shard -> why the group waits, as the ledger has it.
     refused_count : int
         How much of what other workers did contradicts what is known here. The loop counts it, and sets 0.
+    follow_us : int
+        How long it took to fold what they did, of the last plan.
     """
 
     def __init__(self) -> None:
@@ -38,7 +40,7 @@ class Book:
         self.marks: dict[str, dict[int, int]] = {}
         self.untried: set[str] = set()
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
-        self.refused_count = 0
+        self.refused_count = self.follow_us = 0
         self._marks_now: dict[int, int] = {}
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}

@@ -20,14 +20,17 @@ async def compile_kernels() -> None:
     with Compilations() as seen:
         compiling = asyncio.create_task(in_thread(warm_up))
         await asyncio.wait({compiling}, timeout=_SILENT_SECONDS)
-        if not compiling.done():
-            _say(
-                f"compiling {seen.expected} placing kernels for this processor, once per installation: "
-                "about a minute of processor time"
-            )
-        told = time.monotonic()
+        told = 0.0
         while not compiling.done():
             await asyncio.wait({compiling}, timeout=1.0)
+            if not seen.current:  # they are read from disk, which takes long where others want the processor
+                continue
+            if not told:
+                told = time.monotonic()
+                _say(
+                    f"compiling {seen.expected} placing kernels for this processor, once per installation: "
+                    "about a minute of processor time"
+                )
             passed_seconds = time.monotonic() - started
             state = f"{seen.done} of {seen.expected} kernels compiled, {passed_seconds:.0f} s"
             if sys.stderr.isatty():

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from domain.model.errors import LedgerMismatch, Unavailable
+from domain.model.limits import followed_rows_max
 from services.backoff import Backoff
 from services.ports.journal import Followed
 from services.ports.ledger import Ledger
@@ -36,6 +37,8 @@ class Follower:
         self._seen = dict(seen)
         self._reading = asyncio.Lock()
         self._rows: list[Followed] = []
+        self._since: list[float] = []  # of each row, when it was not there yet
+        self._asked_at = asyncio.get_running_loop().time()
         self._complete_at = asyncio.get_running_loop().time()
         self._taken = asyncio.Event()
 
@@ -67,6 +70,9 @@ class Follower:
             for row in found:
                 self._seen[row.shard] = row.batch
             self._rows += found
+            self._since += [self._asked_at] * len(found)
+            if len(found) < followed_rows_max:
+                self._asked_at = asked_at
             return bool(found)
 
     @property
@@ -79,11 +85,11 @@ class Follower:
         """Whether there is anything to plan with."""
         return bool(self._rows)
 
-    def take(self) -> list[Followed]:
-        """Return what was read."""
-        rows, self._rows = self._rows, []
+    def take(self) -> tuple[list[Followed], list[float]]:
+        """Return what was read, and of each batch a time at which the ledger did not have it yet."""
+        taken, self._rows, self._since = (self._rows, self._since), [], []
         self._taken.set()
-        return rows
+        return taken
 
     async def stop(self, shards: Sequence[int]) -> Mapping[int, int]:
         """Follow these shards no longer, as they are own; return the last batch of each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Collection, Iterable, Mapping
 
 from domain.model.errors import Fenced, Unavailable
@@ -15,6 +16,9 @@ _LOGGER = logging.getLogger(__name__)
 
 UNWANTED_SECONDS = 0.5
 """A shard that nobody took for so long is taken by anybody, beyond its share."""
+
+EXPIRED_SECONDS = 0.01
+"""So long after a lease has run out, by what was asked before, it has for certain."""
 
 GIVING_SECONDS = 1.0
 """A worker that holds too many shards gives one up, and the next one so much later."""
@@ -43,7 +47,8 @@ class Holding:
         self._ledger, self._name, self._progress = ledger, name, progress
         self._lease_seconds, self._renewal_seconds = lease_seconds, renewal_seconds
         self._lock = asyncio.Lock()  # no lease is given back while it is renewed
-        self._free_since: float | None = None
+        self._free_since: float | None = None  # and somebody may take one now
+        self._free_in_seconds = math.inf
         self._gives_at = 0.0
         self.leases: dict[int, int] = {}
         self.taken: list[Lease] = []
@@ -67,7 +72,14 @@ class Holding:
             except Unavailable as error:
                 self._progress.excuse()
                 _LOGGER.warning("could not renew the leases: %s", error)
-            await asyncio.sleep(self._renewal_seconds if self.leases else self._lease_seconds / 10)
+            await asyncio.sleep(self._pause_seconds())
+
+    def _pause_seconds(self) -> float:
+        """Look again when a lease may have to be renewed, or when one of another worker runs out."""
+        often_seconds = self._lease_seconds / 10
+        if not self.leases or self._free_since is not None:
+            return often_seconds
+        return min(self._renewal_seconds, max(self._free_in_seconds + EXPIRED_SECONDS, often_seconds / 10))
 
     async def _renew(self) -> None:
         async with self._lock:
@@ -80,6 +92,7 @@ class Holding:
         others = {who: held for who, held in muster.workers.items() if who != muster.me}
         self.is_alone = not others
         free = [shard for shard in muster.free if shard not in self.leases]
+        self._free_in_seconds = muster.free_in_seconds
         if not free:
             self._free_since = None
         elif self._free_since is None:

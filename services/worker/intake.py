@@ -207,6 +207,10 @@ class Intake:
                 for at, end in (await self._answer(self._reader.end_offsets)).items():
                     self._lanes[at].end = end
                 ends_asked = True
+                if any(lane.end < lane.next_read for lane in self._lanes.values()):
+                    await self._fetch(
+                        records_max, 0.0
+                    )  # it lost what was read ahead, and its reader says so
                 if any(lane.lacks for lane in self._lanes.values()):
                     continue
             self._take(batch, records_max)

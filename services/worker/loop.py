@@ -111,7 +111,7 @@ class Loop:
         if self._losers.keys:  # who was faster is in the journal
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
-        followed = self.follower.take()
+        followed, since = self.follower.take()
         if not (records or followed or self.planner.has_work or self._losers.keys):
             if self._commit is not None and self._commit.done():
                 self._commit.result()
@@ -126,6 +126,9 @@ class Loop:
             )
         refused, self.planner.book.refused_count = self.planner.book.refused_count, 0
         self.metrics.follow_refused.inc(refused)
+        if followed:
+            now = asyncio.get_running_loop().time()
+            self.metrics.followed(self.planner.book.follow_us / 1e6, [now - each for each in since])
         self.progress.step()
         await self._finish()
         if batch is None:

@@ -84,7 +84,7 @@ class WorkerMetrics:
             registry=registry,
         )
         self.conflicts, self.moved, self.follow_refused = _overtaken(registry)
-        self.plan_seconds, self.commit_seconds = _durations(registry)
+        self.plan_seconds, self.commit_seconds, self._follow_seconds, self._follow_lag = _durations(registry)
 
     def began(self, faults: Sequence[LogFault]) -> None:
         """Count what the log had lost when the state was read."""
@@ -102,6 +102,12 @@ class WorkerMetrics:
         for shard, lag in lags.items():
             self.lag_records.labels(str(shard)).set(lag.records)
             self.lag_seconds.labels(str(shard)).set(lag.seconds)
+
+    def followed(self, seconds: float, lags: Sequence[float]) -> None:
+        """Count batches of other workers that were folded, how long that took, and how late each was."""
+        self._follow_seconds.observe(seconds)
+        for lag in lags:
+            self._follow_lag.observe(lag)
 
     def committed(self, batch: CommitBatch, committed: Committed) -> None:
         """Count a batch that is durable."""
@@ -141,8 +147,22 @@ def _overtaken(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter]:
     )
 
 
-def _durations(registry: CollectorRegistry) -> tuple[Histogram, Histogram]:
+_LAG_BUCKETS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+def _durations(registry: CollectorRegistry) -> tuple[Histogram, Histogram, Histogram, Histogram]:
     return (
         Histogram("berth_plan_seconds", "Decode, fold and place one batch", registry=registry),
         Histogram("berth_commit_seconds", "Commit one batch", registry=registry),
+        Histogram(
+            "berth_follow_seconds",
+            "Fold what other workers did since the batch before; part of berth_plan_seconds",
+            registry=registry,
+        ),
+        Histogram(
+            "berth_follow_lag_seconds",
+            "From the commit of another worker's batch, at the earliest, until it was folded here",
+            registry=registry,
+            buckets=_LAG_BUCKETS,
+        ),
     )

@@ -132,8 +132,7 @@ class Planner:
         self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
         self._rest = [record for record in self._rest if record.partition not in given]
-        pods = self.scheduler.state.pods
-        self._untold = [each for each in self._untold if pods[each.pod.key].shard not in given]
+        self._untold = [e for e in self._untold if self.scheduler.state.pods[e.pod.key].shard not in given]
         self._hold()
         return batches
 
@@ -242,10 +241,11 @@ class Planner:
             for pod in self.scheduler.renew():
                 self.book.reasons_known.setdefault(pod.signature, {})[pods[pod.key].shard] = {}
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
-        for change in self._untold:
-            builder.take(change, None, 0)
-        self._untold.clear()
+        while self._untold:
+            builder.take(self._untold.pop(0), None, 0)
+        began_us = self._stopwatch()
         self._follow(followed, builder)
+        self.book.follow_us = self._stopwatch() - began_us
         self.scheduler.state.apply(Reached(builder.now_ms))
         folded = self._fold([*self._rest, *records], builder, is_recorded)
         self._now_ms = builder.now_ms

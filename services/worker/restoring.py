@@ -84,13 +84,12 @@ def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:
 def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
     """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
     marks = book.marks = {record.node: marks for record, marks, _ in base.usage}
-    later, seqs = [], book.seq
+    later = []
+    book.seq |= base.seq_next
     rows = base.placements
     rows.reverse()
     while rows:  # each row makes room for what is made of it: a million of both need not fit memory
         placed = rows.pop()
-        if placed.seq >= seqs.get(placed.shard, 0):  # nearer than nothing, for shards that others hold
-            seqs[placed.shard] = placed.seq + 1
         if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
             later.append(placed)
         else:

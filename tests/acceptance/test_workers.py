@@ -117,3 +117,8 @@ async def test_two_workers_bind_side_by_side_one_is_killed_and_others_join(
         await produce(fresh_kafka, _pods(range(PODS, PODS + 400)))
         await site.until(site.placed, PODS + 400)
         assert not [found for found in await check(dsn) if not found.warning]
+
+        site.deployment.stop()
+        again = orjson.loads(site.deployment.run("replay", "-o", "json"))
+        assert again["difference"] is None
+        assert again["progress"]["batches_count"] == again["progress"]["total"] > 0

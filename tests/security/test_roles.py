@@ -221,11 +221,11 @@ async def test_making_the_roles_again_restores_exactly_their_grants(deployment: 
 async def test_a_process_with_the_login_of_another_role_ends_at_its_start(
     deployment: Deployment, tmp_path: Path, process: str, own: str
 ) -> None:
-    await bootstrap.check_grants(deployment.of[own], process)
-    await bootstrap.check_grants(deployment.owner, process)
+    await bootstrap.check_database(deployment.of[own], process)
+    await bootstrap.check_database(deployment.owner, process)
     for role in set(ROLES) - {own}:
         with pytest.raises(NotGranted, match=f"{role}_login, .*make it a member of {own}.*init --roles"):
-            await bootstrap.check_grants(deployment.of[role], process)
+            await bootstrap.check_database(deployment.of[role], process)
     other = RELAY if own != RELAY else WORKER
     told = environment(tmp_path) | {"BERTH_POSTGRES_DSN": deployment.of[other].dsn, "BERTH_API_PORT": "0"}
     command = [*BERTH, process]
@@ -241,11 +241,11 @@ async def test_a_table_whose_grants_were_forgotten_is_named_at_the_start(deploym
     try:
         await connection.execute(f"REVOKE DELETE ON node_usage FROM {WORKER}")
         with pytest.raises(NotGranted, match=r"lacks grants on node_usage: .*after each upgrade"):
-            await bootstrap.check_grants(deployment.of[WORKER], "worker")
+            await bootstrap.check_database(deployment.of[WORKER], "worker")
     finally:
         await create_roles(deployment.owner.dsn)
         await connection.close()
-    await bootstrap.check_grants(deployment.of[WORKER], "worker")
+    await bootstrap.check_database(deployment.of[WORKER], "worker")
 
 
 async def test_who_may_not_lay_down_shards_is_told_who_may(deployment: Deployment) -> None:

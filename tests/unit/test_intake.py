@@ -160,3 +160,29 @@ async def test_two_producers_whose_clocks_run_ahead_do_not_wait_for_each_other()
     await intake.add({NODES: 0, PODS: 0})
     taken = [record.topic for _ in range(20) for record in await intake.next_batch(50, 0.1)]
     assert min(taken.count(NODES_TOPIC), taken.count(PODS_TOPIC)) > 200
+
+
+class _GrowingReader(_Reader):
+    """Records come before and after the end is asked for, so some behind it are read, and wait."""
+
+    grows = True
+
+    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+        self._log.add(PODS, [Entry(b"pod", b"before")] * self.grows)
+        ends = await super().end_offsets()
+        self._log.add(PODS, [Entry(b"pod", b"behind")] * self.grows)
+        return ends
+
+
+async def test_a_log_that_lost_what_was_read_ahead_is_noticed() -> None:
+    """Nothing of the partition was asked for again, as there were records of it, and none of them came."""
+    log = await _log()
+    log.add(PODS, [Entry(b"pod", b"first")])
+    reader = _GrowingReader(log)
+    intake = Intake(reader)
+    await intake.add({NODES: 0, PODS: 0})
+    assert [record.value for record in await intake.next_batch(10, 0.1)] == [b"first", b"before"]
+    reader.grows = False
+    del log.partition(PODS).slots[1:]
+    with pytest.raises(LogTruncated, match=r"berth.pods/0 ends at 1 and does not hold 3"):
+        await intake.next_batch(10, 0.1)

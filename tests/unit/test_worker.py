@@ -250,7 +250,7 @@ def test_a_worker_whose_planner_hangs_gives_its_shards_to_another() -> None:
         await site.until(lambda: site.owner() == "second", progress_seconds + 5)
         await site.until(site.all_placed, 5)
         assert not first.done()
-        await asyncio.sleep(HANGING_SECONDS + lease_seconds)
+        await asyncio.sleep(HANGING_SECONDS + 2 * lease_seconds)
         assert isinstance(first.exception(), Hanging), "its thread cannot be ended, but its process can"
         assert site.owner() == "second"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
@@ -124,7 +125,9 @@ class MemoryLedger(Client):
             if is_here and all(lease.until_ms > now_ms for lease in held):
                 ready[names[who]] = len(held)
         free = [shard for shard, row in rows.items() if self._is_free(row)]
-        return Muster(names[self], ready, free)
+        ends_ms = (row.until_ms for shard, row in rows.items() if shard not in free)
+        seconds = min(((end_ms - now_ms) / 1000 for end_ms in ends_ms), default=math.inf)
+        return Muster(names[self], ready, free, seconds)
 
     async def acquire(
         self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
@@ -316,6 +319,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[database.usage[node] for node in sorted(database.usage)],
         batches=batches_of({key: row.next_offset for key, row in database.offsets.items()}),
+        seq_next={number: shard.seq_next for number, shard in database.shards.items()},
         guards={key: claim.version for key, claim in database.claims.items()},
         shards_count=len(database.shards),
         log_time_ms=max((row.log_time_ms for row in database.shards.values()), default=0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Sequence
 
@@ -72,11 +73,12 @@ class Leases:
                 return []
             return taken
 
-    async def free(self) -> list[int]:
-        """Return the shards that may be taken, and those that are held here."""
+    async def free(self) -> tuple[list[int], float]:
+        """Return the shards that may be taken, those held here included, and when the next one may be."""
         async with self._session.use() as connection:
             seen = await connection.fetch(self._seen, None, self._holder)
-        return [row["shard"] for row in seen if row["free"]]
+        seconds = min((row["seconds"] for row in seen if not row["free"]), default=math.inf)
+        return [row["shard"] for row in seen if row["free"]], seconds
 
     async def renew(self, leases: Sequence[Lease], seconds: float) -> bool:
         """Prolong all leases or none."""

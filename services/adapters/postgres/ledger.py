@@ -85,8 +85,9 @@ class PostgresLedger:
         """See ``Ledger.muster``."""
         async with self._lease_session.use() as connection:
             found = await connection.fetch(sql_leases.READY)
-        free = await self._leases.free()
-        return Muster(str(self.incarnation), {str(who): held for who, held in found}, free)
+        return Muster(
+            str(self.incarnation), {str(who): held for who, held in found}, *await self._leases.free()
+        )
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
         """See ``Ledger.renew``."""

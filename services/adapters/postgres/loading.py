@@ -77,6 +77,7 @@ async def _base(connection: Connection) -> LedgerBase:
         )
     return LedgerBase(
         batches=dict(map(tuple, await connection.fetch(sql.LOAD_BATCHES, BATCHES))),
+        seq_next=dict(map(tuple, await connection.fetch(sql.LOAD_SEQS))),
         guards=dict(map(tuple, await connection.fetch(sql_guards.LOAD))),
         shards_count=shards_count,
         log_time_ms=log_time_ms or 0,

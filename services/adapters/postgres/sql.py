@@ -291,6 +291,7 @@ FROM unnest($1::int[]) AS w (shard) JOIN shards s USING (shard)
 
 LOAD_SHARDS = "SELECT count(*), max(log_time_ms), bool_or(refold), (SELECT secret FROM log_seal) FROM shards"
 LOAD_BATCHES = "SELECT shard, next_offset FROM shard_offsets WHERE topic = $1"
+LOAD_SEQS = "SELECT shard, seq_next FROM shards"
 SEAL_SECRET = "SELECT secret FROM log_seal"
 
 _OFFSETS = "shard, topic, partition, next_offset, refold_below"

@@ -15,7 +15,8 @@ _FREE = f"""(
     OR expires_at > clock_timestamp() + interval '{lease_seconds_max:g} seconds'
 )"""
 LEASES = f"""
-SELECT shard, {_FREE} AS free FROM {{leases}} WHERE $1::int[] IS NULL OR shard = ANY($1) ORDER BY shard
+SELECT shard, {_FREE} AS free, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds
+FROM {{leases}} WHERE $1::int[] IS NULL OR shard = ANY($1) ORDER BY shard
 """
 # Whoever waited for a lock sees the row as it is then.
 LOCK_FREE_LEASES = f"""
