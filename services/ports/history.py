@@ -9,6 +9,7 @@ from domain.model.errors import BerthError
 from domain.model.pods import PodTemplate
 from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
+from services.ports.positions import LogFault
 
 
 class Unreadable(BerthError):
@@ -58,6 +59,9 @@ class History(Protocol):
 
     async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
         """Return decision records as recorded, by shard and seq; ``seqs`` is as in ``JournalRow``."""
+
+    async def log_faults(self) -> Sequence[LogFault]:
+        """Return each time that the log had lost records."""
 
     async def aclose(self) -> None:
         """Release what the history holds."""

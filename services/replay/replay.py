@@ -14,9 +14,10 @@ from services.ports.journal import BATCHES, Checkpoint, JournalRow, positions_of
 from services.ports.ledger import CommitBatch, LedgerState
 from services.ports.log import Log, LogReader
 from services.replay.compare import Difference, difference
+from services.replay.lost import Lost, is_behind_losses
 from services.replay.tape import Tape
 from services.replay.workers import CannotReplay as CannotReplay
-from services.replay.workers import Workers
+from services.replay.workers import Workers, named
 
 
 class Progress(msgspec.Struct, kw_only=True):
@@ -118,8 +119,11 @@ class Replay:
                     lacks[each.batch] = f"{at.topic}/{at.partition} begins at offset {begins[at]} by now"
         served = [each for each in checkpoints if each.batch not in lacks and each.batch < span[1]]
         usable = [each for each in served if each.batch < (first or last)]
+        if usable and first is None:
+            faults = await self._history.log_faults()
+            return next((each for each in usable if is_behind_losses(each, faults)), usable[0])
         if usable:
-            return usable[0] if first is None else usable[-1]
+            return usable[-1]
         why = list(lacks.values())[-1] if lacks else "no checkpoint lies before it"
         can = f"batches {served[0].batch + 1} to {span[1]} can be" if served else "no other batch can be"
         raise CannotReplay(f"batch {first or last} cannot be replayed: {why}; {can}")
@@ -136,6 +140,7 @@ class Replay:
         workers = Workers(self._history, scratch, start)
         await workers.expect(after, until)
         done, losses = dict(after), dict[int, bool]()
+        lost = Lost(await self._history.log_faults(), start.start.leases)
         async for row in self._history.rows(after, until):
             if not progress.batches_count:
                 await workers.begin(row)
@@ -143,6 +148,10 @@ class Replay:
             if row.batch != done[row.shard]:
                 raise CannotReplay(f"{_missing(row.shard, done[row.shard])}; the next is {row.batch}")
             progress.restarts_count += row.start is not None
+            if why := lost.why_not(row):
+                raise CannotReplay(
+                    f"{named(row)} cannot be replayed: {why}; spans before or behind it can be"
+                )
             planned = await workers.plan(row, await tape.take(row))
             raised = unpack_feed(row.feed).raised if row.feed else ()
             batch = settle(planned, set(row.lost), row.moved, raised)

@@ -80,7 +80,7 @@ class Workers:
         await self._make_bases(row.position)
         if not row.worker and row.followed:
             raise CannotReplay(
-                f"{_named(row)} was planned beside others, and its journal row does not name its worker"
+                f"{named(row)} was planned beside others, and its journal row does not name its worker"
             )
         planner = await self._planner_of(row)
         if row.renewed:
@@ -115,7 +115,7 @@ class Workers:
             self._planners[row.worker] = self._made.pop(row.position)
         elif row.worker not in self._planners:
             if self._latest is None:
-                raise CannotReplay(f"the journal does not say how the worker of {_named(row)} began")
+                raise CannotReplay(f"the journal does not say how the worker of {named(row)} began")
             self._planners[row.worker], self._latest = self._latest, None
         for change in changes:
             await self._own(row, change, changes[-1].leases)
@@ -129,7 +129,7 @@ class Workers:
         planner = self._planners[row.worker]
         rows = await self._rows(planner, {**change.followed, **_batches(change.offsets)})
         if rows and planner.plan((), (), rows) is not None:
-            raise CannotReplay(f"{_named(row)}: its worker did something before that is not in the journal")
+            raise CannotReplay(f"{named(row)}: its worker did something before that is not in the journal")
         if given := planner.owned - change.leases.keys():
             planner.give(given)
         taken = {shard for shard, *_ in change.offsets} & kept.keys() - planner.owned
@@ -158,5 +158,6 @@ def _batches(offsets: Iterable[tuple[int, str, int, int]]) -> dict[int, int]:
     return {shard: offset for shard, topic, _, offset in offsets if topic == BATCHES}
 
 
-def _named(row: JournalRow) -> str:
+def named(row: JournalRow) -> str:
+    """Return what a batch is called."""
     return f"batch {row.batch} of shard {row.shard}"

@@ -208,9 +208,7 @@ class Intake:
                     self._lanes[at].end = end
                 ends_asked = True
                 if any(lane.end < lane.next_read for lane in self._lanes.values()):
-                    await self._fetch(
-                        records_max, 0.0
-                    )  # it lost what was read ahead, and its reader says so
+                    await self._fetch(records_max, 0.0)  # it lost what was read ahead, and its reader says so
                 if any(lane.lacks for lane in self._lanes.values()):
                     continue
             self._take(batch, records_max)

@@ -12,6 +12,7 @@ from services.adapters.memory.database import MemoryDatabase, OffsetRow, Placeme
 from services.adapters.memory.ledger import base_of, part_of
 from services.ports.journal import BATCHES, Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
+from services.ports.positions import LogFault
 
 
 class MemoryHistory:
@@ -71,6 +72,10 @@ class MemoryHistory:
             for shard, (first, after) in sorted(seqs.items())
             for _, payload in self._database.decisions[shard][first - 1 : after - 1]
         ]
+
+    async def log_faults(self) -> Sequence[LogFault]:
+        """See ``History.log_faults``."""
+        return self._database.log_faults
 
     async def aclose(self) -> None:
         """Release nothing."""

@@ -15,6 +15,8 @@ from services.codec.checkpoint import Head, unpack_state
 from services.ports.history import Unreadable
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Owned, Start
 from services.ports.ledger import LedgerState
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
+from services.ports.positions import LogFault
 
 _SPAN = """
 SELECT min(batch), greatest(max(batch), (
@@ -43,6 +45,7 @@ _BEHIND = """
 SELECT min(position) FROM unnest($1::int[], $2::bigint[]) AS seen (shard, batch)
 JOIN journal j ON j.shard = seen.shard AND j.batch = seen.batch + 1
 """
+_LOG_FAULTS = f"SELECT {', '.join(sql.LOG_FAULT_COLUMNS)} FROM log_faults ORDER BY epoch"
 _ROWS_PER_FETCH = 500
 _ROWS = f"""
 SELECT j.* FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS span (shard, after, until)
@@ -143,6 +146,11 @@ class PostgresHistory:
                 for row in await connection.fetch(_DECISIONS, shard, *span)
             ]
 
+    async def log_faults(self) -> Sequence[LogFault]:
+        """See ``History.log_faults``."""
+        async with self._session.use() as connection:
+            return [_log_fault(row) for row in await connection.fetch(_LOG_FAULTS)]
+
     async def aclose(self) -> None:
         """See ``History.aclose``."""
         await self._session.aclose()
@@ -185,4 +193,20 @@ def _journal_row(row: Any) -> JournalRow:
         lost=_ids(row["lost"] or "[]"),
         moved=_numbers(row["moved"] or "{}"),
         feed=row["feed"],
+    )
+
+
+def _log_fault(row: Any) -> LogFault:
+    topic, partition, epoch, code, next_offset, first, end, goes_on_at = row
+    return LogFault(
+        shard=partition if topic in (NODES_TOPIC, PODS_TOPIC) else 0,
+        epoch=epoch,
+        at=TopicPartition(topic, partition),
+        code=code,
+        next_offset=next_offset,
+        first=first,
+        end=end,
+        goes_on_at=goes_on_at,
+        topic_id=None,
+        resync_below=None if topic == USAGE_TOPIC else end,
     )
