@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from services.adapters.postgres import sql_leases as sql
-from services.adapters.postgres.connections import Session
+from services.adapters.postgres.connections import Connection, Session
 from services.ports.ledger import Lease
 
 COMMIT_SESSION = "berth-commit "
@@ -54,24 +54,28 @@ class Leases:
                 return []  # the usual answer to one that waits: asked without a lock
             try:
                 async with connection.transaction():
-                    await connection.execute(sql.WAIT_BRIEFLY)
-                    locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
-                    if not locked or (shards is None and len(locked) < len(free)):
-                        return []
-                    if self._fences_offsets:
-                        # The order of a commit, offsets before shards, and it waits for one still in flight.
-                        await connection.execute(sql.LOCK_ALL_OFFSETS, locked)
-                    taken = sorted(
-                        Lease(*row) for row in await connection.fetch(self._raise, locked, self._holder)
-                    )
-                    if self._fences_offsets:
-                        await connection.execute(sql.RAISE_OFFSETS, locked)
-                    await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
+                    return await self._raised(connection, owner, seconds, free, are_all=shards is None)
             except asyncpg.LockNotAvailableError:
                 if self._fences_offsets:
                     await connection.execute(sql.END_LATE_COMMITS, free, self._holder, COMMIT_SESSION)
                 return []
-            return taken
+
+    async def _raised(
+        self, connection: Connection, owner: str, seconds: float, free: Sequence[int], *, are_all: bool
+    ) -> list[Lease]:
+        """Give these shards the next epoch, as far as they are free still; ``are_all``: all or none."""
+        await connection.execute(sql.WAIT_BRIEFLY)
+        locked = [row["shard"] for row in await connection.fetch(self._lock, free, self._holder)]
+        if not locked or (are_all and len(locked) < len(free)):
+            return []
+        if self._fences_offsets:
+            # The order of a commit, offsets before shards, and it waits for one still in flight.
+            await connection.execute(sql.LOCK_ALL_OFFSETS, locked)
+        taken = sorted(Lease(*row) for row in await connection.fetch(self._raise, locked, self._holder))
+        if self._fences_offsets:
+            await connection.execute(sql.RAISE_OFFSETS, locked)
+        await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
+        return taken
 
     async def free(self) -> tuple[list[int], float]:
         """Return the shards that may be taken, those held here included, and when the next one may be."""
