@@ -30,6 +30,7 @@ from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
 from domain.plugins.view import NodeView
+from domain.state.changes import Change, NominationEnded
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Assumed
@@ -62,6 +63,7 @@ class Placer:
     def place(self, candidates: Sequence[Tried]) -> None:
         """Place the candidates, one after another: on the best home node, else on the best of all nodes."""
         verdicts, at_home = self.result.verdicts, list[Placement | Failure]()
+        promises, promises_before = self.result.promises, len(self.result.promises)
         if self._slots.homes.divide and candidates:
             refused_count = len(verdicts)
             self._is_home = True
@@ -71,8 +73,10 @@ class Placer:
             del verdicts[refused_count:]
             candidates = [each for each in candidates if not self._state.pods[each[0]].node]
         self._place_all(candidates)
-        verdicts.sort(key=_turn)
+        if len(promises) == promises_before:  # else they stand in the order in which they were made
+            verdicts.sort(key=_turn)
         verdicts[:0] = at_home
+        promises[promises_before:] = [(n + len(at_home), each) for n, each in promises[promises_before:]]
 
     def _place_all(self, candidates: Sequence[Tried]) -> None:
         done = 0
@@ -91,6 +95,8 @@ class Placer:
         placed = room_for(len(tried), programs.values(), slots)
         if self._is_home:
             placed.reason_code[:, 1, 0] = 0  # the kernel takes this for explained, and looks no further
+        else:
+            self._let_stop(programs, placed)
         placing.place(
             self._snapshot.columns,
             self._slots.groups,
@@ -118,7 +124,22 @@ class Placer:
             placed = placed._replace(row=placed.row[found], score=placed.score[found])
             programs = {group.key: programs[group.key] for _, group in tried}
         if tried or not self._is_home:
-            self._take_over(tried, programs, placed)
+            return self._end_call(candidates, end, tried, programs, placed)
+        return end
+
+    def _let_stop(self, programs: Mapping[GroupKey, Program], placed: kernel.Placed) -> None:
+        """Say which groups end a call with their first pod that finds no node: none does here."""
+
+    def _end_call(
+        self,
+        candidates: Sequence[Tried],
+        end: int,
+        tried: Sequence[Tried],
+        programs: Mapping[GroupKey, Program],
+        placed: kernel.Placed,
+    ) -> int:
+        """Take over what the kernel said of ``tried``; return which candidate comes next."""
+        self._take_over(tried, programs, placed)
         return end
 
     def _compile(
@@ -189,11 +210,8 @@ class Placer:
         ]
         attempt_of = {key: base + i for i, key in enumerate(programs)}
         result.attempts.extend(attempts)
-        result.strict.update(attempt_of[key] for key, program in programs.items() if program.is_strict)
-        if self._slots.homes.shared:
-            for group, program in programs.items():
-                if program.counted.rules:
-                    result.matchers[attempt_of[group]] = matchers_of(program.counted)
+        for group, program in programs.items():
+            self._note_rules(program, attempt_of[group])
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
         keys: list[str] = []
         versions: dict[str, int] = {}
@@ -214,13 +232,29 @@ class Placer:
                 result.verdicts.append(Failure(pod, arrival, attempt))
         self._queue.tried(key for key, _ in candidates)
         rows = placed.row[placed.row >= 0]
-        state.apply(Assumed(keys, rows))
+        self._note_ended(state.apply(Assumed(keys, rows)))
         self._snapshot.caught_up()
         for key in keys:
             self._queue.remove(key)
         if not self._is_home:
             self._park(programs, placed, attempts)
         self._queue.wake_counted(self._slots.counters)
+
+    def _note_rules(self, program: Program, attempt: int) -> None:
+        """Take note of what an attempt asks for beyond room."""
+        if program.is_strict:
+            self.result.strict.add(attempt)
+        if self._slots.homes.shared and program.counted.rules:
+            self.result.matchers[attempt] = matchers_of(program.counted)
+
+    def _note_ended(self, changes: Sequence[Change]) -> None:
+        """Take note of nominations that ended, and let the pods wait for any node that were not placed."""
+        promises = self.result.promises
+        for change in changes:
+            if isinstance(change, NominationEnded):
+                promises.append((len(self.result.verdicts), change))
+                if change.reason != "bound":
+                    self._queue.add(change.pod, change.arrival, fresh=False)
 
     def _park(
         self, programs: Mapping[GroupKey, Program], placed: kernel.Placed, attempts: Sequence[Attempt]

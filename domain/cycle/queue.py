@@ -133,7 +133,8 @@ class Queue:
 
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
-        return key in self._line_of[key].fresh
+        line = self._line_of.get(key)  # there is none where a node is promised to the pod
+        return line is not None and key in line.fresh
 
     def tried(self, keys: Iterable[str]) -> None:
         """Record that pods have had their first attempt."""

@@ -9,12 +9,14 @@ attempt per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from operator import itemgetter
 
 from domain.cycle.counted import PodsKnown
 from domain.cycle.homes import Homes
 from domain.cycle.placer import Placer
+from domain.cycle.preempting import Preempting, PreemptingPlacer, may_preempt
+from domain.cycle.preemption import Preemptor
 from domain.cycle.profiles import Profiles
 from domain.cycle.queue import Queue
 from domain.cycle.slots import GroupSlots
@@ -30,8 +32,10 @@ from domain.model.limits import (
 )
 from domain.model.marks import MasterMark
 from domain.model.pods import PodSpec, PodTemplate, is_master
+from domain.model.priorities import PRIORITY_MAX
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
+from domain.state.budgets import Budgets
 from domain.state.changes import (
     Change,
     NominationEnded,
@@ -45,8 +49,9 @@ from domain.state.changes import (
 )
 from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
+from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Forgotten, Given, Owned, Settle, Unnominated
+from domain.state.steps import Cleared, Forgotten, Given, Owned, Settle, Unnominated
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -65,6 +70,8 @@ class Scheduler:
         Length of the usage window of a node that does not say another length itself.
     backoff_ms : tuple of int
         As of ``Queue``; who knows no log time has none.
+    preempts : bool
+        Whether pods may let others of lower priority go (``may_preempt``).
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class Scheduler:
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
         backoff_ms: tuple[int, int] = (0, 0),
+        preempts: bool = False,
     ) -> None:
         self.seed = seed
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
@@ -85,6 +93,9 @@ class Scheduler:
         self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
         self._view = NodeView(self.state)
         self._pods = PodsKnown(self.state)
+        self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
+        self._budgets: Budgets | None = None  # made when somebody preempts
+        self._preempts = preempts
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
@@ -210,6 +221,8 @@ class Scheduler:
                 self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
         self._grown.clear()
         self.state.improved_rows.update(range(self.state.table.count))
+        priorities = (entry.spec.template.priority for entry in self.state.pods.values())
+        self.state.index.lowest_priority = min(priorities, default=PRIORITY_MAX)
         return [pod for _, pod in waiting]
 
     def own(
@@ -236,9 +249,10 @@ class Scheduler:
         return keys
 
     @property
-    def waiting(self) -> KeysView[bytes]:
-        """The signatures of the groups that wait."""
-        return self.queue.signatures.keys()
+    def waiting(self) -> Set[bytes]:
+        """The signatures of the pods that wait, for any node or for one that is promised to them."""
+        known = self.state.nominations.entries
+        return self.queue.signatures.keys() | {each.signature for each in known.values()}
 
     @property
     def has_work(self) -> bool:
@@ -258,28 +272,74 @@ class Scheduler:
         """
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Settle()))
+        ended = self._expire(now_ms)
         self.sync()
         self.queue.pass_to(now_ms)
+        changed = self._promised_on(self.state.improved_rows)
+        self._hold(changed, -1)  # who may not have what is promised finds that out
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
+        self._hold(changed, 1)
+        self._wake_preemptors()
         self.state.improved_rows.clear()
         self.queue.wake_measured(self._snapshot)
         self.queue.wake_counted(self._slots.counters)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
-        placer = Placer(
-            self.state,
-            self.queue,
-            self._snapshot,
-            self._slots,
-            self._view,
-            seed=self.seed,
-            at_ms=now_ms,
-        )
+        placer = self._placer(changed, now_ms)
+        placer.result.promises.extend((0, each) for each in ended)
         refused, tried = self.queue.draw(cycle_work_max, cycle_pods_max)
         for group, keys in refused:
             placer.refuse(group, keys)
         placer.place(tried)
         return placer.result
+
+    def _expire(self, now_ms: int) -> list[NominationEnded]:
+        """End the nominations of own pods whose time is over."""
+        known = self.state.nominations
+        over = [key for key in known.expired(now_ms) if known.entries[key].shard in self.state.own]
+        changes = self.state.apply(Cleared(over, "expired")) if over else ()
+        self._follow(changes)
+        return [each for each in changes if isinstance(each, NominationEnded)]
+
+    def _wake_preemptors(self) -> None:
+        """Wake parked groups that may preempt, where any node changed: less may have to leave it now."""
+        if not self._preempts or not self.state.improved_rows:
+            return
+        lowest = self.state.index.lowest_priority
+        for group in list(self.queue.groups.values()):
+            if group.parked and not group.held_by and may_preempt(group.template, lowest):
+                self.queue.wake_group(group)
+
+    def _promised_on(self, rows: Iterable[int]) -> list[Nomination]:
+        """Return the nominations on some rows."""
+        known, table = self.state.nominations, self.state.table
+        if not known.entries:
+            return []
+        return [each for row in sorted(rows) if row < table.count for each in known.on(table.names[row])]
+
+    def _hold(self, nominations: Sequence[Nomination], sign: int) -> None:
+        """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
+        if nominations and not self._snapshot.reserve(len(nominations)):
+            self._slots.void()
+        for each in nominations:
+            row = self.state.table.rows[each.node]
+            self._snapshot.hold(row, *self.state.nominations.amounts(each), sign)
+
+    def _placer(self, changed: Sequence[Nomination], now_ms: int) -> Placer:
+        """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
+        of = (self.state, self.queue, self._snapshot, self._slots, self._view)
+        if not (self._preempts or self.state.nominations.entries):
+            return Placer(*of, seed=self.seed, at_ms=now_ms)
+        if self._budgets is None:
+            self._budgets = Budgets(self.state, self.state.nominations.evicted)
+        preempting = Preempting(
+            plans=self.profiles.plans,
+            preemptor=self._preemptor,
+            budgets=self._budgets,
+            tries=[each for each in changed if each.shard in self.state.own],
+            preempts=self._preempts,
+        )
+        return PreemptingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
 
     def sync(self) -> None:
         """Bring the snapshot up to date with the state."""

@@ -59,6 +59,7 @@ tombstone_hours = 168  # how long a pod that is gone is remembered: as long as a
 tombstone_hours_max = 8_784
 dead_letters_max = 100_000  # that the ledger keeps per shard
 dead_letter_days = 90
+preemption_seconds = 60  # of log time in which victims have to leave the node that is promised to a pod
 tombstone_steps = 64  # by which that time passes
 usage_ahead_seconds_max = 60  # by which the clock of whoever measures may be ahead of the log's
 unknown_nodes_measured_max = 10_000

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 SYSTEM_PREFIX = "system-"
+PRIORITY_MAX = 2**31 - 1
 USER_PRIORITY_MAX = 1_000_000_000
 """The highest priority of a class that is not the system's."""
 

@@ -65,6 +65,9 @@ class Nominating:
         """End the nomination of an own pod."""
         nomination, left = self._nominations.end(key)
         self._occupancy.own_changes.unnominated.append(nomination.uid)
+        row = self._occupancy.row_of(nomination.node)
+        if row is not None and reason != "bound":
+            self._occupancy.improved_rows.add(row)  # others may have what was promised
         entry, pods = self._pods.entries[key], self._pods.entries
         spared = tuple(pods[victim.key].spec for victim in left)
         return NominationEnded(entry.spec, nomination.shard, entry.arrival, nomination.node, reason, spared)

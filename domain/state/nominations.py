@@ -96,6 +96,10 @@ class Nominations:
             del self.evicted[victim.key]
         return nomination, left
 
+    def waits_for_any(self, nomination: Nomination) -> bool:
+        """Say whether any victim of a nomination is yet to leave."""
+        return any(self.evicted.get(victim.key) == nomination.key for victim in nomination.victims)
+
     def expired(self, now_ms: int) -> list[str]:
         """Return the keys of nominations whose time is over, by key.
 

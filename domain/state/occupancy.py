@@ -276,6 +276,10 @@ class Occupancy:
                 self.sums.measured(row)
             self._table.touch_usage(row)
 
+    def row_of(self, node: str) -> int | None:
+        """Return the row of a node, None while it has none."""
+        return self._table.rows.get(node)
+
     def why_full(self, node: str) -> str:
         """Return why no further pod may be counted on a node, "" where one may: sums must not leave int64."""
         known = self.nodes.get(node)

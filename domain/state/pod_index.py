@@ -15,6 +15,7 @@ from domain.model.anchors import EVERY, anchors_of_pod, anchors_of_term
 from domain.model.limits import signatures_cached_max
 from domain.model.marks import Mark, TermMark, marks_of
 from domain.model.pods import PodSpec
+from domain.model.priorities import PRIORITY_MAX
 from domain.model.selectors import LabelSelector
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
@@ -60,6 +61,7 @@ class PodIndex:
         self.journal: list[tuple[PodClass | None, str, int]] | None = None
         self.changed: set[PodClass] | None = None
         self.renewed: set[str] | None = None
+        self.lowest_priority = PRIORITY_MAX  # of all pods that came since the last restart
         self.moves = 0
         self.version = 0
         self.selects_version = 0
@@ -83,6 +85,7 @@ class PodIndex:
         """Take a pod that begins to exist."""
         pod = entry.spec
         key = pod.key
+        self.lowest_priority = min(self.lowest_priority, pod.template.priority)
         if self._pods is not None:
             self._pods.setdefault(pod.namespace, set()).add(key)
         labels = None
@@ -112,6 +115,7 @@ class PodIndex:
             self._watching.leave(pod.key, entry.spec)
             labels = self._watching.enter(pod.key, pod)
         entry.spec = pod
+        self.lowest_priority = min(self.lowest_priority, pod.template.priority)
         if self.renewed is not None and entry.node:
             self.renewed.add(entry.node)
         before, after = entry.pod_class, self._take(pod, labels)

@@ -51,6 +51,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     usage_window_seconds: int
     tombstone_hours: int = tombstone_hours  # a field that came later has a default: journals are kept
+    preempts: bool = False
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]
     leases: Mapping[int, int]

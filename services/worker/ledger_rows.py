@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure
+from domain.cycle.verdicts import CycleResult, Failure, Preemption
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import CONTENTS, ConfigObject
 from domain.model.decisions import Attempt, Decision
@@ -205,6 +205,9 @@ def pending_groups(
     for verdict in result.verdicts:
         if isinstance(verdict, Failure):
             failed_on.setdefault(verdict.attempt, set()).add(pods[verdict.pod.key].shard)
+    for _, promise in result.promises:
+        if isinstance(promise, Preemption):
+            failed_on.setdefault(promise.attempt, set()).add(pods[promise.pod.key].shard)
     for index, attempt in enumerate(result.attempts):
         if attempt.signature not in waiting or not attempt.reasons_at_failure:
             continue

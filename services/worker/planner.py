@@ -47,14 +47,13 @@ class Planner:
         What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
     tombstone_hours : int
         For how long, in log time, a pod that is gone is remembered.
+    preempts : bool, as of ``Scheduler``
     stopwatch : callable
-        Returns microseconds that only go up; how long a cycle took is stored with it and decides nothing.
+        Returns microseconds; how long a cycle took is stored with it and decides nothing.
     writers : mapping of str to str
         Topic -> the one principal that writes to it beside the API (``services/codec/seal.py``).
-    worker, build : str
-        The name and the version of who plans, for the journal.
-    incarnation : str
-        What tells it from others of its name there.
+    worker, build, incarnation : str
+        Name and version of who plans, and what tells it from others of its name, for the journal.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class Planner:
         seed: int,
         usage_window_seconds: int = usage_window_seconds,
         tombstone_hours: int = tombstone_hours,
+        preempts: bool = False,
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
         worker: str = "",
@@ -88,6 +88,7 @@ class Planner:
             seed=seed,
             usage_window_seconds=usage_window_seconds,
             tombstone_hours=tombstone_hours,
+            preempts=preempts,
             profiles=profiles,
             writers=writers,
             leases={},
@@ -101,7 +102,8 @@ class Planner:
         self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
         self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
-        self.scheduler = Scheduler(profiles, seed=seed, usage_window_seconds=usage_window_seconds)
+        told: dict[str, Any] = {"usage_window_seconds": usage_window_seconds, "preempts": preempts}
+        self.scheduler = Scheduler(profiles, seed=seed, **told)
         self.scheduler.own((), self.shards_count)
         restore(base, self.scheduler, self.book)
 

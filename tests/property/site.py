@@ -102,7 +102,8 @@ class Producer:
 class Site:
     """A planner and the database that it writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, preempts: bool = False) -> None:
+        self.preempts = preempts
         self.database = MemoryDatabase(SHARDS)
         self.leases = [Lease(shard, 0) for shard in range(SHARDS)]
         for topic in (CONFIG_TOPIC, USAGE_TOPIC):
@@ -119,7 +120,7 @@ class Site:
     async def loaded(self) -> Planner:
         """Return the same, where a loop runs."""
         state = state_of(self.database, self.leases)
-        return planner_at(self.leases, state, BUILT_IN_PROFILES, seed=3)
+        return planner_at(self.leases, state, BUILT_IN_PROFILES, seed=3, preempts=self.preempts)
 
     def take(self, records: list[Record]) -> None:
         """Plan and commit, and work off what was woken."""
@@ -138,6 +139,10 @@ class Site:
 
     def tell_all(self, events: list[tuple[str, Json, int]], sent_by: str | None = None) -> None:
         """Take events as one batch, each with its type and log time; ``sent_by``: through the API."""
+        self.take(self.records(events, sent_by))
+
+    def records(self, events: list[tuple[str, Json, int]], sent_by: str | None = None) -> list[Record]:
+        """Return the next records of events."""
         positions, records = self.planner.positions(), []
         for kind, manifest, at_ms in events:
             topic, key = event_topic_and_key(manifest)
@@ -147,7 +152,7 @@ class Site:
             sealed = None if sent_by is None else seal(SEAL_SECRET, topic, key, raw, sent_by)
             records.append(Record(*at, positions[at], key, raw, at_ms, sealed))
             positions[at] += 1
-        self.take(records)
+        return records
 
     def decided(self) -> list[Json]:
         """Return the decision records of all shards, those of a shard in their order."""

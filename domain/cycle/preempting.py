@@ -1,0 +1,297 @@
+"""The placing of one cycle where pods may preempt, or have nodes promised already.
+
+Pods come by priority. What is promised to pods of no lower priority counts in the snapshot; what is promised
+to others is taken out of it, and put back as the priority sinks. A pod with a promised node is tried there,
+alone, once the node changed, and before all others of its priority. The kernel stops at the first pod without
+a node whose group may preempt: for it and its like that follow, victims are planned, and nodes promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from domain.cycle.groups import GroupKey, Tried
+from domain.cycle.placer import Placer
+from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
+from domain.cycle.preemption import Nominated as Counted
+from domain.cycle.program import Program
+from domain.cycle.verdicts import Placement, Preemption
+from domain.kernels import arrays as kernel
+from domain.kernels.nominated import place_nominated
+from domain.model.decisions import Attempt
+from domain.model.limits import preemption_seconds
+from domain.model.pods import DEFAULT_PROFILE, PodTemplate
+from domain.plugins.registry import ProfilePlan
+from domain.state.budgets import Budgets
+from domain.state.changes import NominationEnded
+from domain.state.nominations import Nomination
+from domain.state.steps import Assumed, Cleared, Nominated
+
+
+def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
+    """Say whether pods of a template may let others go, where the lowest priority of any pod is this."""
+    return (
+        template.profile == DEFAULT_PROFILE
+        and template.preemption_policy != NEVER
+        and template.priority > lowest_priority
+    )
+
+
+class Preempting(NamedTuple):
+    """What a placer needs to know of preemption.
+
+    ``plans`` are the profiles in force, ``tries`` the nominations of own pods whose nodes changed. Without
+    ``preempts`` nobody is evicted; what is promised is kept.
+    """
+
+    plans: Mapping[str, ProfilePlan]
+    preemptor: Preemptor
+    budgets: Budgets
+    tries: Sequence[Nomination]
+    preempts: bool
+
+
+class PreemptingPlacer(Placer):
+    """Tries the candidates of one cycle, and pods on the nodes that are promised to them."""
+
+    def __init__(self, *of: Any, seed: int, at_ms: int, preempting: Preempting) -> None:
+        super().__init__(*of, seed=seed, at_ms=at_ms)
+        self._plans, self._preemptor, self._budgets, tries, self._preempts = preempting
+        self._tries = sorted(tries, key=self._order)
+        self._out: dict[str, Nomination] = {}
+
+    def _order(self, nomination: Nomination) -> tuple[int, int]:
+        return -nomination.priority, self._state.pods[nomination.key].arrival
+
+    # ------------------------------------------------------------------------------------------- bands
+
+    def _place_all(self, candidates: Sequence[Tried]) -> None:
+        """Place the candidates; those that compete with the same nominations together, from the top down."""
+        tries = [] if self._is_home else self._tries
+        firsts = [-group.template.priority for _, group in candidates[:1]]
+        firsts += [-nomination.priority for nomination in tries[:1]]
+        if not firsts:
+            return
+        known = sorted(self._state.nominations.entries.values(), key=attrgetter("priority"), reverse=True)
+        self._hold([each for each in known if each.priority < -min(firsts)], -1)
+        done = tried = 0
+        while done < len(candidates) or tried < len(tries):
+            floor = max((each.priority for each in self._out.values()), default=None)
+            end = done
+            while end < len(candidates) and (floor is None or candidates[end][1].template.priority > floor):
+                end += 1
+            last = tried
+            while last < len(tries) and (floor is None or tries[last].priority > floor):
+                last += 1
+            self._try(tries[tried:last])
+            super()._place_all(candidates[done:end])
+            done, tried = end, last
+            self._put_back(floor)
+        self._put_back(None)
+
+    def _put_back(self, floor: int | None) -> None:
+        """Count again what was taken out of no lower priority than ``floor``; None: all of it."""
+        self._hold([e for e in self._out.values() if floor is None or e.priority >= floor], 1)
+
+    def _hold(self, nominations: Sequence[Nomination], sign: int) -> None:
+        """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
+        if not self._snapshot.reserve(len(nominations)):
+            self._slots.void()
+        rows = self._state.table.rows
+        for each in nominations:
+            if each.node in rows:
+                columns, values = self._state.nominations.amounts(each)
+                self._snapshot.hold(rows[each.node], columns, values, sign)
+            if sign < 0:
+                self._out[each.key] = each
+            else:
+                self._out.pop(each.key, None)
+
+    # -------------------------------------------------------------------------------------- own nodes
+
+    def _try(self, tries: Sequence[Nomination]) -> None:
+        """Try pods on the nodes that are promised to them, as many at a time as have slots."""
+        done = 0
+        while done < len(tries):
+            programs: dict[GroupKey, Program] = {}
+            self._slots.start_call()
+            end = done
+            while end < len(tries) and self._compile_one(tries[end], programs):
+                end += 1
+            self._try_some(tries[done:end], programs)
+            done = max(end, done + 1)
+
+    def _compile_one(self, nomination: Nomination, programs: dict[GroupKey, Program]) -> bool:
+        key = self._group_of(nomination)
+        if key in programs:
+            return True
+        plan, entry = self._plans.get(nomination.template.profile), self._state.pods[nomination.key]
+        if plan is None:
+            return False
+        program = self._slots.program(key, key[0], nomination.template, plan, entry.pod_class)
+        if program is not None:
+            programs[key] = program
+        return program is not None
+
+    def _group_of(self, nomination: Nomination) -> GroupKey:
+        pod_class = self._state.pods[nomination.key].pod_class
+        return nomination.signature, 0 if pod_class is None else pod_class.number
+
+    def _try_some(self, tries: Sequence[Nomination], programs: Mapping[GroupKey, Program]) -> None:
+        if not tries:
+            return
+        self._hold(tries, -1)
+        if not self._snapshot.reserve(len(tries)):
+            self._slots.void()
+        state, table = self._state, self._state.table
+        slots = np.array([programs[self._group_of(each)].slot for each in tries], dtype=np.int32)
+        rows = np.array([table.rows[each.node] for each in tries], dtype=np.int32)
+        placed = np.zeros(len(tries), dtype=np.uint8)
+        effects = self._slots.counters.effects.arrays(
+            [(p.slot, p.pod_class) for p in programs.values()], len(self._slots.groups.salt)
+        )
+        place_nominated(
+            self._snapshot.columns,
+            self._slots.groups,
+            self._slots.bounds,
+            self._snapshot.changes,
+            self._slots.counters.arrays,
+            effects,
+            slots,
+            rows,
+            placed,
+        )
+        kept = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if is_placed]
+        self._keep(kept, programs)
+        for each in kept:
+            del self._out[each.key]
+        self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0])))
+        failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
+        hopeless = [each for each in failed if not state.nominations.waits_for_any(each)]
+        for each in hopeless:
+            del self._out[each.key]
+        self._note_ended(state.apply(Cleared([each.key for each in hopeless], "no-room")))
+        self._hold([each for each in failed if each.key in self._out], 1)
+        self._snapshot.caught_up()
+
+    def _keep(self, kept: Sequence[Nomination], programs: Mapping[GroupKey, Program]) -> None:
+        """Note the placements of pods that got what was promised to them."""
+        result, versions = self.result, dict[str, int]()
+        attempts: dict[GroupKey, int] = {}
+        for each in kept:
+            key, node = self._group_of(each), each.node
+            if key not in attempts:
+                attempts[key] = len(result.attempts)
+                self._note_attempt(programs[key], key, attempts[key])
+            attempt = result.attempts[attempts[key]]
+            attempt.pods_count += 1
+            attempt.bound_count += 1
+            versions[node] = versions.get(node, self._state.nodes[node].version) + 1
+            entry = self._state.pods[each.key]
+            result.verdicts.append(
+                Placement(
+                    entry.spec, entry.arrival, attempts[key], node, versions[node], 0.0, is_promised=True
+                )
+            )
+
+    def _note_attempt(self, program: Program, key: GroupKey, number: int) -> None:
+        profile = program.plan.profile
+        self.result.attempts.append(
+            Attempt(
+                signature=key[0],
+                profile=profile.name,
+                profile_revision=profile.revision,
+                seed=self._seed,
+                generation=self._snapshot.generation,
+                looked_at_ms=self._at_ms,
+                nodes_count=self._state.table.count,
+                feasible_count=1,
+                warnings=program.warnings,
+            )
+        )
+        self._note_rules(program, number)
+
+    # ------------------------------------------------------------------------------------- preemption
+
+    def _let_stop(self, programs: Mapping[GroupKey, Program], placed: kernel.Placed) -> None:
+        lowest = self._state.index.lowest_priority
+        for program in programs.values() if self._preempts else ():
+            if may_preempt(program.template, lowest):
+                placed.stops[program.slot] = 1
+
+    def _end_call(
+        self,
+        candidates: Sequence[Tried],
+        end: int,
+        tried: Sequence[Tried],
+        programs: Mapping[GroupKey, Program],
+        placed: kernel.Placed,
+    ) -> int:
+        """Take over what the kernel said up to the pod that stopped it, and plan for that one."""
+        done = int(placed.done[0])
+        last = programs[tried[done - 1][1].key] if done and not self._is_home else None
+        if last is None or placed.row[done - 1] >= 0 or not placed.stops[last.slot]:
+            return super()._end_call(candidates, end, tried, programs, placed)
+        key, group = tried[done - 1]
+        seen = {of: p for of, p in programs.items() if placed.attempt_of[p.slot] >= 0}
+        at = len(self.result.attempts) + list(seen).index(group.key)
+        before = placed._replace(row=placed.row[: done - 1], score=placed.score[: done - 1])
+        self._take_over(tried[: done - 1], seen, before)
+        first = candidates.index((key, group))
+        if self.result.attempts[at].unresolvable:
+            return first  # its group is parked: it is refused like those behind it
+        following = first
+        while following < len(candidates) and candidates[following][1] is group:
+            following += 1
+        return first + self._preempt(candidates[first:following], last, at)
+
+    def _preempt(self, pods: Sequence[Tried], program: Program, attempt: int) -> int:
+        """Promise nodes to equal pods; return to how many. The others are refused: their group is parked."""
+        state, priority = self._state, program.template.priority
+        self._budgets.sync()
+        promised = [
+            Counted(state.pods[each.key].pod_class if each.key in state.pods else None, each.node)
+            for each in state.nominations.entries.values()
+            if each.priority >= priority
+        ]
+        decided = Decided(self._budgets, state.nominations.evicted.keys(), promised)
+        planned = self._preemptor.plan(program, len(pods), decided).planned
+        group = pods[0][1]
+        for (key, _), plan in zip(pods, planned, strict=False):
+            self._promise(key, plan, attempt)
+        if len(planned) == len(pods) and group.lines:
+            self._queue.wake_group(group)
+        return len(planned)
+
+    def _promise(self, key: str, plan: Planned, attempt: int) -> None:
+        state, nominations = self._state, self._state.nominations
+        entry = state.pods[key]
+        victims = tuple(state.pods[victim].spec for victim in plan.victims)
+        expires_ms = self._at_ms + preemption_seconds * 1000
+        for change in state.apply(Nominated(key, plan.node, plan.victims, self._at_ms, expires_ms)):
+            assert isinstance(change, NominationEnded)
+            self._out.pop(change.pod.key, None)
+            self._note_ended((change,))
+        if not self._snapshot.reserve(1):
+            self._slots.void()
+        self._snapshot.hold(plan.row, *nominations.amounts(nominations.entries[key]), 1)
+        self._snapshot.caught_up()
+        self.result.attempts[attempt].pods_count += 1
+        version = state.nodes[plan.node].version
+        promise = Preemption(
+            entry.spec,
+            entry.arrival,
+            attempt,
+            plan.node,
+            version,
+            victims,
+            plan.weight.violations,
+            expires_ms,
+        )
+        self.result.promises.append((len(self.result.verdicts), promise))
+        self._queue.tried([key])
+        self._queue.remove(key)
