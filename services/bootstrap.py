@@ -280,6 +280,7 @@ async def run_worker(
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
         tombstone_hours=settings.tombstone_hours,
+        preempts=settings.preemption == "on",
         writers=settings.kafka_writers,
         lease_seconds=settings.lease_seconds,
         lease_renewal_seconds=settings.lease_renewal_seconds,
@@ -297,8 +298,7 @@ async def run_worker(
     tidying = asyncio.create_task(_tidy(at, settings))
     try:
         await until_first(worker.beat(), compile_kernels())
-        if compiled is not None:
-            compiled.set()
+        (compiled or asyncio.Event()).set()
         await worker.run()
     finally:
         tidying.cancel()

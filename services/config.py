@@ -154,6 +154,12 @@ class Settings:
         "How far back measured usage is averaged, where the node does not say it; see docs/events.md.",
         limits.usage_window_seconds,
     )
+    preemption: str = setting(
+        one_of("on", "off"),
+        "on|off",
+        "Whether pods may have others of lower priority evicted; see docs/preemption.md.",
+        "off",
+    )
     tombstone_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",

@@ -16,6 +16,7 @@ PLACING = (
     "seed",
     "usage_window_seconds",
     "tombstone_hours",
+    "preemption",
     "embedded_log_hours",
     "dead_letters_max",
     "dead_letter_days",

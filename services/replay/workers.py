@@ -103,6 +103,7 @@ class Workers:
             seed=start.seed,
             usage_window_seconds=start.usage_window_seconds,
             tombstone_hours=start.tombstone_hours,
+            preempts=start.preempts,
             writers=start.writers,
             worker=start.worker,
             build=start.build,

@@ -56,6 +56,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     usage_window_seconds: int = limits.usage_window_seconds
     tombstone_hours: int = limits.tombstone_hours
+    preempts: bool = False
     lease_seconds: float = limits.lease_seconds
     lease_renewal_seconds: float = limits.lease_renewal_seconds
     progress_seconds: float = limits.progress_seconds
@@ -71,7 +72,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def deciding(self) -> dict[str, Any]:
         """Return what decides, beside the log and the seed, as JSON values."""
-        names = ("usage_window_seconds", "writers", "profiles")
+        names = ("usage_window_seconds", "preempts", "writers", "profiles")
         found: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         return found
 
@@ -255,6 +256,7 @@ class Worker:
             seed=told.seed,
             usage_window_seconds=told.usage_window_seconds,
             tombstone_hours=told.tombstone_hours,
+            preempts=told.preempts,
             stopwatch=self._stopwatch,
             writers=told.writers,
             worker=told.name,
