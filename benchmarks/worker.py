@@ -22,7 +22,6 @@ from domain.kernels import placing
 from domain.model.limits import batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from services import bootstrap
-from services.adapters.postgres import ledger as postgres
 from services.codec import effects
 from services.codec.partition import split
 from services.ports.journal import BATCHES
@@ -73,7 +72,7 @@ class Stages:
 
 def watched(planner: Planner, ledger: Ledger) -> Stages:
     """Watch the stages of a worker, those of one stage below it."""
-    stages, scheduler = Stages(), planner.scheduler
+    stages, scheduler, postgres = Stages(), planner.scheduler, inspect.getmodule(type(ledger))
     for owner, name, label in (
         (planner, "plan", "plan"),
         (planner, "_fold", "plan / decode and fold"),
