@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -49,6 +50,8 @@ from services.ports.ledger import (
 from services.ports.log import PODS_TOPIC, LogWriter, TopicPartition
 
 TARGET_SECONDS = 3.0
+START_SECONDS_MAX = 30.0
+END_SECONDS_MAX = 2.0
 _TICK_SECONDS = 0.02
 _ROWS_PER_COMMIT = 10_000
 _SETTLE_SECONDS = 5.0
@@ -262,12 +265,13 @@ async def measure(asked: argparse.Namespace) -> None:
     """Print a line per gap, in seconds, and how many of each signal were within the target."""
     async with site(asked.nodes, asked.pods, asked.shards) as workers:
         workers.start()
-        _, decided = await workers.decided(dict.fromkeys(range(asked.shards), 1))
-        print(f"start: decision {decided:.2f} ({workers.cpu_seconds():.1f} of processor time)", flush=True)
+        _, started = await workers.decided(dict.fromkeys(range(asked.shards), 1))
+        print(f"start: decision {started:.2f} ({workers.cpu_seconds():.1f} of processor time)", flush=True)
         for _ in range(asked.workers - 2):
             workers.start()
+        found: dict[str, list[Gap]] = {}
         for name in asked.signals:
-            gaps = []
+            gaps = found[name] = []
             for _ in range(asked.times):
                 workers.start()
                 await workers.until_up(asked.workers)
@@ -275,11 +279,30 @@ async def measure(asked: argparse.Namespace) -> None:
                 shards, taken, decided, ended = gaps[-1]
                 said = f"next owner {taken:.2f}, decision {decided:.2f}, process ended {ended:.2f}"
                 print(f"{name}, {shards} shards: {said}", flush=True)
-            within = sum(gap.decision_seconds <= TARGET_SECONDS for gap in gaps)
-            worst = max(gap.decision_seconds for gap in gaps)
-            print(
-                f"{name}: {within} of {len(gaps)} within {TARGET_SECONDS:g} s, worst {worst:.2f}", flush=True
-            )
+        print("\n".join(table(asked.nodes, asked.pods, started, found)), flush=True)
+
+
+def table(nodes: int, pods: int, started: float, found: Mapping[str, list[Gap]]) -> list[str]:
+    """Return the lines of a table (Markdown): least, median and most seconds, and how many were in time."""
+    lines = [
+        f"{nodes:,} nodes, {pods:,} pods: start to first decision {started:.2f} s"
+        f" (asked {START_SECONDS_MAX:g}); seconds from the signal:",
+        "",
+        f"| signal | next owner | first decision | within {TARGET_SECONDS:g} s | process ended"
+        f" | within {END_SECONDS_MAX:g} s |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, gaps in found.items():
+        owned, decided, ended = (_spread([gap[column] for gap in gaps]) for column in (1, 2, 3))
+        in_time = sum(gap.decision_seconds <= TARGET_SECONDS for gap in gaps)
+        stopped = sum(gap.end_seconds <= END_SECONDS_MAX for gap in gaps)
+        ends = f"{ended} | {stopped} of {len(gaps)}" if name == "SIGTERM" else " | "
+        lines.append(f"| {name} | {owned} | {decided} | {in_time} of {len(gaps)} | {ends} |")
+    return lines
+
+
+def _spread(seconds: list[float]) -> str:
+    return f"{min(seconds):.2f} / {median(seconds):.2f} / {max(seconds):.2f}"
 
 
 def main() -> None:

@@ -61,9 +61,10 @@ class Follower:
     async def read(self) -> bool:
         """Read what is new; return whether anything was."""
         async with self._reading:
-            if not self._seen:
-                return False
             asked_at = asyncio.get_running_loop().time()
+            if not self._seen:  # all shards are own: there is nobody to be behind
+                self._complete_at = asked_at
+                return False
             found = await self._ledger.follow(self._seen)
             if not found and not self._rows:
                 self._complete_at = asked_at

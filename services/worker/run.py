@@ -21,7 +21,7 @@ from domain.model.profiles import Profile
 from services.backoff import Backoff
 from services.lag import lags
 from services.ports.ledger import Figures, Incarnation, Ledger, LedgerBase
-from services.ports.log import CONFIG_TOPIC, Log, LogReader, TopicPartition
+from services.ports.log import Log, LogReader, TopicPartition
 from services.topics import CHECK_SECONDS, check_topics, until_first, watch_topics
 from services.worker.beginning import TOPICS
 from services.worker.checkpoints import Checkpoints
@@ -185,9 +185,8 @@ class Worker:
 
     async def _serve(self, reader: LogReader) -> None:
         """Read the cluster; then follow it, and schedule for the shards that are held, until cancelled."""
-        await reader.first_offsets(
-            [TopicPartition(CONFIG_TOPIC, 0)]
-        )  # whom the log does not answer wants none
+        # Whom the log does not answer wants none. Who takes shards later knows the topics' leaders from here.
+        await reader.first_offsets([TopicPartition(topic, 0) for topic in TOPICS])
         told, progress = self._settings, Progress(self._settings.progress_seconds)
         planner = await self._restore()
         shards_count = planner.shards_count

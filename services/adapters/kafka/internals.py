@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property, lru_cache
 from itertools import count, islice
 from typing import Any
@@ -262,6 +262,16 @@ def unpack_into_records() -> None:
 def set_fetch_wait(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
     """Change how long the broker may hold the next fetches. The API sets this only for a new consumer."""
     consumer._fetcher._fetch_max_wait_ms = wait_ms
+
+
+def keep_topics(consumer: AIOKafkaConsumer, topics: Set[str]) -> None:
+    """Let a consumer go on to know the leaders of these topics, whatever it is assigned; they may grow.
+
+    To learn the leaders of a topic takes it two pauses between tries.
+    """
+    client: Any = consumer._client
+    set_topics = client.set_topics
+    client.set_topics = lambda named: set_topics({*named, *topics})
 
 
 def position_known(consumer: AIOKafkaConsumer, at: TopicPartition) -> int | None:

@@ -15,6 +15,7 @@ from services.adapters.kafka.connection import Cluster, finish, guarded
 from services.adapters.kafka.internals import (
     Budget,
     close_client,
+    keep_topics,
     position_known,
     set_fetch_wait,
     unpack_into_records,
@@ -47,6 +48,7 @@ class KafkaReader:
         self._partitions_of = partitions_of
         self._consumer: AIOKafkaConsumer | None = None
         self._positions: dict[TopicPartition, int] = {}
+        self._topics: set[str] = set()  # that were asked for, ever
         self._paused: set[TopicPartition] = set()
         self._heard_at = 0.0
         self._budget = Budget()
@@ -153,6 +155,7 @@ class KafkaReader:
 
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
+        self._topics.update(at.topic for at in partitions)
         async with self._discarding_on_fault():
             consumer = await self._connected()
             firsts = await consumer.beginning_offsets([KafkaPartition(*at) for at in partitions])
@@ -187,6 +190,7 @@ class KafkaReader:
                 key_deserializer=self._budget,
             )
             self._consumer = consumer
+            keep_topics(consumer, self._topics)
             await consumer.start()
             self._take_positions(consumer)
         return self._consumer
