@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 
 import pytest
@@ -229,8 +230,9 @@ async def test_a_muster_tells_who_is_ready_and_what_is_free(backend: Backend) ->
     found = await second.muster()
     assert sorted(found.workers.values()) == [0, 1]
     assert (found.workers[found.me], list(found.free)) == (0, [0])
+    assert 0 < found.free_in_seconds <= LEASE_SECONDS
     found = await first.muster()
-    assert (found.workers[found.me], list(found.free)) == (1, [0, 1])
+    assert (found.workers[found.me], list(found.free), found.free_in_seconds) == (1, [0, 1], math.inf)
     await third.announce(told, is_ready=True)
     assert len((await first.muster()).workers) == 3
     await third.aclose()
