@@ -9,15 +9,25 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from domain.model.decisions import Outcome
+from domain.model.decisions import Decision, Outcome
 from domain.model.pods import PodTemplate
+from domain.state.nominations import Victim
 from services.adapters.postgres.audit import audit, check
 from services.adapters.postgres.invariants import INVARIANTS
 from services.adapters.postgres.migrate import init_shards
 from services.codec.effects import journal_row
+from services.codec.encode import Preempting, encode_decision
 from services.ports.journal import BATCHES, JournalRow
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, OffsetAdvance, PlacementClosed
-from services.ports.log import TopicPartition
+from services.ports.ledger import (
+    CommitBatch,
+    Committed,
+    Lease,
+    Ledger,
+    NominationRow,
+    OffsetAdvance,
+    PlacementClosed,
+)
+from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.contract.batches import (
     SIGNATURE,
     advance,
@@ -98,6 +108,15 @@ BROKEN = {
     ),
 }
 """Some break another one with it: a node made smaller in the past is over its allocatable now, too."""
+
+BROKEN_PROMISES = {
+    "evicted-for-a-nomination": ("UPDATE decisions SET node = 'n2' WHERE outcome = 'evicted' AND seq = 5",),
+    "nominations-end": ("DELETE FROM evictions", "DELETE FROM nominations"),
+    "nominated-pods-wait": ("UPDATE nominations SET shard = 1", "UPDATE evictions SET preemptor_shard = 1"),
+    "evictions-are-open": ("UPDATE evictions SET victim_shard = 1",),
+    "evicted-once": ("UPDATE decisions SET outcome = 'evicted' WHERE outcome = 'spared'",),
+}
+"""The same, on the ledger that ``promised`` fills."""
 
 ONE, LESS = {"cpu": 100, "pods": 1}, {"cpu": -100, "pods": -1}
 """What one pod of the tests adds to a node, and what it gives back."""
@@ -182,7 +201,7 @@ async def test_an_empty_ledger_has_no_violations(empty: PostgresBackend) -> None
 
 
 def test_every_invariant_has_a_broken_ledger() -> None:
-    assert set(BROKEN) == {invariant.name for invariant in INVARIANTS}
+    assert BROKEN.keys() | BROKEN_PROMISES.keys() == {invariant.name for invariant in INVARIANTS}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -412,3 +431,70 @@ async def test_a_broken_invariant_stays_red_until_somebody_audits_from_later_on(
     later = (await audit(backend.dsn, remember=False)).at
     assert (await audit(backend.dsn, since=later)).ok
     assert (await audit(backend.dsn)).ok
+
+
+@pytest_asyncio.fixture
+async def promised(empty: PostgresBackend) -> PostgresBackend:
+    """Return a ledger in which a node was promised, the promise cleared, and the node promised once more."""
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
+    one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
+    spec = node_spec("n1", allocatable={"cpu": 8000, "pods": 110, "nvidia.com/gpu": 4})
+    facts = [new_node(1, spec=spec, delta=one), new_node(2, spec=spec, delta=one)]
+    await _commit(ledger, msgspec.structs.replace(everything(lease), facts=facts), 1)
+    waits: dict[str, Any] = {"signature": b"another-16-bytes"}
+
+    def nominate(seq: int) -> tuple[list[tuple[Decision, bytes]], NominationRow]:
+        by = Preempting(preemptor="uid-waits", priority=1, nominated=f"0-{seq}")
+        made = [
+            record(decision(lease, seq, "waits", "n1", outcome=Outcome.NOMINATED, **waits)),
+            told(decision(lease, seq + 1, "placed", "n1", outcome=Outcome.EVICTED), by),
+        ]
+        row = NominationRow(
+            pod_uid="uid-waits",
+            namespace="ns",
+            name="waits",
+            shard=0,
+            node="n1",
+            at_ms=0,
+            expires_ms=1,
+            victims=(Victim("ns/placed", "uid-placed", 0),),
+            **waits,
+        )
+        return made, row
+
+    first, row = nominate(4)
+    cleared = record(decision(lease, 6, "waits", "n1", outcome=Outcome.CLEARED, **waits))
+    spared = record(decision(lease, 7, "placed", "n1", outcome=Outcome.SPARED))
+    second, _ = nominate(8)
+    batches: list[tuple[list[tuple[Decision, bytes]], list[str]]] = [
+        (first, []),
+        ([cleared, spared, *second], ["uid-waits"]),
+    ]
+    for number, (decisions, ended) in enumerate(batches, 2):
+        last = decisions[-1][0].seq
+        offsets = [advance(lease, 3 + number, 4 + number)]
+        batch = CommitBatch(
+            offsets=offsets, decisions=decisions, seq_next={0: last + 1}, unnominated=ended, nominated=[row]
+        )
+        journal = journal_row(batch, [(0, PODS_TOPIC, 0)], JournalRow(shard=0, batch=number), None)
+        count = OffsetAdvance(0, BATCHES, 0, lease.epoch, number - 1, number)
+        batch = msgspec.structs.replace(batch, journal=journal, offsets=[*offsets, count])
+        assert await ledger.commit(batch) == Committed()
+    return empty
+
+
+def told(made: Decision, by: Preempting) -> tuple[Decision, bytes]:
+    return made, encode_decision(made, b'{"requests":{}}', {}, None, None, preemption=by)
+
+
+async def test_promises_that_are_kept_break_nothing(promised: PostgresBackend) -> None:
+    assert await check(promised.dsn) == []
+
+
+@pytest.mark.parametrize("name", BROKEN_PROMISES)
+async def test_a_broken_promise_turns_its_check_red(promised: PostgresBackend, name: str) -> None:
+    for statement in BROKEN_PROMISES[name]:
+        await promised.execute(statement)
+    assert name in {violation.name for violation in await check(promised.dsn)}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.invariants_journal import JOURNAL
 from services.adapters.postgres.invariants_nodes import OVERCOMMITTED, VERSIONS
+from services.adapters.postgres.invariants_preemption import PREEMPTION
 
 _BATCH_DECISIONS_MAX = 2 * (batch_decisions_max + poll_records_max)
 
@@ -269,7 +270,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         )
         """,
     ),
-    *(Invariant(*each) for each in JOURNAL),
+    *(Invariant(*each) for each in (*JOURNAL, *PREEMPTION)),
 )
 """``@decisions``, ``@placements``, ``@cycles`` and ``@journal`` stand for the rows that an audit looks at,
 ``@chain`` for those of the journal and the one before them. ``@spans`` are the shards with the first seq that
