@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,6 +72,27 @@ async def relay(
     from services.processes import serve_relay
 
     await serve_relay(settings)
+
+
+@with_settings(*PLACE)
+async def executor(
+    settings: Settings,
+    positions: Annotated[
+        Path | None,
+        typer.Option("--positions", help="File that keeps how far decisions were read.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Delete pods that were evicted, as who runs them would: for tests. Until Ctrl-C."""
+    from services import bootstrap
+    from services.executor.run import Executor, Positions
+    from services.processes import supervise
+
+    async with (
+        bootstrap.place(settings, join=True) as at,
+        contextlib.aclosing(bootstrap.open_log(at)) as log,
+    ):
+        echo("executor is up; Ctrl-C stops it", err=True)
+        await supervise(Executor(log, Positions(positions)).run())
 
 
 @with_settings(*PLACE, *LISTENING)

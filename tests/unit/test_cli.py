@@ -54,7 +54,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
 
 
 def test_the_commands_are_those_that_are_promised() -> None:
-    promised = "up demo worker relay api init apply delete get explain trace serve-dev"
+    promised = "up demo worker relay api executor init apply delete get explain trace serve-dev"
     root = typer.main.get_command(app)
     assert set(promised.split()) <= set(getattr(root, "commands", {}))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import msgspec
 import orjson
@@ -11,30 +10,11 @@ import orjson
 from domain.model.limits import preemption_seconds
 from domain.state.digest import digest_of
 from services.ports.ledger import Committed
-from tests.builders import Json, node_manifest, pod_manifest
+from tests.builders import node_manifest, pod_manifest
 from tests.property.site import Site, audit, kept
+from tests.unit.preempted import AT_MS, high, site_of, told
 
-AT_MS = 1_700_000_000_000
 LATE_MS = AT_MS + preemption_seconds * 1000
-
-
-def site_of(nodes: int = 1, *, pods_each: int = 2) -> Site:
-    """Return a site whose nodes of 4 cores are full of pods of priority 0."""
-    site = Site(preempts=True)
-    site.tell("ADDED", *(node_manifest(f"n{i}", cpu=4, resource_version=1) for i in range(nodes)))
-    low = [pod_manifest(f"low{i}", cpu=4 // pods_each, priority=0) for i in range(nodes * pods_each)]
-    site.tell("ADDED", *low)
-    return site
-
-
-def high(name: str = "high", **more: Any) -> Json:
-    return pod_manifest(name, **{"cpu": 4, "priority": 10, **more})
-
-
-def told(site: Site, *names: str) -> list[tuple[str, str, str | None]]:
-    """Return name, outcome and node of each decision about some pods; of all but the first ones."""
-    rows = [row for row in site.decided() if row["pod"]["name"] in names]
-    return [(row["pod"]["name"], row["outcome"], row["node"]) for row in rows]
 
 
 def victims(site: Site) -> list[str]:

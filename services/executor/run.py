@@ -1,0 +1,116 @@
+"""The executor: ends pods that were evicted, by writing their deletion into the log, as who runs pods would.
+
+It is for tests, demonstrations and measurements. What it has read is kept in a file, so that it goes on where
+it was; a deletion that is written twice changes nothing, since it names the uid.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from domain.model.decisions import Outcome
+from domain.model.errors import Unavailable
+from domain.model.limits import poll_records_max
+from services.backoff import Backoff
+from services.codec.encode import encode_event
+from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition
+
+_LOGGER = logging.getLogger(__name__)
+_POLL_SECONDS = 0.5
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+    uid: str
+
+
+class _Decided(msgspec.Struct):
+    pod: _Pod
+    outcome: str
+
+
+_decode = msgspec.json.Decoder(_Decided).decode
+
+
+class Positions:
+    """Where each partition of ``berth.decisions`` goes on, in a file; without one nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        found = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        self.offsets = {int(partition): int(offset) for partition, offset in found.items()}
+
+    def keep(self, records: Sequence[Record]) -> None:
+        """Go on behind these records from now on."""
+        self.offsets |= {record.partition: record.offset + 1 for record in records}
+        if self._path is not None:
+            fresh = self._path.with_suffix(".new")
+            fresh.write_text(json.dumps(self.offsets))
+            os.replace(fresh, self._path)
+
+
+def deletions(records: Sequence[Record]) -> list[Entry]:
+    """Return the deletions of pods that were evicted, but for those that were spared behind."""
+    evicted: dict[_Pod, None] = {}
+    for record in records:
+        if record.value is None:
+            continue
+        decided = _decode(record.value)
+        if decided.outcome == Outcome.EVICTED:
+            evicted[decided.pod] = None
+        elif decided.outcome == Outcome.SPARED:
+            evicted.pop(decided.pod, None)
+    return [
+        Entry(f"{pod.namespace}/{pod.name}".encode(), encode_event("DELETED", _manifest(pod)))
+        for pod in evicted
+    ]
+
+
+def _manifest(pod: _Pod) -> dict[str, object]:
+    metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+class Executor:
+    """Reads all decisions, from where ``positions`` say, and deletes the pods that were evicted."""
+
+    def __init__(self, log: Log, positions: Positions) -> None:
+        self._log, self._positions = log, positions
+        self.deleted_count = 0
+
+    async def run(self) -> None:
+        """Go on until cancelled; start over where the log does not answer."""
+        backoff = Backoff()
+        while True:
+            try:
+                await self._serve(backoff)
+            except Unavailable as error:
+                _LOGGER.warning("the log does not answer: %s", error)
+            await backoff.wait()
+
+    async def _serve(self, backoff: Backoff) -> None:
+        reader, writer = await self._log.reader(), await self._log.writer()
+        try:
+            count = await self._log.partitions(DECISIONS_TOPIC)
+            at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(count)]
+            first = await reader.first_offsets(at)
+            known = self._positions.offsets
+            await reader.assign({each: max(first[each], known.get(each.partition, 0)) for each in at})
+            while True:
+                records = await reader.poll(poll_records_max, _POLL_SECONDS)
+                if entries := deletions(records):
+                    await writer.append(PODS_TOPIC, entries)
+                    self.deleted_count += len(entries)
+                if records:
+                    self._positions.keep(records)
+                backoff.reset()
+        finally:
+            await reader.aclose()
+            await writer.aclose()

@@ -1,0 +1,29 @@
+"""Sites whose nodes are full of pods of low priority, and what was told of pods there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.builders import Json, node_manifest, pod_manifest
+from tests.property.site import Site
+
+AT_MS = 1_700_000_000_000
+
+
+def site_of(nodes: int = 1, *, pods_each: int = 2) -> Site:
+    """Return a site whose nodes of 4 cores are full of pods of priority 0."""
+    site = Site(preempts=True)
+    site.tell("ADDED", *(node_manifest(f"n{i}", cpu=4, resource_version=1) for i in range(nodes)))
+    low = [pod_manifest(f"low{i}", cpu=4 // pods_each, priority=0) for i in range(nodes * pods_each)]
+    site.tell("ADDED", *low)
+    return site
+
+
+def high(name: str = "high", **more: Any) -> Json:
+    return pod_manifest(name, **{"cpu": 4, "priority": 10, **more})
+
+
+def told(site: Site, *names: str) -> list[tuple[str, str, str | None]]:
+    """Return name, outcome and node of each decision about some pods; of all but the first ones."""
+    rows = [row for row in site.decided() if row["pod"]["name"] in names]
+    return [(row["pod"]["name"], row["outcome"], row["node"]) for row in rows]

@@ -1,0 +1,71 @@
+"""Does the executor end exactly the pods that were evicted, also when it begins again?"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import orjson
+
+from services.adapters.memory.log import MemoryLog
+from services.codec.encode import encode_event
+from services.executor.run import Executor, Positions, deletions
+from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
+from tests.builders import Json
+from tests.contract.conftest import SteppingClock
+from tests.property.site import SHARDS
+from tests.unit.preempted import high, site_of, told
+
+
+def record(outcome: str, name: str, uid: str = "u", offset: int = 0) -> Record:
+    value = orjson.dumps({"outcome": outcome, "pod": {"namespace": "ns", "name": name, "uid": uid}})
+    return Record(DECISIONS_TOPIC, 0, offset, b"ns/p", value, 1)
+
+
+def test_who_was_spared_right_behind_is_left_alone() -> None:
+    told_of = [record("bound", "a"), record("evicted", "a"), record("evicted", "b"), record("spared", "a")]
+    (entry,) = deletions(told_of)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "ns", "name": "b", "uid": "u"}}
+    assert entry == Entry(b"ns/b", encode_event("DELETED", pod))
+    assert len(deletions([*told_of, record("evicted", "a")])) == 2, "evicted anew"
+
+
+async def run(log: MemoryLog, positions: Positions, until: int) -> None:
+    """Run an executor until so many deletions are in the log."""
+    executor = Executor(log, positions)
+    task = asyncio.create_task(executor.run())
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if len(await deleted(log)) >= until:
+            break
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def deleted(log: MemoryLog) -> list[Json]:
+    reader = await log.reader()
+    await reader.assign({TopicPartition(PODS_TOPIC, shard): 0 for shard in range(SHARDS)})
+    return [orjson.loads(each.value or b"") for each in await reader.poll(1000, 0.0)]
+
+
+async def test_what_it_writes_lets_the_nominated_pod_in_and_nothing_is_written_twice(tmp_path: Path) -> None:
+    log, file = MemoryLog(SteppingClock()), tmp_path / "positions"
+    await log.ensure_topics(topic_specs(SHARDS))
+    site = await asyncio.to_thread(site_of)
+    await asyncio.to_thread(site.tell, "ADDED", high())
+    writer = await log.writer()
+    for shard, rows in site.database.decisions.items():
+        entries = [Entry(b"key", payload) for _, payload in rows]
+        await writer.append(DECISIONS_TOPIC, entries, partition=shard)
+    await run(log, Positions(file), 2)
+    events = await deleted(log)
+    assert sorted(each["object"]["metadata"]["name"] for each in events) == ["low0", "low1"]
+    await run(log, Positions(file), 3)
+    assert len(await deleted(log)) == 2, "it goes on where it was"
+    await run(log, Positions(None), 4)
+    assert len(await deleted(log)) == 4, "without a file it begins anew: the same deletions, once more"
+    pods = [each["object"] for each in await deleted(log)]
+    await asyncio.to_thread(site.tell, "DELETED", *pods)
+    assert told(site, "high")[-1] == ("high", "bound", "n0")
+    assert sorted(each[1] for each in told(site, "low0")) == ["bound", "evicted", "released"]
