@@ -104,7 +104,7 @@ class Site:
 
     def __init__(self, *, preempts: bool = False) -> None:
         self.preempts = preempts
-        self.database = MemoryDatabase(SHARDS)
+        self.database = MemoryDatabase(SHARDS, lambda: self.database.batches_count)
         self.leases = [Lease(shard, 0) for shard in range(SHARDS)]
         for topic in (CONFIG_TOPIC, USAGE_TOPIC):
             self.database.offsets[0, topic, 0] = OffsetRow(0, 0)

@@ -75,8 +75,8 @@ PREEMPTION = (
             SELECT FROM decisions s
             WHERE (s.namespace, s.name) = (d.namespace, d.name) AND s.pod_uid = d.pod_uid
                 AND s.outcome = 'spared'
-                AND CASE WHEN s.shard = e.shard THEN s.seq > e.seq ELSE s.recorded_at > e.recorded_at END
-                AND CASE WHEN s.shard = d.shard THEN s.seq < d.seq ELSE s.recorded_at < d.recorded_at END
+                AND CASE WHEN s.shard = e.shard THEN s.seq > e.seq ELSE s.recorded_at >= e.recorded_at END
+                AND CASE WHEN s.shard = d.shard THEN s.seq < d.seq ELSE s.recorded_at <= d.recorded_at END
         ) AND NOT EXISTS (
             SELECT FROM placements p WHERE p.pod_uid = d.pod_uid AND p.recorded_at > e.recorded_at
                 AND p.recorded_at <= d.recorded_at
