@@ -13,9 +13,9 @@ import pytest
 from numba.core.registry import CPUDispatcher
 
 from domain.cycle.warm import warm_up
-from domain.kernels import compiling, placing, ties
+from domain.kernels import compiling, nominated, placing, ties
 
-ENTRIES = (placing.place, placing.could_fit)
+ENTRIES = (placing.place, placing.could_fit, nominated.place_nominated)
 
 
 @pytest.fixture(autouse=True, scope="module")
