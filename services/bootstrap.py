@@ -271,7 +271,7 @@ async def run_worker(
     from services.topics import until_first
     from services.worker.compiling import compile_kernels
     from services.worker.metrics import WorkerMetrics
-    from services.worker.run import Worker, WorkerSettings
+    from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(
@@ -281,6 +281,7 @@ async def run_worker(
         usage_window_seconds=settings.usage_window_seconds,
         tombstone_hours=settings.tombstone_hours,
         preempts=settings.preemption == "on",
+        backoff_ms=BACKOFF_MS,
         writers=settings.kafka_writers,
         lease_seconds=settings.lease_seconds,
         lease_renewal_seconds=settings.lease_renewal_seconds,
@@ -290,8 +291,7 @@ async def run_worker(
         profiles=BUILT_IN_PROFILES,
         drain=drain,
     )
-    # The commit's many small answers must not wait long for the thread that plans, and the collector must
-    # not walk a state of millions of objects, which has no cycles, for every few hundred new ones.
+    # A commit's many small answers must not wait for the thread that plans, nor both for the collector.
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     worker = Worker(log, ledger, told, WorkerMetrics(registry))

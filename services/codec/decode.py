@@ -68,7 +68,7 @@ from services.codec.envelope import (
     check_envelope,
     check_key,
 )
-from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, Record
 
 _META_PATH = "object.metadata"
 _SPEC_PATH = "object.spec"
@@ -147,6 +147,8 @@ class Decoder:
             if record.topic == NODES_TOPIC:
                 node_event = self._node_event.decode(value)
                 return _decoded(node_event, _node(record, node_event))
+            if record.topic == TICKS_TOPIC:  # whatever it says, it says that time passes
+                return Decoded(None, None)
             if record.topic == CONFIG_TOPIC:
                 return _decoded(*self._config.decode(record, value))
             usage_event = self._usage_event.decode(value)
@@ -316,7 +318,7 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
 
 
 def _tombstone(record: Record) -> Event | ProfileEvent | None:
-    if record.topic == USAGE_TOPIC:
+    if record.topic in (USAGE_TOPIC, TICKS_TOPIC):
         return None
     if record.key is None:
         raise Refusal(

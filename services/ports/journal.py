@@ -52,6 +52,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     usage_window_seconds: int
     tombstone_hours: int = tombstone_hours  # a field that came later has a default: journals are kept
     preempts: bool = False
+    backoff_ms: tuple[int, int] = (0, 0)
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]
     leases: Mapping[int, int]

@@ -9,6 +9,7 @@ NODES_TOPIC = "berth.nodes"
 PODS_TOPIC = "berth.pods"
 USAGE_TOPIC = "berth.usage"
 CONFIG_TOPIC = "berth.config"
+TICKS_TOPIC = "berth.ticks"
 DECISIONS_TOPIC = "berth.decisions"
 DEAD_LETTER_TOPIC = "berth.deadletter"
 
@@ -28,6 +29,7 @@ def topic_specs(shards: int) -> tuple[TopicSpec, ...]:
         TopicSpec(PODS_TOPIC, shards, True),
         TopicSpec(USAGE_TOPIC, 1, False),
         TopicSpec(CONFIG_TOPIC, 1, True),
+        TopicSpec(TICKS_TOPIC, 1, True),
         TopicSpec(DECISIONS_TOPIC, shards, False),
         TopicSpec(DEAD_LETTER_TOPIC, 1, False),
     )
@@ -57,7 +59,8 @@ TOPICS_BY_SHARD = (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)
 def partitions_of(shard: int) -> list[TopicPartition]:
     """Return the partitions that a shard reads. Shard 0 also reads those that concern all shards."""
     own = [TopicPartition(NODES_TOPIC, shard), TopicPartition(PODS_TOPIC, shard)]
-    return own if shard else [*own, TopicPartition(USAGE_TOPIC, 0), TopicPartition(CONFIG_TOPIC, 0)]
+    of_all = (USAGE_TOPIC, CONFIG_TOPIC, TICKS_TOPIC)
+    return own if shard else [*own, *(TopicPartition(topic, 0) for topic in of_all)]
 
 
 class Fault(NamedTuple):

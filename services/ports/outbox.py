@@ -22,6 +22,16 @@ class OutboxItem(NamedTuple):
     value: bytes
 
 
+class Timed(NamedTuple):
+    """How far a ledger has come in which pods wait.
+
+    ``log_time_ms`` is the newest log time, ``activity`` moves with each record but a tick, and each decision.
+    """
+
+    log_time_ms: int
+    activity: int
+
+
 class Outbox(Protocol):
     """The relay's side of the ledger."""
 
@@ -73,6 +83,9 @@ class Outbox(Protocol):
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""
+
+    async def timed(self) -> Timed | None:
+        """Return how far the ledger has come; None where no pod waits, so that nothing is timed."""
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
         """Return when something of a shard may have been committed, or after the time."""

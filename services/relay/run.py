@@ -3,7 +3,8 @@
 When a shard is taken over, the end of the topic is compared with the ledger. So a relay that died between
 publishing and noting it publishes nothing twice, what the broker lost is published again, and what the ledger
 does not hold raises the alarm. While it runs, a relay expects each append where the one before it ended, and
-the last row that it published in the ledger; where either is not so, it compares again.
+the last row that it published in the ledger; where either is not so, it compares again. Beside that the
+relay of shard 0 writes ticks.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from services.backoff import Backoff
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
     DECISIONS_TOPIC,
+    TICKS_TOPIC,
     Entry,
     Log,
     LogWriter,
@@ -30,10 +32,12 @@ from services.ports.log import (
 )
 from services.ports.outbox import Outbox, OutboxItem, Stream
 from services.relay.tail import compare, describe
+from services.relay.ticking import TICK, TICK_SECONDS, Ticker
 from services.topics import CHECK_SECONDS, check_topics, until_first, watch_topics
 
 _LOGGER = logging.getLogger(__name__)
 _TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
+_WRITTEN = (DECISIONS_TOPIC, DEAD_LETTER_TOPIC, TICKS_TOPIC)
 RELEASE_SECONDS = 0.5
 
 
@@ -96,7 +100,7 @@ class Relay:
                 if not shards:  # not initialised yet
                     await asyncio.sleep(self._settings.lease_seconds / 10)
                     continue
-                topics = await check_topics(self._log, (DECISIONS_TOPIC, DEAD_LETTER_TOPIC), shards)
+                topics = await check_topics(self._log, _WRITTEN, shards)
                 backoff.reset()
                 await until_first(
                     *(self._keep_shard(shard) for shard in range(shards)),
@@ -131,7 +135,8 @@ class Relay:
 
     async def _publish_shard(self, shard: int, epoch: int) -> None:
         try:
-            await until_first(self._renew(shard, epoch), self._publish(shard, epoch))
+            works = [self._renew(shard, epoch), self._publish(shard, epoch)]
+            await until_first(*works, *([] if shard else [self._tick()]))
         finally:
             # A fault here must not take the place of the cancellation: the relay would go on.
             with contextlib.suppress(BerthError, TimeoutError):
@@ -143,6 +148,18 @@ class Relay:
             await asyncio.sleep(self._settings.lease_renewal_seconds)
             if not await self._outbox.renew(shard, epoch, self._settings.lease_seconds):
                 raise Fenced(f"another relay publishes shard {shard}")
+
+    async def _tick(self) -> None:
+        """Let log time pass where nothing else does."""
+        writer, ticker = await self._log.writer(), Ticker()
+        clock = asyncio.get_running_loop().time
+        try:
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                if ticker.is_due(await self._outbox.timed(), clock()):
+                    await writer.append(TICKS_TOPIC, [TICK], 0)
+        finally:
+            await writer.aclose()
 
     async def _publish(self, shard: int, epoch: int) -> None:
         ledger = (await self._outbox.ledger_name()).encode()

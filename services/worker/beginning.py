@@ -4,7 +4,7 @@ A state topic keeps the latest record of each key. One that was made anew, or cu
 is read again from its first record, and of each key only the latest record there counts: what came before it
 is known, or was followed by it. Folding is idempotent by uid and version, so nothing happens twice. What the
 ledger has and no record mentions stays as it is, and is listed: whether it is gone, only its producers know.
-Measurements are not state: they go on at the first that there is.
+Measurements and ticks are not state: they go on at the first that there is.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    TICKS_TOPIC,
     USAGE_TOPIC,
     Log,
     LogReader,
@@ -37,7 +38,7 @@ from services.worker.intake import Latest
 from services.worker.planner import Planner
 
 _LOGGER = logging.getLogger(__name__)
-TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+TOPICS = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC, TICKS_TOPIC)
 _NAMES_SHOWN_MAX = 10
 _ROWS_PER_TURN = 10_000
 
@@ -126,7 +127,7 @@ def _fault(
         code = "tail-lost"
     else:
         return None
-    measured = at.topic == USAGE_TOPIC
+    is_of_its_moment = at.topic in (USAGE_TOPIC, TICKS_TOPIC)
     return LogFault(
         shard=shard,
         epoch=epoch,
@@ -135,9 +136,9 @@ def _fault(
         next_offset=position.next_offset,
         first=first,
         end=end,
-        goes_on_at=end if measured and code == "tail-lost" else first,
+        goes_on_at=end if is_of_its_moment and code == "tail-lost" else first,
         topic_id=topic_id or None,
-        resync_below=None if measured else end,
+        resync_below=None if is_of_its_moment else end,
     )
 
 

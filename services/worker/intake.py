@@ -24,13 +24,15 @@ from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    TICKS_TOPIC,
     USAGE_TOPIC,
     LogReader,
     Record,
     TopicPartition,
 )
 
-_RANK = {topic: rank for rank, topic in enumerate((CONFIG_TOPIC, NODES_TOPIC, USAGE_TOPIC, PODS_TOPIC))}
+_ORDER = (CONFIG_TOPIC, NODES_TOPIC, USAGE_TOPIC, PODS_TOPIC, TICKS_TOPIC)
+_RANK = {topic: rank for rank, topic in enumerate(_ORDER)}
 _FETCH_SECONDS = 0.1
 _LOGGER = logging.getLogger(__name__)
 

@@ -47,7 +47,7 @@ class Planner:
         What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
     tombstone_hours : int
         For how long, in log time, a pod that is gone is remembered.
-    preempts : bool, as of ``Scheduler``
+    preempts, backoff_ms : as of ``Scheduler``
     stopwatch : callable
         Returns microseconds; how long a cycle took is stored with it and decides nothing.
     writers : mapping of str to str
@@ -65,6 +65,7 @@ class Planner:
         usage_window_seconds: int = usage_window_seconds,
         tombstone_hours: int = tombstone_hours,
         preempts: bool = False,
+        backoff_ms: tuple[int, int] = (0, 0),
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
         worker: str = "",
@@ -82,13 +83,14 @@ class Planner:
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
         self._rest: list[Record] = []  # records that wait behind a change of a profile
+        told: dict[str, Any] = {"preempts": preempts, "backoff_ms": backoff_ms}
+        told["usage_window_seconds"] = usage_window_seconds
         self.start = Start(
             worker=worker,
             build=build,
             seed=seed,
-            usage_window_seconds=usage_window_seconds,
             tombstone_hours=tombstone_hours,
-            preempts=preempts,
+            **told,
             profiles=profiles,
             writers=writers,
             leases={},
@@ -102,7 +104,6 @@ class Planner:
         self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
         self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
-        told: dict[str, Any] = {"usage_window_seconds": usage_window_seconds, "preempts": preempts}
         self.scheduler = Scheduler(profiles, seed=seed, **told)
         self.scheduler.own((), self.shards_count)
         restore(base, self.scheduler, self.book)

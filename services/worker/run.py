@@ -41,6 +41,9 @@ from services.worker.thread import Compute, in_thread
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 
+BACKOFF_MS = (limits.backoff_ms_min, limits.backoff_ms_max)
+"""How long a group is not tried again after its first failed attempt, and at most: as in kube-scheduler."""
+
 HANGING_SECONDS = 60.0
 """A plan that is late and does not end within this time ends the process."""
 
@@ -57,6 +60,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     usage_window_seconds: int = limits.usage_window_seconds
     tombstone_hours: int = limits.tombstone_hours
     preempts: bool = False
+    backoff_ms: tuple[int, int] = (0, 0)  # as of Planner; without a relay log time may stand still
     lease_seconds: float = limits.lease_seconds
     lease_renewal_seconds: float = limits.lease_renewal_seconds
     progress_seconds: float = limits.progress_seconds
@@ -72,7 +76,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def deciding(self) -> dict[str, Any]:
         """Return what decides, beside the log and the seed, as JSON values."""
-        names = ("usage_window_seconds", "preempts", "writers", "profiles")
+        names = ("usage_window_seconds", "preempts", "backoff_ms", "writers", "profiles")
         found: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         return found
 
@@ -256,6 +260,7 @@ class Worker:
             usage_window_seconds=told.usage_window_seconds,
             tombstone_hours=told.tombstone_hours,
             preempts=told.preempts,
+            backoff_ms=told.backoff_ms,
             stopwatch=self._stopwatch,
             writers=told.writers,
             worker=told.name,

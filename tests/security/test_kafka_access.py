@@ -25,6 +25,7 @@ from services.ports.log import (
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    TICKS_TOPIC,
     Entry,
     Record,
     TopicPartition,
@@ -50,7 +51,7 @@ async def granted(broker: AskedBroker) -> AskedBroker:
     """Return the broker with the rights of the docs and berth's topics."""
     page = _PAGE.read_text()
     (commands,) = re.findall(r"```\n(kafka-acls\.sh .*?)```", page, re.DOTALL)
-    assert await grant(broker.server.bootstrap, commands) == 4 + 4 + 2 + 1 + 4 + 8
+    assert await grant(broker.server.bootstrap, commands) == 4 + 5 + 2 + 2 + 5 + 8 + 1
     async with log_of(broker, broker.by_password("berth-init")) as log:
         await log.ensure_topics(SPECS)
     return broker
@@ -158,7 +159,7 @@ async def test_nobody_does_more_than_its_work(granted: AskedBroker) -> None:
     writes = {
         "berth-init": (),
         "berth-worker": (),
-        "berth-relay": (DECISIONS_TOPIC, DEAD_LETTER_TOPIC),
+        "berth-relay": (DECISIONS_TOPIC, DEAD_LETTER_TOPIC, TICKS_TOPIC),
         "berth-api": STATE,
         "stranger": (),
     }

@@ -10,7 +10,9 @@ from services.adapters.batches import dead_letter_value, decision_key, decision_
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import Client, drop_lease
 from services.ports.clock import Clock
-from services.ports.outbox import OutboxItem, Stream
+from services.ports.journal import BATCHES
+from services.ports.log import TICKS_TOPIC
+from services.ports.outbox import OutboxItem, Stream, Timed
 
 POLL_SECONDS = 0.02
 
@@ -109,6 +111,16 @@ class MemoryOutbox(Client):
             return False
         row.published[stream] = max(row.published[stream], seq)
         return True
+
+    async def timed(self) -> Timed | None:
+        """See ``Outbox.timed``."""
+        database = self._answering()
+        if not database.pending:
+            return None
+        offsets = database.offsets.items()
+        read = sum(row.next_offset for (_, topic, _), row in offsets if topic not in (TICKS_TOPIC, BATCHES))
+        shards = database.shards.values()
+        return Timed(max(s.log_time_ms for s in shards), read + sum(s.seq_next for s in shards))
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""

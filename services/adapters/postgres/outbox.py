@@ -13,8 +13,10 @@ from services.adapters.postgres import sql_outbox as sql
 from services.adapters.postgres.connections import QUICK, Session
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.sql import COUNT_SHARDS
+from services.ports.journal import BATCHES
 from services.ports.ledger import DeadLetter, Lease
-from services.ports.outbox import OutboxItem, Stream
+from services.ports.log import TICKS_TOPIC
+from services.ports.outbox import OutboxItem, Stream, Timed
 
 # Polling, not NOTIFY: NOTIFY takes a lock that all committing transactions of the database share and holds
 # it over the flush to disk, so the commits of all shards would queue behind each other. One poll reads a row
@@ -117,6 +119,12 @@ class PostgresOutbox:
         query = sql.MARK_PUBLISHED.format(column=_COLUMNS[stream])
         async with self._reading.use() as connection:
             return bool(await connection.execute(query, shard, epoch, seq, self._holder) == "UPDATE 1")
+
+    async def timed(self) -> Timed | None:
+        """See ``Outbox.timed``."""
+        async with self._reading.use() as connection:
+            row = await connection.fetchrow(sql.TIMED, [TICKS_TOPIC, BATCHES])
+        return None if row["log_time_ms"] is None else Timed(row["log_time_ms"], row["activity"])
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""

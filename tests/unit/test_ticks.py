@@ -1,0 +1,154 @@
+"""Does time pass in a quiet log, as long as anything waits for it, and no longer?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Placement
+from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.ledger import MemoryLedger
+from services.adapters.memory.log import MemoryLog
+from services.adapters.memory.outbox import MemoryOutbox
+from services.codec.encode import event_topic_and_key
+from services.ports.log import TICKS_TOPIC, Entry, TopicPartition, topic_specs
+from services.ports.outbox import Timed
+from services.relay.run import Relay, RelayMetrics, RelaySettings
+from services.relay.ticking import QUIET_SECONDS_MAX, UNREAD_SECONDS_MAX, Ticker
+from services.worker.metrics import WorkerMetrics
+from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
+from tests.builders import Json, event_bytes, node_manifest, pod_manifest
+from tests.simulation.loop import SimulatedLoop, VirtualClock
+from tests.values import node, pod, template
+
+HALF, WHOLE = template(2_000), template(4_000)
+
+
+def run(scheduler: Scheduler, at_ms: int, *events: Event) -> tuple[int, list[str]]:
+    """Return how many attempts a cycle made, and which pods it placed."""
+    for event in events:
+        scheduler.fold(event)
+    result = scheduler.cycle(at_ms)
+    return len(result.attempts), [v.pod.name for v in result.verdicts if isinstance(v, Placement)]
+
+
+def backing_off(*times_ms: int) -> Scheduler:
+    """Return a scheduler with a pod that failed at these times, one attempt after the other."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1, backoff_ms=BACKOFF_MS)
+    run(scheduler, 0, NodeUpserted(node("a")), PodUpserted(pod("holder", WHOLE, on="a")))
+    first, *later = times_ms
+    assert run(scheduler, first, PodUpserted(pod("waits", HALF))) == (1, [])
+    for at_ms in later:  # a node with room that it may not use
+        lure = NodeUpserted(node(f"lure-{at_ms}", unschedulable=True))
+        assert run(scheduler, at_ms, lure) == (1, [])
+    return scheduler
+
+
+def test_room_that_comes_soon_after_an_attempt_is_tried_when_the_backoff_ends() -> None:
+    scheduler = backing_off(5_000)
+    assert run(scheduler, 5_400, PodDeleted("default", "holder")) == (0, [])
+    assert not scheduler.has_work
+    assert run(scheduler, 5_999) == (0, [])
+    assert run(scheduler, 6_000) == (1, ["waits"])
+
+
+def test_who_waited_for_long_is_tried_at_once() -> None:
+    assert run(backing_off(5_000), 6_000, PodDeleted("default", "holder")) == (1, ["waits"])
+
+
+def test_the_backoff_doubles_up_to_ten_seconds() -> None:
+    times_ms = [0, 1_000, 3_000, 7_000, 15_000, 25_000]
+    for count, due_ms in enumerate(times_ms[1:], 1):
+        scheduler = backing_off(*times_ms[:count])
+        assert run(scheduler, due_ms - 1, PodDeleted("default", "holder")) == (0, [])
+        assert run(scheduler, due_ms) == (1, ["waits"])
+
+
+def test_a_new_pod_of_the_group_ends_the_backoff_and_goes_behind_the_older_ones() -> None:
+    scheduler = backing_off(5_000)
+    run(scheduler, 5_100, PodDeleted("default", "holder"))
+    assert run(scheduler, 5_200, PodUpserted(pod("new", HALF))) == (1, ["waits", "new"])
+
+
+def test_a_tick_is_due_once_a_second_while_the_log_is_quiet_and_pods_wait() -> None:
+    ticker, found, log_ms = Ticker(), [], 0
+    for second in range(10):
+        if ticker.is_due(Timed(log_ms, 5), second):
+            found.append(second)
+            log_ms = second * 1_000 + 1  # a worker folds it
+    assert found == list(range(10))
+    assert not ticker.is_due(None, 10)
+
+
+def test_no_tick_is_due_while_the_log_moves_by_itself() -> None:
+    ticker = Ticker()
+    ticker.is_due(Timed(0, 0), 0)
+    assert not any(ticker.is_due(Timed(second, second), second) for second in range(1, 10))
+
+
+def test_ticks_do_not_pile_up_while_no_worker_is_up() -> None:
+    ticker = Ticker()
+    found = [second for second in range(40) if ticker.is_due(Timed(7, 5), second)]
+    assert found == [0, UNREAD_SECONDS_MAX, 2 * UNREAD_SECONDS_MAX, 3 * UNREAD_SECONDS_MAX]
+
+
+def test_ticks_end_when_nothing_has_happened_for_long() -> None:
+    ticker = Ticker()
+    found = [second for second in range(1_000) if ticker.is_due(Timed(second, 5), second)]
+    assert found[-1] == QUIET_SECONDS_MAX
+
+
+async def _quiet_log(loop: SimulatedLoop, *, is_ticking: bool) -> list[str]:
+    """Let room come soon after a failed attempt, and nothing after it; return how far pods came."""
+    clock = VirtualClock(loop)
+    database, log = MemoryDatabase(1, clock.now_ms), MemoryLog(clock)
+    await log.ensure_topics(topic_specs(1))
+    writer = await log.writer()
+
+    async def send(kind: str, manifest: Json) -> None:
+        topic, key = event_topic_and_key(manifest)
+        await writer.append(topic, [Entry(key, event_bytes(kind, manifest))])
+        await asyncio.sleep(0.2)
+
+    settings = WorkerSettings(name="w", profiles=BUILT_IN_PROFILES, backoff_ms=BACKOFF_MS)
+    worker = Worker(log, MemoryLedger(database, clock), settings, WorkerMetrics(CollectorRegistry()), _here)
+    relay = Relay(
+        log, MemoryOutbox(database, clock), RelaySettings(name="r"), RelayMetrics(CollectorRegistry())
+    )
+    works: list[Callable[[], Awaitable[None]]] = [worker.run, *([relay.run] if is_ticking else [])]
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    await asyncio.sleep(3)
+    await send("ADDED", node_manifest("n", cpu=4))
+    holder = pod_manifest("holder", cpu="4", node_name="n")
+    await send("ADDED", holder)
+    await send("ADDED", pod_manifest("waits", cpu="2"))
+    await send("DELETED", holder)
+    await asyncio.sleep(5)
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks)
+    ticks = log.partition(TopicPartition(TICKS_TOPIC, 0)).records
+    assert bool(ticks) is is_ticking
+    return [row.opened.name for row in database.open_placements.values()]
+
+
+async def _here(work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return work(*args, **kwargs)
+
+
+@pytest.mark.parametrize("is_ticking", [True, False])
+def test_a_quiet_log_ends_the_backoff(is_ticking: bool) -> None:
+    loop = SimulatedLoop()
+    try:
+        assert loop.run_until_complete(_quiet_log(loop, is_ticking=is_ticking)) == ["waits"] * is_ticking
+    finally:
+        loop.close()
