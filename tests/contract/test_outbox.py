@@ -14,7 +14,7 @@ from domain.model.limits import dead_letter_topic_raw_bytes_max
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger
 from services.ports.outbox import Outbox, Stream
 from tests.builders import without_recorded_at
-from tests.contract.batches import advance, bind, dead_letter, decision, record
+from tests.contract.batches import advance, bind, dead_letter, decision, record, waiting
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
 from tests.servers import MakeDatabase
 
@@ -45,6 +45,21 @@ async def _bind(ledger: Ledger, lease: Lease, first: int, count: int) -> None:
 
 async def test_it_knows_the_number_of_shards(outbox: Outbox) -> None:
     assert await outbox.shards() == SHARDS
+
+
+async def test_it_says_how_far_the_ledger_came_while_pods_wait(outbox: Outbox, ledger: Ledger) -> None:
+    (lease, _) = await start(ledger, SHARDS)
+    await _bind(ledger, lease, 1, 1)
+    assert await outbox.timed() is None, "nobody waits"
+    assert await ledger.commit(bind(lease, [2], 1, pending_added=[waiting(lease, "a", 1)])) == Committed()
+    before = await outbox.timed()
+    assert before is not None
+    batch = bind(lease, [3], 2, log_time_ms=before.log_time_ms + 1_000)
+    assert await ledger.commit(batch) == Committed()
+    after = await outbox.timed()
+    assert after is not None
+    assert after.log_time_ms == before.log_time_ms + 1_000
+    assert after.activity > before.activity
 
 
 async def test_decisions_come_in_order_per_shard(outbox: Outbox, ledger: Ledger) -> None:

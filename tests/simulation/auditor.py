@@ -18,6 +18,7 @@ from services.ports.log import (
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    TICKS_TOPIC,
     USAGE_TOPIC,
     TopicPartition,
 )
@@ -264,10 +265,11 @@ class Auditor:
                 return f"{published} of {len(rows)} decisions of shard {shard} are published"
         return ""
 
-    def batches(self) -> int:
-        """Return the number of batches that the first shard counts."""
-        row = self._database.offsets.get((0, BATCHES, 0))
-        return 0 if row is None else row.next_offset
+    def activity(self) -> int:
+        """Return what moves with all that happens but ticks."""
+        offsets = self._database.offsets.items()
+        read = sum(row.next_offset for (_, topic, _), row in offsets if topic not in (TICKS_TOPIC, BATCHES))
+        return read + sum(shard.seq_next for shard in self._database.shards.values())
 
 
 def _strategy(spec: dict[str, Any] | None) -> Any:

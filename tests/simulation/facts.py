@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, Record
 
 Json = dict[str, Any]
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -206,6 +206,8 @@ class Events:
 
     def fold(self, record: Record) -> None:
         """Take the next record."""
+        if record.topic == TICKS_TOPIC:
+            return
         if b"broken" in (record.key or b""):
             self.broken.append((record.topic, record.partition, record.offset))
             return

@@ -208,15 +208,15 @@ class World:
             await writer.append(topic, [entry])
 
     async def _wait(self, quiet_seconds: float, undone: Callable[[], str]) -> None:
-        """Wait until nothing was undone and no batch came for a while."""
+        """Wait until nothing was undone and nothing but ticks came for a while."""
         deadline, quiet = self.loop.time() + CONVERGENCE_SECONDS, 0.0
         while quiet < quiet_seconds:
             if self.loop.time() > deadline:
                 self.auditor.require(False, Invariant.NO_CONVERGENCE, undone())
                 return
-            before = self.auditor.batches()
+            before = self.auditor.activity()
             await asyncio.sleep(2.0)
-            quiet = quiet + 2.0 if not undone() and before == self.auditor.batches() else 0.0
+            quiet = quiet + 2.0 if not undone() and before == self.auditor.activity() else 0.0
 
     async def _main(self) -> None:
         await self.log.ensure_topics(topic_specs(self.shards))
