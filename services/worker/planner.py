@@ -45,9 +45,8 @@ class Planner:
     ----------
     base : LedgerBase
         What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
-    tombstone_hours : int
-        For how long, in log time, a pod that is gone is remembered.
-    preempts, backoff_ms : as of ``Scheduler``
+    tombstone_hours, preempts, backoff_ms
+        For how long, in log time, a pod that is gone is remembered; the others as of ``Scheduler``.
     stopwatch : callable
         Returns microseconds; how long a cycle took is stored with it and decides nothing.
     writers : mapping of str to str
