@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -99,3 +99,47 @@ def parts_in_words(parts: Mapping[str, float], weights: Mapping[str, float]) -> 
 def weighted(score: str, weight: float) -> str:
     """Return ``2*NodeAffinity``; a weight of 1 goes without saying."""
     return score if weight == 1 else f"{weight:g}*{score}"
+
+
+class Evicted(Protocol):
+    """Victims on a node, and what their eviction weighs: see ``domain.cycle.evaluate.Eviction``."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def victims(self) -> Sequence[str]: ...
+    @property
+    def violations(self) -> int: ...
+    @property
+    def highest_priority(self) -> int | None: ...
+    @property
+    def priorities_sum(self) -> int: ...
+    @property
+    def earliest_start_ms(self) -> int | None: ...
+
+
+def why_evicted(best: Evicted, others: Sequence[Evicted]) -> str:
+    """Return why a node is chosen for its victims: the first criterion by which the next best one differs."""
+    if not others:
+        return "no other node would do"
+    (other,) = others
+    if best.violations != other.violations:
+        return (
+            f"fewer victims violate a disruption budget than on {other.node}, "
+            f"{best.violations} against {other.violations}"
+        )
+    if best.highest_priority != other.highest_priority:
+        return (
+            f"no victim has a priority above {best.highest_priority}, "
+            f"and one has {other.highest_priority} on {other.node}"
+        )
+    if len(best.victims) != len(other.victims):
+        return f"fewer pods go than on {other.node}"
+    if best.priorities_sum != other.priorities_sum:
+        return (
+            f"the priorities of its victims sum to {best.priorities_sum}, "
+            f"and to {other.priorities_sum} on {other.node}"
+        )
+    if best.earliest_start_ms != other.earliest_start_ms:
+        return f"its most important victims run for a shorter time than those on {other.node}"
+    return f"{other.node} would be as good, and the seed decides"

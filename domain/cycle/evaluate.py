@@ -30,6 +30,27 @@ from domain.state.snapshot import Snapshot
 from domain.state.steps import Settle
 
 
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that a pod could have, once its victims are gone, and what their eviction weighs.
+
+    ``highest_priority`` and ``earliest_start_ms`` are those of ``preemption.Weight``.
+    """
+
+    node: str
+    victims: list[str]
+    violations: int
+    highest_priority: int | None
+    priorities_sum: int
+    earliest_start_ms: int | None
+
+
+class BudgetGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that could be evicted, as if all of them were: would a budget be violated by that?"""
+
+    violating: list[str]
+    non_violating: list[str]
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod would get.
 
@@ -40,7 +61,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     outcome : Outcome
         ``bound``, ``unschedulable`` (no node now) or ``unresolvable`` (not even with all other pods gone).
     node : str or None
-        The best node; of equals the one that the seed prefers.
+        The best node; of equals the one that the seed prefers. Where no node is feasible, the node that is
+        best to evict pods from, if the pod may preempt and it helps.
     feasible : list of str
         Nodes that pass every filter, in their order of arrival.
     infeasible : dict
@@ -61,6 +83,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Plugin -> weight.
     rules : list of RuleSeen
         The rules over other pods that refused nodes, each with what it counted.
+    eligible_to_preempt : bool
+        Whether the pod may preempt if it finds no node.
+    preemption_might_help : list of str
+        Where no node is feasible: the nodes whose refusal could be cured by evicting pods.
+    victims : dict
+        Where no node is feasible and the pod may preempt: each node that it could have, the best first, with
+        the pods that would have to go, the most important first.
+    pdb_violations : dict
+        How many victims of each of these nodes would violate a disruption budget.
+    pdb_groups : BudgetGroups or None
+        All pods of lower priority on these nodes, by whether their eviction would violate a budget.
+    evictions : list of Eviction
+        The best of these nodes, in order, with what decides between them.
     """
 
     pod: str
@@ -75,6 +110,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     score_parts: dict[str, dict[str, float]]
     weights: dict[str, float]
     rules: list[RuleSeen] = []
+    eligible_to_preempt: bool = True
+    preemption_might_help: list[str] = []
+    victims: dict[str, list[str]] = {}
+    pdb_violations: dict[str, int] = {}
+    pdb_groups: BudgetGroups | None = None
+    evictions: list[Eviction] = []
 
 
 def evaluate(

@@ -8,7 +8,7 @@ over other pods by ``Nominated``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,14 +77,22 @@ class Plans(NamedTuple):
     best: list[Planned]
 
 
-def why_not_eligible(pod: PodSpec, nodes: Mapping[str, NodeEntry]) -> str:
-    """Return why a pod may not preempt if it finds no node, "" where it may.
+def may_preempt(pod: PodSpec, nodes: Mapping[str, NodeEntry], hopeless: Collection[str] = ()) -> bool:
+    """Say whether a pod may preempt if it finds no node.
 
+    It may not where its policy is ``Never``, nor while a pod of lower priority leaves the node that a
+    scheduler promised it; but for a node that is among the ``hopeless``, which refuse it whatever leaves.
     Source: kube-scheduler, PodEligibleToPreemptOthers.
     """
     if pod.template.preemption_policy == NEVER:
-        return "preemption-policy-never"
-    return ""
+        return False
+    if not pod.nominated_node or pod.nominated_node in hopeless:
+        return True
+    entry = nodes.get(pod.nominated_node)
+    leaving = () if entry is None or entry.deleted else entry.pods.values()
+    return not any(
+        each.spec.preempted and each.spec.template.priority < pod.template.priority for each in leaving
+    )
 
 
 class Preemptor:
@@ -163,10 +171,11 @@ class _Trial:
         self._asked = asked_of(program, slots.groups)
         self._sets = sets_of(victims.sets, budgets.allowed)
         self._priority = program.template.priority
+        self._band = victims.band(self._priority)
         self._salt = slots.groups.salt[program.slot]
         self._plans = empty_plans(snapshot.rows_width, len(self._asked.column), len(rules.kind))
         self.kept_count = preempting.rule_out(
-            self._columns, victims.arrays, self._asked, self._priority, self._plans
+            self._columns, victims.arrays, self._asked, self._band, self._plans
         )
         self.candidates_count = preempting.plan_victims(
             self._columns,
@@ -174,7 +183,7 @@ class _Trial:
             self._asked,
             rules,
             self._sets,
-            self._priority,
+            self._band,
             self._salt,
             self._plans,
         )
@@ -237,7 +246,7 @@ class _Trial:
         arrays = self._victims.arrays
         taken = np.zeros(len(arrays.mark), dtype=np.int64)
         found = preempting.nominate(
-            self._columns, arrays, self._asked, self._rules, self._sets, self._priority, self._salt,
+            self._columns, arrays, self._asked, self._rules, self._sets, self._band, self._salt,
             self._plans, chosen, key, ends[1:], taken,
         )  # fmt: skip
         planned = []

@@ -47,6 +47,16 @@ class PlacedPods(NamedTuple):
     mark: np.ndarray  # uint8[P]: see ``VIOLATING`` and ``VICTIM``
 
 
+class Band(NamedTuple):
+    """What pods below one priority hold: ``start`` int64[N] is the place of the first of them on a row.
+
+    ``sums`` int64[R, N] is what those of a row request together.
+    """
+
+    start: np.ndarray
+    sums: np.ndarray
+
+
 class Asked(NamedTuple):
     """What a pod asks of a row, D demands, M limits and U columns that these read; and what it adds to A.
 

@@ -38,18 +38,25 @@ _PARTS = (arrays, preempt_arrays, preempt_rules, ties)
 # ------------------------------------------------------------------------------------------ one row's room
 
 
-@function
-def _first_lower(pods, row, priority):  # type: ignore[no-untyped-def]
-    """Return the place of the first pod of a row that has a lower priority: those behind it have, too."""
-    low = pods.first[row]
-    high = low + pods.length[row]
-    while low < high:
-        middle = (low + high) >> 1
-        if pods.priority[middle] < priority:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+@entry(*_PARTS)
+def sum_below(pods, priority, rows, band):  # type: ignore[no-untyped-def]
+    """Find what may be freed on some rows, int64[K], by the eviction of all pods below a priority.
+
+    Written: ``band``. Cost: O(K log(pods per node)).
+    """
+    for k in range(len(rows)):
+        row = rows[k]
+        low = pods.first[row]
+        high = low + pods.length[row]
+        while low < high:
+            middle = (low + high) >> 1
+            if pods.priority[middle] < priority:
+                high = middle
+            else:
+                low = middle + 1
+        band.start[row] = low
+        for c in range(pods.below.shape[0]):
+            band.sums[c, row] = pods.below[c, low]
 
 
 @helper
@@ -58,44 +65,42 @@ def _amount(pods, c, i):  # type: ignore[no-untyped-def]
     return pods.below[c, i] - pods.below[c, i + 1]
 
 
-@function
+@helper
 def _has_room(columns, asked, row, used):  # type: ignore[no-untyped-def]
+    fits = True
     for d in range(len(asked.demand_at)):
         at = asked.demand_at[d]
-        if asked.demand_value[d] > columns.allocatable[asked.column[at], row] - used[at]:
-            return False
+        fits &= asked.demand_value[d] <= columns.allocatable[asked.column[at], row] - used[at]
     for m in range(len(asked.limit_value)):
         total = asked.limit_value[m]
         for k in range(asked.limit_width[m]):
             total += used[asked.limit_at[m, k]]
-        if total * 100.0 > asked.limit_percent[m] * columns.allocatable[asked.limit_capacity[m], row]:
-            return False
-    return True
+        fits &= total * 100.0 <= asked.limit_percent[m] * columns.allocatable[asked.limit_capacity[m], row]
+    return fits
 
 
 @entry(*_PARTS)
-def rule_out(columns, pods, asked, priority, plans):  # type: ignore[no-untyped-def]
+def rule_out(columns, pods, asked, band, plans):  # type: ignore[no-untyped-def]
     """Mark the rows that have no room even without all their pods of lower priority; return how many others.
 
     Parameters
     ----------
     columns : Columns
         The snapshot's. ``requested`` counts nominations that the pod must leave alone.
-    priority : int
-        The preemptor's.
+    band : Band
+        What pods below the preemptor's priority hold.
     plans : RowPlans
         Written: ``state``, ``RULED_OUT`` or ``UNFIT``.
 
-    Cost: O(N log(pods per node)).
+    Cost: O(N).
     """
     kept = 0
     for row in range(columns.rows_count[0]):
         plans.state[row] = RULED_OUT
         if asked.static_code[row] == 0:
-            at = _first_lower(pods, row, priority)
             for u in range(len(asked.column)):
                 c = asked.column[u]
-                plans.used[u] = columns.requested[c, row] - pods.gone[c, row] - pods.below[c, at]
+                plans.used[u] = columns.requested[c, row] - pods.gone[c, row] - band.sums[c, row]
             if _has_room(columns, asked, row, plans.used):
                 plans.state[row] = UNFIT
                 kept += 1
@@ -103,11 +108,20 @@ def rule_out(columns, pods, asked, priority, plans):  # type: ignore[no-untyped-
 
 
 @function
+def _passes_rules(rules, row, cut):  # type: ignore[no-untyped-def]
+    """Say whether the rules pass a row by every layer."""
+    fits = True
+    for layer in range(rules.layers[0]):
+        fits = fits and passes(rules, row, cut, layer)
+    return fits
+
+
+@helper
 def _fits(columns, asked, rules, row, plans):  # type: ignore[no-untyped-def]
     """Say whether the pod passes every filter on a row, as ``plans.used`` and ``plans.cut`` say it is."""
     fits = _has_room(columns, asked, row, plans.used)
-    for layer in range(rules.layers[0]):
-        fits = fits and passes(rules, row, plans.cut, layer)
+    if fits and len(rules.kind) > 0:
+        fits = _passes_rules(rules, row, plans.cut)
     return fits
 
 
@@ -132,7 +146,6 @@ def _group(pods, sets, start, end):  # type: ignore[no-untyped-def]
     """
     touched = np.uint64(0)
     for i in range(start, end):
-        pods.mark[i] = STAYS
         if pods.is_there[i] != 0:
             for s in range(sets.first[pods.budgets[i]], sets.first[pods.budgets[i] + 1]):
                 b = sets.budget[s]
@@ -148,9 +161,9 @@ def _group(pods, sets, start, end):  # type: ignore[no-untyped-def]
 
 
 @function
-def _plan_row(columns, pods, asked, rules, sets, priority, row, plans):  # type: ignore[no-untyped-def]
+def _plan_row(columns, pods, asked, rules, sets, band, row, plans):  # type: ignore[no-untyped-def]
     """Plan the victims of one row that was not ruled out."""
-    start = _first_lower(pods, row, priority)
+    start = band.start[row]
     end = pods.first[row] + pods.length[row]
     plans.state[row] = UNFIT
     for u in range(len(asked.column)):
@@ -159,16 +172,19 @@ def _plan_row(columns, pods, asked, rules, sets, priority, row, plans):  # type:
     for r in range(len(rules.kind)):
         plans.cut[r] = 0
     for i in range(start, end):
+        pods.mark[i] = STAYS
         if pods.is_there[i] != 0:
             _move(pods, asked, rules, row, i, -1, plans)
-    plans.touched[row] = _group(pods, sets, start, end)
+    plans.touched[row] = 0
+    if len(sets.allowed) > 0:
+        plans.touched[row] = _group(pods, sets, start, end)
     if not _fits(columns, asked, rules, row, plans):
         return
     violations = victims = 0
     priorities = np.int64(0)
     highest = np.int64(NO_VICTIM)
     earliest = np.int64(NOT_STARTED)
-    for mark in (VIOLATING, STAYS):
+    for mark in range(STAYS if plans.touched[row] == 0 else VIOLATING, STAYS - 1, -1):
         for i in range(start, end):
             if pods.is_there[i] == 0 or pods.mark[i] != mark:
                 continue
@@ -223,15 +239,15 @@ def _search_tile(columns, plans, salt, tile):  # type: ignore[no-untyped-def]
 
 
 @entry(*_PARTS)
-def plan_victims(columns, pods, asked, rules, sets, priority, salt, plans):  # type: ignore[no-untyped-def]
+def plan_victims(columns, pods, asked, rules, sets, band, salt, plans):  # type: ignore[no-untyped-def]
     """Plan the victims of every row that ``rule_out`` kept, and find the best row of each tile.
 
     Parameters
     ----------
     columns, pods, asked, rules, sets
         The arrays above. ``pods.mark`` is written. ``rules`` gets the lowest counts of spreads.
-    priority : int
-        The preemptor's. Only pods of lower priority become victims.
+    band : Band
+        The pods below the preemptor's priority. No other becomes a victim.
     salt : uint64
         The group's, for ties.
     plans : RowPlans
@@ -250,7 +266,7 @@ def plan_victims(columns, pods, asked, rules, sets, priority, salt, plans):  # t
             find_least(rules, r)
     for row in range(columns.rows_count[0]):
         if plans.state[row] != RULED_OUT:
-            _plan_row(columns, pods, asked, rules, sets, priority, row, plans)
+            _plan_row(columns, pods, asked, rules, sets, band, row, plans)
             planned += plans.state[row] == PLANNED
     for tile in range((columns.rows_count[0] + TILE - 1) // TILE):
         _search_tile(columns, plans, salt, tile)
@@ -293,14 +309,14 @@ def _shares_domain(rules, moved, row, other):  # type: ignore[no-untyped-def]
 
 @function
 def _plan_again(  # type: ignore[no-untyped-def]
-    columns, pods, asked, rules, sets, priority, salt, plans, row, everywhere, touched
+    columns, pods, asked, rules, sets, band, salt, plans, row, everywhere, touched
 ):
     """Plan the rows again that a nomination on a row concerns, and search their tiles."""
     moved = everywhere
     for r in range(len(rules.kind)):
         moved = moved or plans.moved[r] != 0
     if not moved and touched == 0:
-        _plan_row(columns, pods, asked, rules, sets, priority, row, plans)
+        _plan_row(columns, pods, asked, rules, sets, band, row, plans)
         _search_tile(columns, plans, salt, row // TILE)
         return
     for tile in range((columns.rows_count[0] + TILE - 1) // TILE):
@@ -314,7 +330,7 @@ def _plan_again(  # type: ignore[no-untyped-def]
                 or plans.touched[other] & touched != 0
                 or _shares_domain(rules, plans.moved, row, other)
             ):
-                _plan_row(columns, pods, asked, rules, sets, priority, other, plans)
+                _plan_row(columns, pods, asked, rules, sets, band, other, plans)
                 is_other = True
         if is_other:
             _search_tile(columns, plans, salt, tile)
@@ -322,13 +338,13 @@ def _plan_again(  # type: ignore[no-untyped-def]
 
 @entry(*_PARTS)
 def nominate(  # type: ignore[no-untyped-def]
-    columns, pods, asked, rules, sets, priority, salt, plans, chosen, key, victims_end, taken
+    columns, pods, asked, rules, sets, band, salt, plans, chosen, key, victims_end, taken
 ):
     """Choose a row for each of several equal pods, one after another, each as its predecessors left it.
 
     Parameters
     ----------
-    columns, pods, asked, rules, sets, priority, salt, plans
+    columns, pods, asked, rules, sets, band, salt, plans
         As ``plan_victims`` left them; ``pods``, ``rules`` and ``sets`` follow the nominations.
     chosen : int32[K]
         Written: the row of each pod.
@@ -362,12 +378,12 @@ def nominate(  # type: ignore[no-untyped-def]
         key[k, 2] = plans.priorities[best]
         key[k, 3] = plans.victims[best]
         key[k, 4] = plans.start_ms[best]
-        start = _first_lower(pods, best, priority)
+        start = band.start[best]
         end = pods.first[best] + pods.length[best]
         everywhere = count_nomination(pods, rules, best, start, end, plans)
         taken_count, touched = _evict(pods, asked, rules, sets, best, start, end, taken, taken_count)
         victims_end[k] = taken_count
         _plan_again(
-            columns, pods, asked, rules, sets, priority, salt, plans, best, everywhere, touched
+            columns, pods, asked, rules, sets, band, salt, plans, best, everywhere, touched
         )  # fmt: skip
     return len(chosen)

@@ -270,10 +270,15 @@ POD_STATUS = Shape(
         _honoured("initContainerStatuses", "of sidecars, see below"),
         _honoured("resources", "of a bound pod: the larger of asked, in force and allocated counts"),
         _honoured("allocatedResources", "beside `resources`"),
-        _honoured("conditions", "what is asked does not count while `PodResizePending` is `Infeasible`"),
+        _honoured(
+            "conditions",
+            "what is asked does not count while `PodResizePending` is `Infeasible`; a pod that is deleted "
+            "with `DisruptionTarget` for `PreemptionByScheduler` leaves for a nominated one",
+        ),
+        _honoured("nominatedNodeName", "a pod does not preempt again while pods leave that node for it"),
         *_no_matter(
             "ephemeralContainerStatuses extendedResourceClaimStatus hostIP hostIPs message "
-            "nominatedNodeName observedGeneration podIP podIPs reason resize resourceClaimStatuses"
+            "observedGeneration podIP podIPs reason resize resourceClaimStatuses"
         ),
     ),
 )

@@ -30,7 +30,7 @@ from domain.manifests.pod import (
     read_node_name,
     template_from_wire,
 )
-from domain.manifests.status import WirePodStatus, given_qos, is_finished, resize_of, start_time
+from domain.manifests.status import WirePodStatus, given_qos, is_finished, is_preempted, resize_of, start_time
 from domain.model.events import PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import Controller, PodSpec, PodTemplate, with_labels
@@ -155,4 +155,6 @@ def assemble_pod(
         start_time=start_time(status),
         terminating=deleted and bool(node_name),
         controller=controller,
+        nominated_node=(status.nominated_node_name or "") if status is not None and not node_name else "",
+        preempted=deleted and is_preempted(status),
     )

@@ -17,6 +17,8 @@ _FINISHED = ("Succeeded", "Failed")
 _QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
 _RESIZE_PENDING = "PodResizePending"
 _INFEASIBLE = "Infeasible"
+_DISRUPTION = "DisruptionTarget"
+_PREEMPTED = "PreemptionByScheduler"
 
 
 class WireActual(msgspec.Struct, omit_defaults=True):
@@ -46,6 +48,7 @@ class WirePodCondition(msgspec.Struct, gc=False, omit_defaults=True):
     """A condition of a pod, without its times, which do not matter."""
 
     type: str | None = None
+    status: str | None = None
     reason: str | None = None
 
 
@@ -55,6 +58,7 @@ class WirePodStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     phase: str | None = None
     qos_class: str | None = None
     start_time: Moment | None = None
+    nominated_node_name: str | None = None
     container_statuses: list[WireContainerStatus] | None = None
     init_container_statuses: list[WireContainerStatus] | None = None
     resources: WireActual | None = None
@@ -108,6 +112,13 @@ def is_finished(status: WirePodStatus | None, path: str) -> bool:
     if status is None or not status.phase:
         return False
     return check_choice(status.phase, _PHASES, f"{path}.phase") in _FINISHED
+
+
+def is_preempted(status: WirePodStatus | None) -> bool:
+    """Return whether a scheduler is the one that disrupts a pod. Its first such condition counts."""
+    found = () if status is None else status.conditions or ()
+    disrupted = [(each.status, each.reason) for each in found if each.type == _DISRUPTION]
+    return disrupted[:1] == [("True", _PREEMPTED)]
 
 
 def given_qos(status: WirePodStatus | None, path: str) -> str:

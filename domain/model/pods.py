@@ -167,6 +167,8 @@ class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     start_time: str = ""
     terminating: bool = False
     controller: Controller | None = None
+    nominated_node: str = ""
+    preempted: bool = False
 
 
 NO_LIFE = PodLife()
@@ -178,7 +180,9 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``key`` is ``namespace/name``, the key of the pod's records in the log; it is kept whole, since every step
     of a pod's way asks for it, and a million pods are kept. ``node_name`` is where the log says that the pod
     is bound ("" when it is not). ``finished`` is true for phase Succeeded or Failed. ``signature`` is 16
-    bytes, equal exactly when the templates are. ``terminating`` is true from its ``deletionTimestamp`` on.
+    bytes, equal exactly when the templates are. ``terminating`` is true from its ``deletionTimestamp`` on,
+    and ``preempted`` where a scheduler deleted it so that another pod finds room. ``nominated_node`` is the
+    node that a scheduler promised to a waiting pod.
     """
 
     uid: str
@@ -192,6 +196,8 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     start_time: str = ""
     terminating: bool = False
     controller: Controller | None = None
+    nominated_node: str = ""
+    preempted: bool = False
 
     @property
     def namespace(self) -> str:
@@ -206,9 +212,15 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def life(self) -> PodLife | None:
         """What is known of its life; None for the pod that nobody made, started or deleted."""
-        if not (self.start_time or self.terminating or self.controller):
+        if not (self.start_time or self.terminating or self.controller or self.nominated_node):
             return None
-        return PodLife(start_time=self.start_time, terminating=self.terminating, controller=self.controller)
+        return PodLife(
+            start_time=self.start_time,
+            terminating=self.terminating,
+            controller=self.controller,
+            nominated_node=self.nominated_node,
+            preempted=self.preempted,
+        )
 
     def share_texts(self, known: PodSpec) -> None:
         """Refer to the uid and key of an older spec of the same pod, so that they are kept once."""

@@ -185,5 +185,7 @@ class Following:
             start_time=life.start_time,
             terminating=life.terminating,
             controller=life.controller,
+            nominated_node=life.nominated_node,
+            preempted=life.preempted,
         )
         self._occupancy.index.renew(entry, pod)

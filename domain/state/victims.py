@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from domain.kernels.preempt_arrays import NOT_STARTED, PlacedPods
+from domain.kernels.preempt_arrays import NOT_STARTED, Band, PlacedPods
+from domain.kernels.preempting import sum_below
 from domain.model.timestamps import to_ms
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
@@ -20,6 +21,7 @@ from domain.state.pods import PodEntry
 
 _ROWS_FIRST = 64
 _CLASSES_MIN = 1_000
+_BANDS_MAX = 8
 
 
 class BudgetsSeen(Protocol):
@@ -114,6 +116,7 @@ class Victims:
         self.sets: list[tuple[int, ...]] = [()]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
         self._pods: list[list[PodEntry]] = []  # by row
+        self._bands: dict[int, Band] = {}  # by priority, the latest one last
         self._room = np.zeros(0, dtype=np.int64)  # places that a row has
         self._end = 1
         self._wasted = 0
@@ -135,6 +138,18 @@ class Victims:
     def void(self, nodes: Iterable[str]) -> None:
         """Read the pods of some nodes again at the next ``sync``."""
         self._void.update(nodes)
+
+    def band(self, priority: int) -> Band:
+        """Return what pods below a priority hold. Cost: O(nodes) where it was not asked for lately."""
+        band = self._bands.pop(priority, None)
+        if band is None:
+            if len(self._bands) == _BANDS_MAX:
+                del self._bands[next(iter(self._bands))]
+            shape = self.arrays.gone.shape
+            band = Band(np.zeros(shape[1], dtype=np.int64), np.zeros(shape, dtype=np.int64))
+            sum_below(self.arrays, priority, np.arange(self._state.table.count), band)
+        self._bands[priority] = band
+        return band
 
     def pods_on(self, row: int) -> list[PodEntry]:
         """Return the pods of a row in the order of the arrays."""
@@ -174,6 +189,8 @@ class Victims:
         self._generation = table.last_generation
         if len(rows):
             self._write(rows, budgets, roomy=not is_first)
+            for priority, band in self._bands.items():
+                sum_below(self.arrays, priority, rows, band)
         if self._budgets_version != budgets.version:
             self._budgets_version = budgets.version
             self._group_anew(budgets)
@@ -188,6 +205,7 @@ class Victims:
         before = len(self.arrays.first)
         if rows > before:
             more = max(rows, 2 * before, _ROWS_FIRST) - before
+            self._bands.clear()
             self._room = np.pad(self._room, (0, more))
             self._pods.extend([] for _ in range(more))
             self.arrays = self.arrays._replace(

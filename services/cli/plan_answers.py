@@ -13,7 +13,14 @@ import msgspec
 from services.cli.output import Column, Json, print_json, print_table
 from services.cli.tables import REASON
 from services.cli.terminal import echo
-from services.phrases import plural, reason_in_words, reasons_in_words, rule_in_words, weighted
+from services.phrases import (
+    plural,
+    reason_in_words,
+    reasons_in_words,
+    rule_in_words,
+    weighted,
+    why_evicted,
+)
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict
@@ -255,7 +262,7 @@ def _show(verdict: Verdict) -> None:
     """Print one verdict: the node, the best nodes, the refused nodes."""
     nodes_count = len(verdict.feasible) + len(verdict.infeasible)
     found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
-    if verdict.node is None:
+    if verdict.node is None or verdict.victims:
         held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
         echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
     else:
@@ -272,7 +279,24 @@ def _show(verdict: Verdict) -> None:
     for rule in verdict.rules[:RULES_SHOWN_MAX]:
         shown = islice(rule.domains.items(), DOMAINS_SHOWN_MAX)
         echo(rule_in_words(msgspec.structs.replace(rule, domains=dict(shown))))
+    _show_preemption(verdict)
     echo("")
+
+
+def _show_preemption(verdict: Verdict) -> None:
+    """Print who would have to go so that a pod finds a node, and why that node."""
+    if not verdict.feasible and not verdict.eligible_to_preempt:
+        echo("it may not preempt, so nobody would be evicted for it")
+    if not verdict.evictions:
+        return
+    best, *others = verdict.evictions
+    nodes_count = plural(len(verdict.victims), "node")
+    if best.victims:
+        _say(f"{best.node} would take it without {', '.join(best.victims)}: {why_evicted(best, others[:1])}")
+    else:
+        echo(f"{best.node} takes it once the pods are gone that leave it already")
+    echo(f"evicting pods of lower priority would help on {nodes_count}:")
+    print_table("nodes", EVICTED, [msgspec.to_builtins(each) for each in verdict.evictions])
 
 
 def _evicting_helps(count: int, hopeless: int) -> str:
@@ -306,6 +330,13 @@ def _part(label: str) -> Any:
     return read
 
 
+EVICTED = (
+    Column("NODE", lambda item: item["node"]),
+    Column("VIOLATIONS", lambda item: item["violations"], right=True),
+    Column("HIGHEST PRIORITY", lambda item: item["highest_priority"], right=True),
+    Column("SUM", lambda item: item["priorities_sum"], right=True),
+    Column("VICTIMS", lambda item: ", ".join(item["victims"])),
+)
 REFUSED = (
     Column("REFUSED", lambda item: item["count"], right=True),
     REASON,

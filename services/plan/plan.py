@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from domain.cycle.dry_run import with_preemption
 from domain.cycle.evaluate import Verdict, evaluate
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Failure, Placement
@@ -206,9 +207,10 @@ class Plan:
                 plan = scheduler.profiles.plans.get(decided.pod.template.profile)
                 verdict = evaluate(scheduler.state, plan, decided.pod, view)
                 assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
-                yield msgspec.structs.replace(verdict, outcome=planned.outcome)
-                if verdict.node is not None:
-                    _count(scheduler.state, decided.pod.key, verdict.node)
+                verdict = msgspec.structs.replace(verdict, outcome=planned.outcome)
+                yield with_preemption(verdict, scheduler.state, plan, decided.pod, view)
+                if planned.node is not None:
+                    _count(scheduler.state, decided.pod.key, planned.node)
 
     def notices(self, planned: Sequence[Planned]) -> list[str]:
         """Return what the plan does not look at in the objects, a line per code."""

@@ -147,9 +147,12 @@ def compact(planned: Planned) -> dict[str, object]:
 
 
 def full(verdict: Verdict) -> dict[str, object]:
-    """Return a pod's answer with every node; warnings and rules only where there are some."""
+    """Return a pod's answer with every node; what is about preemption, only where it could be needed."""
     found: dict[str, object] = msgspec.to_builtins(verdict)
-    for name in ("warnings", "rules"):
+    silent = ["warnings", "rules"]
+    if verdict.feasible or verdict.held_by:
+        silent += ["preemption_might_help", "victims", "pdb_violations", "pdb_groups", "evictions"]
+    for name in silent:
         if not found[name]:
             del found[name]
     return found

@@ -146,6 +146,8 @@ def _pods(row: Followed) -> list[PodSpec]:
             start_time=lives[life].start_time,
             terminating=lives[life].terminating,
             controller=lives[life].controller,
+            nominated_node=lives[life].nominated_node,
+            preempted=lives[life].preempted,
         )
         for uid, key, version, template, labels, node, adopted, life in zip(
             opened.uids,

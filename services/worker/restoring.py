@@ -148,4 +148,6 @@ def pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) 
         start_time=life.start_time,
         terminating=life.terminating,
         controller=life.controller,
+        nominated_node=life.nominated_node,
+        preempted=life.preempted,
     )

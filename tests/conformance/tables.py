@@ -25,8 +25,17 @@ FILES = (
     "trimaran",
     "seed_examples",
 )
+PREEMPTION = (
+    "preemption_select_victims",
+    "preemption_pick_node",
+    "preemption_eligibility",
+    "pdb_violation_grouping",
+    "nodes_where_preemption_might_help",
+)
 CHECKED = {
     "any_of", "feasible", "infeasible", "node", "nodes", "scores", "unresolvable", "unschedulable",
+    "eligible_to_preempt", "pdb_groups", "pdb_violations", "preemption_might_help", "victims",
+    "victims_exhaustive", "victims_unordered",
 }  # fmt: skip
 RAW = {"raw_scores", "variance"}
 ELSEWHERE = {"integer_scores", "unrounded"}  # other forms of ``scores``
@@ -69,4 +78,38 @@ def check(case: dict[str, Any], verdicts: list[Verdict]) -> None:
     if "nodes" in expect:
         assert {verdict.pod: verdict.node for verdict in verdicts} == expect["nodes"]
     if expect.get("unschedulable"):
-        assert (last.feasible, last.node) == ([], None)
+        assert last.feasible == []
+        assert (last.node is None) == (not last.victims)
+    if "eligible_to_preempt" in expect:
+        assert last.eligible_to_preempt is expect["eligible_to_preempt"]
+    if "preemption_might_help" in expect:
+        assert sorted(last.preemption_might_help) == sorted(expect["preemption_might_help"])
+    check_victims(case, last)
+
+
+def check_victims(case: dict[str, Any], last: Verdict) -> None:
+    """Check who would have to go. Pods of equal priority and start have an order of berth's own."""
+    expect = case["expect"]
+    if "victims" in expect:
+        pods = [each for each in case["objects"] if each["kind"] == "Pod"]
+        named = [(each["metadata"].get("namespace", "default"), each["metadata"]["name"]) for each in pods]
+        priorities = {
+            f"{namespace}/{name}": each["spec"].get("priority", 0)
+            for (namespace, name), each in zip(named, pods, strict=True)
+        }
+        if expect.get("victims_exhaustive", True):
+            assert last.victims.keys() == expect["victims"].keys()
+        for node, victims in expect["victims"].items():
+            found = last.victims[node]
+            if expect.get("victims_unordered"):
+                assert sorted(found) == sorted(victims)
+                assert [priorities[key] for key in found] == [priorities[key] for key in victims]
+            else:
+                assert found == victims
+    if "pdb_violations" in expect:
+        assert expect["pdb_violations"].items() <= last.pdb_violations.items()
+    if "pdb_groups" in expect:
+        groups = last.pdb_groups
+        assert groups is not None
+        assert sorted(groups.violating) == sorted(expect["pdb_groups"]["violating"])
+        assert sorted(groups.non_violating) == sorted(expect["pdb_groups"]["non_violating"])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from domain.state.cluster import ClusterState
 from services.cli.main import app
 from services.plan.objects import Given, event_of
 from services.plan.scenario import plan_scenario
-from tests.conformance.tables import CASES, FILES, cases, check
+from tests.conformance.tables import CASES, FILES, PREEMPTION, cases, check
 
 
 def asked(case: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def test_variance_with_the_pod_on_each_node(case: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize("case", cases(*FILES))
+@pytest.mark.parametrize("case", cases(*FILES, *PREEMPTION))
 def test_verdict(case: dict[str, Any]) -> None:
     check(case, plan_scenario(asked(case)))
 
@@ -75,7 +76,7 @@ def test_the_table_has_all_cases_of_its_files() -> None:
     assert len(cases(*FILES)) > 150
 
 
-@pytest.mark.parametrize("case", cases(*FILES))
+@pytest.mark.parametrize("case", cases(*FILES, *PREEMPTION))
 def test_the_command_says_the_same(case: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(asked(case)))
@@ -83,8 +84,11 @@ def test_the_command_says_the_same(case: dict[str, Any], tmp_path: Path) -> None
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     fields = {key for verdict in said for key in verdict}
-    assert fields - {"warnings", "rules"} == {
+    of_preemption = {"preemption_might_help", "victims", "pdb_violations", "pdb_groups", "evictions"}
+    assert fields - {"warnings", "rules"} - of_preemption == {
         "pod", "outcome", "node", "feasible", "infeasible", "unresolvable", "scores", "score_parts",
-        "weights", "held_by",
+        "weights", "held_by", "eligible_to_preempt",
     }  # fmt: skip
-    check(case, [Verdict(**verdict) for verdict in said])
+    finds_none = [verdict for verdict in said if not verdict["feasible"] and not verdict["held_by"]]
+    assert all(of_preemption <= verdict.keys() for verdict in finds_none)
+    check(case, msgspec.convert(said, list[Verdict]))
