@@ -41,6 +41,16 @@ RAW = {"raw_scores", "variance"}
 ELSEWHERE = {"integer_scores", "unrounded"}  # other forms of ``scores``
 
 
+STRUCTURES = {
+    group["id"]: group["cases"] for group in json.loads((CASES / "structures.json").read_text())["groups"]
+}
+FIT_ONLY = {"filters": ["NodeResourcesFit"], "scores": []}
+
+
+def structure_cases(group: str) -> list[Any]:
+    return [pytest.param(case, id=f"{case['id']} {case['name']}") for case in STRUCTURES[group]]
+
+
 def cases(*files: str) -> list[Any]:
     return [
         pytest.param(case, id=f"{name}[{i}] {case['name']}")

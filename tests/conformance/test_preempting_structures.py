@@ -24,7 +24,8 @@ from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import CPU, MEMORY, PODS
 from domain.state.victims import NoBudgets, Victims, by_importance
-from tests.conformance.test_structures import FIT_ONLY, cases
+from tests.conformance.tables import FIT_ONLY
+from tests.conformance.tables import structure_cases as cases
 from tests.values import node, pod
 
 FIT = ProfilePlan(profile_from_manifest(FIT_ONLY))

@@ -6,9 +6,7 @@ exist in berth is named in ``NOT_KEPT``.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,16 +27,13 @@ from services.plan.scenario import plan_scenario
 from services.ports.ledger import CommitBatch, Committed, NodeClaim, NodeFact
 from services.ports.log import PODS_TOPIC, TopicPartition
 from tests.builders import node_manifest, pod_manifest
+from tests.conformance.tables import FIT_ONLY, STRUCTURES
+from tests.conformance.tables import structure_cases as cases
 from tests.contract.batches import advance
 from tests.contract.ledgers import ManualClock
 from tests.values import node, pod, template
 
-GROUPS = {
-    group["id"]: group["cases"]
-    for group in json.loads((Path(__file__).parent / "cases" / "structures.json").read_text())["groups"]
-}
 NOT_KEPT = {"nodes_with_affinity_pods"}
-FIT_ONLY = {"filters": ["NodeResourcesFit"], "scores": []}
 BY_CPU = {
     "filters": ["NodeResourcesFit"],
     "scores": [
@@ -50,10 +45,6 @@ BY_CPU = {
         }
     ],
 }
-
-
-def cases(group: str) -> list[Any]:
-    return [pytest.param(case, id=f"{case['id']} {case['name']}") for case in GROUPS[group]]
 
 
 def differs(snapshot: Snapshot, table: NodeTable) -> bool:
@@ -348,8 +339,8 @@ def test_all_groups_of_the_file_are_run() -> None:
         "prefix-sum", "prefix-sum-sequence", "prune", "eligible-priorities",
         "importance-order", "victims", "claimed-victims", "candidate-order",
     }  # fmt: skip
-    assert set(GROUPS) - of_preemption == {
+    assert set(STRUCTURES) - of_preemption == {
         "snapshot", "sync-local-edits", "recency-list", "node-list",
         "bind-recheck", "pick-host", "version-cas",
     }  # fmt: skip
-    assert sum(len(group) for group in GROUPS.values()) > 40
+    assert sum(len(group) for group in STRUCTURES.values()) > 40

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from domain.cycle.evaluate import compiled_alone, evaluate
-from domain.cycle.preemption import Decided, Nominated, Preemptor, why_not_eligible
+from domain.cycle.preemption import Decided, Nominated, Preemptor, may_preempt
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
@@ -17,8 +17,6 @@ from services.plan.objects import Given, event_of
 from tests.upstream.draw import Json
 from tests.upstream.program import Preempting
 from tests.upstream.scenarios import name_of
-
-_WAITS = "not eligible due to a terminating pod on the nominated node."
 
 
 class Found(NamedTuple):
@@ -56,7 +54,7 @@ def planned(scenario: Json) -> Found | None:
         found, _ = preemptor.candidates(alone.program, Decided(Budgets(state), nominated=beside))
     if found and not found[0].victims:
         return None
-    if why_not_eligible(pod, state.nodes):
+    if not may_preempt(pod, state.nodes, verdict.unresolvable):
         return Found(False, might_help, {}, None)
     candidates = {each.node: (list(each.victims), each.weight.violations) for each in found}
     return Found(True, might_help, candidates, found[0].node if found else None)
@@ -78,8 +76,6 @@ def unlike(mine: Found | None, theirs: Preempting | None) -> Iterator[tuple[str,
         if mine is not None or theirs is not None:
             yield "fits", f"berth {mine}, upstream {theirs}"
         return
-    if theirs.why == _WAITS:
-        return  # whom it waits for is decided where nominations are kept
     if mine.is_eligible is not theirs.eligible:
         yield "eligible", f"berth {mine.is_eligible}, upstream {theirs.why or 'eligible'}"
         return
