@@ -296,7 +296,7 @@ class Scheduler:
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
         known = self.state.nominations
-        over = [key for key in known.expired(now_ms) if known.entries[key].shard in self.state.own]
+        over = [key for key in known.expired(now_ms) if self.state.is_own_promise(known.entries[key])]
         changes = self.state.apply(Cleared(over, "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
@@ -336,7 +336,7 @@ class Scheduler:
             plans=self.profiles.plans,
             preemptor=self._preemptor,
             budgets=self._budgets,
-            tries=[each for each in changed if each.shard in self.state.own],
+            tries=[each for each in changed if self.state.is_own_promise(each)],
             preempts=self._preempts,
         )
         return PreemptingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)

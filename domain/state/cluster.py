@@ -47,6 +47,7 @@ from domain.state.following import Following
 from domain.state.known_pods import KnownPods
 from domain.state.nodes import NodeEntry
 from domain.state.nominating import Nominating
+from domain.state.nominations import Nomination
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
@@ -170,6 +171,10 @@ class ClusterState(Restorable):
     def orphaned(self) -> AbstractSet[str]:
         """Keys of own pods that were told that their node is gone, and not that it is back."""
         return self._occupancy.orphaned
+
+    def is_own_promise(self, nomination: Nomination) -> bool:
+        """Say whether the pod of a nomination is of an own shard, and waits."""
+        return self._nominating.is_own(nomination)
 
     @property
     def shards_count(self) -> int:

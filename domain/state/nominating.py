@@ -58,7 +58,7 @@ class Nominating:
     def _outbid(self, by: Nomination) -> Iterator[Change]:
         """End the nominations of own pods that ask less urgently for the same node."""
         for other in self._nominations.on(by.node):
-            if other.priority < by.priority and other.shard in self._occupancy.own:
+            if other.priority < by.priority and self.is_own(other):
                 yield self.end(other.key, "outbid")
 
     def end(self, key: str, reason: str) -> NominationEnded:
@@ -85,18 +85,24 @@ class Nominating:
     def leave(self, node: str) -> Iterator[Change]:
         """End the nominations of own pods on a node that is gone."""
         for nomination in self._nominations.on(node):
-            if nomination.shard in self._occupancy.own:
+            if self.is_own(nomination):
                 yield self.end(nomination.key, "node-deleted")
+
+    def is_own(self, nomination: Nomination) -> bool:
+        """Say whether the pod of a nomination waits here."""
+        entry = self._pods.entries.get(nomination.key)
+        waits = entry is not None and not entry.node and entry.spec.uid == nomination.uid
+        return waits and nomination.shard in self._occupancy.own
 
     def follow(self, event: NominationsFollowed) -> Iterator[Change]:
         """Fold what other workers promised, and what has ended."""
         known = self._nominations
         for uid in event.ended:
-            key = known.keys.get(uid)
-            if key is None or known.entries[key].shard in self._occupancy.own:
-                yield FollowRefused("pod", uid, "has no nomination by another worker")
+            foreign = [each for each in known.of_uid(uid) if each.shard not in self._occupancy.own]
+            if foreign:
+                known.end(foreign[0].key)
             else:
-                known.end(key)
+                yield FollowRefused("pod", uid, "has no nomination by another worker")
         for nomination in event.nominations:
             if nomination.key in known.entries or nomination.shard in self._occupancy.own:
                 yield FollowRefused("pod", nomination.key, "has a node promised already, or is an own pod")

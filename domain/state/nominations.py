@@ -63,9 +63,13 @@ class Nominations:
         self._revision = resources.revision
         self._on: dict[str, dict[str, Nomination]] = {}
         self.entries: dict[str, Nomination] = {}
-        self.keys: dict[str, str] = {}  # uid of a waiting pod -> its key
+        self._keys: dict[str, list[str]] = {}  # by the uid of waiting pods
         self.evicted: dict[str, str] = {}
         self.expires_next_ms = 0  # no nomination expires before it
+
+    def of_uid(self, uid: str) -> list[Nomination]:
+        """Return the nominations of pods with a uid."""
+        return [self.entries[key] for key in self._keys.get(uid, ())]
 
     def on(self, node: str) -> list[Nomination]:
         """Return the nominations of a node."""
@@ -78,14 +82,17 @@ class Nominations:
         earliest = min(nomination.expires_ms, self.expires_next_ms) if self.entries else nomination.expires_ms
         self.expires_next_ms = earliest
         self.entries[key] = self._on.setdefault(node, {})[key] = nomination
-        self.keys[nomination.uid] = key
+        self._keys.setdefault(nomination.uid, []).append(key)
         self.evicted.update((victim.key, key) for victim in evicted)
         self._count(nomination, 1)
 
     def end(self, key: str) -> tuple[Nomination, list[Victim]]:
         """End a nomination; return it with those of its victims that have not left: they stay."""
         nomination = self.entries.pop(key)
-        self.keys.pop(nomination.uid, None)
+        keys = self._keys[nomination.uid]
+        keys.remove(key)
+        if not keys:
+            del self._keys[nomination.uid]
         here = self._on[nomination.node]
         del here[key]
         if not here:

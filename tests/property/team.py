@@ -32,7 +32,8 @@ class _Clock:
 class Team:
     """Workers that hold these shards, one set each; ``tell`` gives each record to whoever reads it."""
 
-    def __init__(self, *shards: Sequence[int]) -> None:
+    def __init__(self, *shards: Sequence[int], preempts: bool = False) -> None:
+        self.preempts = preempts
         self.shards_count = sum(map(len, shards))
         self.database = MemoryDatabase(self.shards_count)
         self.records: list[Record] = []
@@ -58,7 +59,8 @@ class Team:
     def _begun(self) -> Planner:
         self._begun_count += 1
         name = f"w{self._begun_count}"
-        return Planner(base_of(self.database), BUILT_IN_PROFILES, seed=3, incarnation=name)
+        told: dict[str, Any] = {"incarnation": name, "preempts": self.preempts}
+        return Planner(base_of(self.database), BUILT_IN_PROFILES, seed=3, **told)
 
     def take(self, planner: Planner, shards: Sequence[int]) -> None:
         """Let a worker take shards."""
