@@ -102,7 +102,16 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
         (_IDS, _ONES, _ONES, _ONES, [True] * SOME, [True] * SOME, _ONES, [0] * SOME),
         {"nodes_pkey"},
     ),
-    "close placements": (sql.CLOSE_PLACEMENTS, (_UIDS, [3] * SOME, _OWN), {"placements_open"}),
+    "close placements": (
+        sql.CLOSE_PLACEMENTS,
+        (_UIDS, [3] * SOME, _OWN),
+        {"placements_open", "evictions_pkey"},
+    ),
+    "end nominations": (
+        sql.END_NOMINATIONS,
+        (_UIDS, _OWN),
+        {"nominations_pkey", "evictions_preemptor"},
+    ),
     "count placements": (sql.COUNT_PLACEMENTS, (_UIDS, _OWN), {"placements_open"}),
     "tell placements": (sql.TELL_PLACEMENTS, (_UIDS, [True] * SOME, _OWN), {"placements_open"}),
     "load who was told": (sql.LOAD_ORPHANED, (_OWN,), {"placements_orphaned"}),
