@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,11 @@ from domain.cycle.warm import warm_up
 from tests.servers import database, embedded_dsn, fresh_kafka, kafka_bootstrap, postgres_dsn, server_dir
 
 __all__ = ["database", "embedded_dsn", "fresh_kafka", "kafka_bootstrap", "postgres_dsn", "server_dir"]
+
+_GROWTH_BYTES_MAX = 512 << 20
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = 4096
+_resident_bytes = [0]  # after the last collection
 
 _REAL = {"kafka_bootstrap", "postgres_dsn", "fresh_kafka"}
 
@@ -30,3 +37,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and _REAL & set(item.fixturenames):
             item.add_marker("real")
+
+
+def pytest_runtest_logfinish() -> None:
+    """Collect what tests leave behind once it is much: large arrays are few objects for the collector."""
+    if _resident() > _resident_bytes[0] + _GROWTH_BYTES_MAX:
+        gc.unfreeze()  # as workers that ran in this process freeze what they read
+        gc.collect()
+        _resident_bytes[0] = _resident()
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process uses; 0 where the system does not say."""
+    return int(_STATM.read_text().split()[1]) * _PAGE_BYTES if _STATM.exists() else 0
