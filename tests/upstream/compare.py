@@ -8,7 +8,7 @@ from typing import NamedTuple
 from domain.cycle.evaluate import Verdict
 from services.plan.scenario import plan_scenario
 from tests.upstream.draw import Json
-from tests.upstream.preempted import planned, unlike
+from tests.upstream.preempted import planned, told, unlike
 from tests.upstream.program import Answer, Program, Refusal
 from tests.upstream.scenarios import name_of
 
@@ -71,7 +71,15 @@ def compared(program: Program, scenario: Json) -> tuple[int, list[Difference]]:
     if scenario.get("preempt"):
         (name,) = scenario["schedule"]
         (answer,) = program.ask(scenario, {name: None})
-        return 1, [Difference(name, *each) for each in unlike(planned(scenario), answer.preemption)]
+        mine = planned(scenario)
+        unequal = [Difference(name, *each) for each in unlike(mine, answer.preemption)]
+        if mine is None or mine.might_help is not None:  # a plan knows no node that others were promised
+            (verdict,) = plan_scenario({key: scenario[key] for key in ("objects", "schedule")})
+            unequal += [
+                Difference(name, f"plan {what}", both)
+                for what, both in unlike(told(verdict), answer.preemption)
+            ]
+        return 1, unequal
     verdicts = plan_scenario({key: scenario[key] for key in ("objects", "schedule")})
     # A pod that found a node only once a later one was there is asked about again, when it did.
     decided = {**scenario, "schedule": [verdict.pod for verdict in verdicts]}

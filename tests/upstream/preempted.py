@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from domain.cycle.evaluate import compiled_alone, evaluate
+from domain.cycle.evaluate import Verdict, compiled_alone, evaluate
 from domain.cycle.preemption import Decided, Nominated, Preemptor, may_preempt
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -58,6 +58,14 @@ def planned(scenario: Json) -> Found | None:
         return Found(False, might_help, {}, None)
     candidates = {each.node: (list(each.victims), each.weight.violations) for each in found}
     return Found(True, might_help, candidates, found[0].node if found else None)
+
+
+def told(verdict: Verdict) -> Found | None:
+    """Return what `berth plan` tells of it; None where a node takes the pod as it is."""
+    if verdict.feasible:
+        return None
+    candidates = {node: (found, verdict.pdb_violations[node]) for node, found in verdict.victims.items()}
+    return Found(verdict.eligible_to_preempt, sorted(verdict.preemption_might_help), candidates, verdict.node)
 
 
 def promised(scenario: Json, priority: int) -> list[tuple[str, str]]:
