@@ -171,7 +171,7 @@ class PreemptingPlacer(Placer):
             del self._out[each.key]
         self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0])))
         failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
-        hopeless = [each for each in failed if not state.nominations.waits_for_any(each)]
+        hopeless = [each for each in failed if not state.nominations.waits_for_any(each.node)]
         for each in hopeless:
             del self._out[each.key]
         self._note_ended(state.apply(Cleared([each.key for each in hopeless], "no-room")))

@@ -30,7 +30,7 @@ class Nominating:
                     yield self.end(key, step.reason)
             case Unnominated():
                 for key in step.keys:
-                    nomination, _ = self._nominations.end(key)
+                    nomination, _ = self._end(key)
                     self._occupancy.nodes[nomination.node].version -= 1
 
     def _nominate(self, step: Nominated) -> Iterator[Change]:
@@ -63,14 +63,19 @@ class Nominating:
 
     def end(self, key: str, reason: str) -> NominationEnded:
         """End the nomination of an own pod."""
-        nomination, left = self._nominations.end(key)
+        nomination, left = self._nominations.end(key) if reason == "bound" else self._end(key)
         self._occupancy.own_changes.unnominated.append(nomination.uid)
-        row = self._occupancy.row_of(nomination.node)
-        if row is not None and reason != "bound":
-            self._occupancy.improved_rows.add(row)  # others may have what was promised
         entry, pods = self._pods.entries[key], self._pods.entries
         spared = tuple(pods[victim.key].spec for victim in left)
         return NominationEnded(entry.spec, nomination.shard, entry.arrival, nomination.node, reason, spared)
+
+    def _end(self, key: str) -> tuple[Nomination, list[Victim]]:
+        """Let others have what was promised."""
+        ended = self._nominations.end(key)
+        row = self._occupancy.row_of(ended[0].node)
+        if row is not None:
+            self._occupancy.improved_rows.add(row)
+        return ended
 
     def keep(self, keys: Sequence[str]) -> tuple[NominationEnded, ...]:
         """End the nominations of pods that were placed, if they had any."""
@@ -100,7 +105,7 @@ class Nominating:
         for uid in event.ended:
             foreign = [each for each in known.of_uid(uid) if each.shard not in self._occupancy.own]
             if foreign:
-                known.end(foreign[0].key)
+                self._end(foreign[0].key)
             else:
                 yield FollowRefused("pod", uid, "has no nomination by another worker")
         for nomination in event.nominations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -42,6 +43,9 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     def priority(self) -> int:
         """The priority of the pod."""
         return self.template.priority
+
+
+_uid = attrgetter("uid")
 
 
 class Nominations:
@@ -87,7 +91,7 @@ class Nominations:
         self._count(nomination, 1)
 
     def end(self, key: str) -> tuple[Nomination, list[Victim]]:
-        """End a nomination; return it with those of its victims that have not left: they stay."""
+        """End a nomination; return it with those of its victims that have not left, by uid: they stay."""
         nomination = self.entries.pop(key)
         keys = self._keys[nomination.uid]
         keys.remove(key)
@@ -99,13 +103,18 @@ class Nominations:
             del self._on[nomination.node]
         self._count(nomination, -1)
         left = [victim for victim in nomination.victims if self.evicted.get(victim.key) == key]
+        left.sort(key=_uid)  # in the order of the ledger, in which a restart knows them
         for victim in left:
             del self.evicted[victim.key]
         return nomination, left
 
-    def waits_for_any(self, nomination: Nomination) -> bool:
-        """Say whether any victim of a nomination is yet to leave."""
-        return any(self.evicted.get(victim.key) == nomination.key for victim in nomination.victims)
+    def waits_for_any(self, node: str) -> bool:
+        """Say whether anybody is yet to leave a node: what is promised there may count on each of them."""
+        return any(
+            self.evicted.get(victim.key) == each.key
+            for each in self._on.get(node, {}).values()
+            for victim in each.victims
+        )
 
     def expired(self, now_ms: int) -> list[str]:
         """Return the keys of nominations whose time is over, by key.

@@ -6,8 +6,10 @@ from random import Random
 
 import pytest
 
+from tests.builders import node_manifest, pod_manifest
 from tests.property.site import Producer
 from tests.property.team import Team, audit
+from tests.property.test_teams import keys_of, node_of
 
 
 def live(seed: int) -> Team:
@@ -47,3 +49,18 @@ def test_two_workers_know_the_same_promises_as_the_ledger(seed: int) -> None:
 def test_some_of_them_lose_and_their_victims_are_spared() -> None:
     outcomes = {row["outcome"] for seed in range(10) for row in live(seed).decided()}
     assert outcomes >= {"nominated", "evicted", "spared", "conflict"}
+
+
+def test_a_pod_is_placed_when_another_worker_promises_its_room_no_more() -> None:
+    team = Team([0], [1], preempts=True)
+    node, high = node_of(team, 0), keys_of(team, 0, 1, "high")[0]
+    lows, small = keys_of(team, 1, 2, "low"), keys_of(team, 1, 1, "small")[0]
+    team.tell("ADDED", node_manifest(node, cpu=4))
+    team.tell("ADDED", *(pod_manifest(low, cpu=2, priority=0) for low in lows))
+    team.tell("ADDED", pod_manifest(high, cpu=4, priority=10))
+    team.tell("DELETED", pod_manifest(lows[0]))
+    team.tell("ADDED", pod_manifest(small, cpu=1, priority=0))
+    team.tell("DELETED", pod_manifest(high))
+    told = [each["outcome"] for each in team.decided() if each["pod"]["name"] == small]
+    assert told == ["unschedulable", "bound"]
+    check(team)

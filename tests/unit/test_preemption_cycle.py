@@ -138,6 +138,28 @@ def test_a_promise_ends_with_its_node_and_with_its_pod() -> None:
     same_after_a_restart(site)
 
 
+def test_a_promise_without_victims_waits_for_those_of_another_pod() -> None:
+    site = site_of(pods_each=1)
+    site.tell("ADDED", high("first", cpu=1), high("second", cpu=1))
+    assert victims(site) == ["low0"]
+    site.tell("MODIFIED", node_manifest("n0", cpu=4, labels={"a": "b"}, resource_version=2))
+    assert told(site, "second") == [("second", "nominated", "n0")], "nobody took its room"
+    leave(site, "low0")
+    assert told(site, "second")[1:] == [("second", "bound", "n0")]
+
+
+def test_who_may_stay_is_told_in_the_same_order_after_a_restart() -> None:
+    orders = []
+    for is_restarted in (False, True):
+        site = site_of(pods_each=4)
+        site.tell("ADDED", high())
+        if is_restarted:
+            site.planner = site.restarted()
+        leave(site, "high")
+        orders.append([name for name, outcome, _ in told(site, *victims(site)) if outcome == "spared"])
+    assert orders[0] == orders[1]
+
+
 def test_who_may_not_preempt_waits() -> None:
     site = site_of()
     never = high()
