@@ -113,11 +113,15 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodMissed(msgspec.Struct, frozen=True, gc=False):
-    """A pod that was never known is gone. It is remembered, so that what comes late does not bring it."""
+    """A pod that was never known is gone. It is remembered, so that what comes late does not bring it.
+
+    Nothing else changed: the event counts as skipped for ``reason``, see ``SKIP_REASONS``.
+    """
 
     key: str
     uid: str
     resource_version: int | None
+    reason: str = "known"
 
 
 class NominationEnded(msgspec.Struct, frozen=True, gc=False):

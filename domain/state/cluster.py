@@ -354,7 +354,7 @@ class ClusterState(Restorable):
         if not self.tombstones.misses(key, uid, version):
             return Skipped(reason)
         self.tombstones.add(key, uid, version)
-        return PodMissed(key, uid, version)
+        return PodMissed(key, uid, version, reason)
 
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> tuple[Change, ...]:
         pod, node = entry.spec, entry.node

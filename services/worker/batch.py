@@ -145,6 +145,7 @@ class BatchBuilder(Decider):
                 self._release(change, shard)
             case PodMissed():
                 self._remember_gone(change.key, change.uid, change.resource_version, shard)
+                self._skip(change.reason)
             case NominationEnded():
                 end(self._decide, change, When(self.now_ms, None, self.sent_by or None))
             case NodeChanged():
@@ -164,7 +165,10 @@ class BatchBuilder(Decider):
             case Refused() if record is not None:
                 self.refuse(record, shard, Rejected(change.code, change.path, change.message))
             case Skipped():
-                self._skipped[change.reason] = self._skipped.get(change.reason, 0) + 1
+                self._skip(change.reason)
+
+    def _skip(self, reason: str) -> None:
+        self._skipped[reason] = self._skipped.get(reason, 0) + 1
 
     def _resolve(self, change: PodResolved) -> None:
         """Write a pod's row again: it goes on waiting in another group, which was not tried yet."""

@@ -309,7 +309,7 @@ async def test_shards(world: World) -> None:
     assert sum(shard["decisions"] for shard in found) == len(decisions)
     assert all(shard["published"] == shard["decisions"] for shard in found)
     topics = {at["topic"] for shard in found for at in shard["offsets"]}
-    assert topics == {"berth.nodes", "berth.pods", "berth.usage", "berth.config"}
+    assert topics == {"berth.nodes", "berth.pods", "berth.usage", "berth.config", "berth.ticks"}
 
 
 async def test_dead_letters_keep_no_bytes_that_are_no_object(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from domain.cycle import slots as slots_module
+from domain.cycle import program as program_module
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import CycleResult, Placement
 from domain.kernels import row_bounds
@@ -140,7 +140,7 @@ def test_bounds_by_the_row_choose_what_a_scan_chooses(seed: int, monkeypatch: py
         story.events()
         told.append(said(story.scheduler.cycle()))
     assert story.uses_bounds
-    monkeypatch.setattr(slots_module, "_WHOLE_MAX", 0)
+    monkeypatch.setattr(program_module, "_WHOLE_MAX", 0)
     scanned = Story(seed, nodes=1_300)
     for expected in told:
         scanned.events()

@@ -317,7 +317,7 @@ def test_a_late_duplicate_does_not_resurrect_a_deleted_pod(state: ClusterState) 
 def test_a_late_deletion_does_not_remove_a_successor(state: ClusterState) -> None:
     put(state, pod("p", version=6, uid="next"))
     late = PodDeleted("default", "p", uid="first", resource_version=7)
-    assert state.apply(late) == (PodMissed("default/p", "first", 7),)
+    assert state.apply(late) == (PodMissed("default/p", "first", 7, "other-uid"),)
     assert state.apply(late) == OTHER_UID
     assert state.apply(PodDeleted("default", "p", resource_version=5)) == OLDER
     assert state.apply(PodDeleted("default", "q")) == SKIPPED

@@ -79,9 +79,9 @@ def test_a_pod_of_which_only_the_end_was_read_stays_gone(state: ClusterState) ->
 def test_so_does_one_that_ended_while_another_one_had_its_name(state: ClusterState) -> None:
     put(state, pod("p", version=7, uid="present"))
     deleted = PodDeleted("default", "p", uid="late", resource_version=5)
-    assert state.apply(deleted) == (PodMissed("default/p", "late", 5),)
+    assert state.apply(deleted) == (PodMissed("default/p", "late", 5, "other-uid"),)
     assert put(state, pod("p", version=6, uid="later", finished=True)) == (
-        PodMissed("default/p", "later", 6),
+        PodMissed("default/p", "later", 6, "older"),
     )
     assert state.apply(deleted) == (Skipped("other-uid"),)
     _end(state, "p", 8)
