@@ -23,13 +23,16 @@ from domain.cycle.verdicts import Placement, Preemption
 from domain.kernels import arrays as kernel
 from domain.kernels.nominated import place_nominated
 from domain.model.decisions import Attempt
-from domain.model.limits import preemption_seconds
+from domain.model.limits import cycle_work_max, preemption_seconds
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.budgets import Budgets
 from domain.state.changes import NominationEnded
 from domain.state.nominations import Nomination
 from domain.state.steps import Assumed, Cleared, Nominated
+
+# What it costs to stop for a plan, in units of a cycle's work, and for each node and each group behind it.
+_PLAN, _PLAN_NODES, _PLAN_GROUPS = 300, 2, 10
 
 
 def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
@@ -63,6 +66,7 @@ class PreemptingPlacer(Placer):
         self._plans, self._preemptor, self._budgets, tries, self._preempts = preempting
         self._tries = sorted(tries, key=self._order)
         self._out: dict[str, Nomination] = {}
+        self._work_left = cycle_work_max
 
     def _order(self, nomination: Nomination) -> tuple[int, int]:
         return -nomination.priority, self._state.pods[nomination.key].arrival
@@ -88,10 +92,17 @@ class PreemptingPlacer(Placer):
             while last < len(tries) and (floor is None or tries[last].priority > floor):
                 last += 1
             self._try(tries[tried:last])
-            super()._place_all(candidates[done:end])
-            done, tried = end, last
+            is_whole = self._place_band(candidates[done:end])
+            done, tried = end if is_whole else len(candidates), last
             self._put_back(floor)
         self._put_back(None)
+
+    def _place_band(self, candidates: Sequence[Tried]) -> bool:
+        """Place candidates as long as there is work left to plan with; the others have their turn next."""
+        done = 0
+        while done < len(candidates) and self._work_left > 0:
+            done = self._place(candidates, done)
+        return done == len(candidates)
 
     def _put_back(self, floor: int | None) -> None:
         """Count again what was taken out of no lower priority than ``floor``; None: all of it."""
@@ -236,6 +247,7 @@ class PreemptingPlacer(Placer):
         last = programs[tried[done - 1][1].key] if done and not self._is_home else None
         if last is None or placed.row[done - 1] >= 0 or not placed.stops[last.slot]:
             return super()._end_call(candidates, end, tried, programs, placed)
+        self._work_left -= _PLAN + _PLAN_NODES * self._state.table.count + _PLAN_GROUPS * len(programs)
         key, group = tried[done - 1]
         seen = {of: p for of, p in programs.items() if placed.attempt_of[p.slot] >= 0}
         at = len(self.result.attempts) + list(seen).index(group.key)

@@ -160,6 +160,19 @@ class Team:
         return [orjson.loads(payload) for rows in self.database.decisions.values() for _, payload in rows]
 
 
+def keys_of(team: Team, shard: int, count: int, prefix: str = "p") -> list[str]:
+    """Return names of pods whose records come to a shard."""
+    names = (f"{prefix}{number}" for number in range(1_000))
+    found = (n for n in names if partition_for(f"default/{n}".encode(), None, team.shards_count) == shard)
+    return [next(found) for _ in range(count)]
+
+
+def node_of(team: Team, shard: int, prefix: str = "n") -> str:
+    """Return the name of a node whose records come to a shard."""
+    names = (f"{prefix}{number}" for number in range(1_000))
+    return next(n for n in names if partition_for(n.encode(), None, team.shards_count) == shard)
+
+
 def columns(planner: Planner) -> dict[str, Any]:
     """Return what a worker knows of nodes and of what counts on them, by name."""
     state = planner.scheduler.state

@@ -8,8 +8,7 @@ import pytest
 
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import Producer
-from tests.property.team import Team, audit
-from tests.property.test_teams import keys_of, node_of
+from tests.property.team import Team, audit, keys_of, node_of
 
 
 def live(seed: int) -> Team:

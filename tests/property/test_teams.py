@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from services.codec.partition import partition_for
 from tests.builders import (
     Json,
     node_manifest,
@@ -18,20 +17,7 @@ from tests.builders import (
     usage_manifest,
 )
 from tests.property.site import Producer
-from tests.property.team import AT_MS, Team, audit, columns
-
-
-def keys_of(team: Team, shard: int, count: int, prefix: str = "p") -> list[str]:
-    """Return names of pods whose records come to a shard."""
-    names = (f"{prefix}{number}" for number in range(1_000))
-    found = (n for n in names if partition_for(f"default/{n}".encode(), None, team.shards_count) == shard)
-    return [next(found) for _ in range(count)]
-
-
-def node_of(team: Team, shard: int, prefix: str = "n") -> str:
-    """Return the name of a node whose records come to a shard."""
-    names = (f"{prefix}{number}" for number in range(1_000))
-    return next(n for n in names if partition_for(n.encode(), None, team.shards_count) == shard)
+from tests.property.team import AT_MS, Team, audit, columns, keys_of, node_of
 
 
 def both() -> tuple[Team, Team]:

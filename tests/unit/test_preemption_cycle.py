@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
 import msgspec
 import orjson
+import pytest
 
 from domain.model.limits import preemption_seconds
 from domain.state.digest import digest_of
@@ -19,6 +21,13 @@ LATE_MS = AT_MS + preemption_seconds * 1000
 
 def victims(site: Site) -> list[str]:
     return sorted(row["pod"]["name"] for row in site.decided() if row["outcome"] == "evicted")
+
+
+def batches_with(site: Site, outcome: str) -> list[int]:
+    """Return the batch of each decision with an outcome."""
+    of = site.database
+    rows = [zip(of.decisions[shard], of.recorded_ms[shard], strict=True) for shard in of.decisions]
+    return [batch for (decision, _), batch in chain(*rows) if decision.outcome == outcome]
 
 
 def leave(site: Site, *names: str, at_ms: int = AT_MS) -> None:
@@ -135,6 +144,19 @@ def test_a_promise_ends_with_its_node_and_with_its_pod() -> None:
     leave(site, "high")
     assert told(site, "high")[-2:] == [("high", "cleared", "n0"), ("high", "released", None)]
     assert [each for each in told(site, "low0", "low1") if each[1] == "spared"][-2:]
+    same_after_a_restart(site)
+
+
+def test_a_cycle_plans_for_so_many_groups_only_and_the_others_come_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A producer whose pods are all unlike each other must not hold up a worker for minutes."""
+    monkeypatch.setattr("domain.cycle.preempting.cycle_work_max", 500, raising=False)
+    site = site_of(nodes=6)
+    site.tell("ADDED", *(high(f"high{i}", cpu=4 - i / 10) for i in range(6)))
+    nominated = batches_with(site, "nominated")
+    assert max(Counter(nominated).values()) == 2
+    assert len(nominated) == 6
     same_after_a_restart(site)
 
 
