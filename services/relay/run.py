@@ -18,7 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from domain.model import limits
-from domain.model.errors import BerthError, Fenced, LedgerMismatch, LogReplaced, Unavailable
+from domain.model.errors import BerthError, Fenced, LedgerMismatch, LogRefused, LogReplaced, Unavailable
 from services.backoff import Backoff
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
@@ -150,14 +150,22 @@ class Relay:
                 raise Fenced(f"another relay publishes shard {shard}")
 
     async def _tick(self) -> None:
-        """Let log time pass where nothing else does."""
+        """Let log time pass where nothing else does. Who may not write ticks publishes all the same."""
         writer, ticker = await self._log.writer(), Ticker()
         clock = asyncio.get_running_loop().time
+        is_refused = False
         try:
             while True:
                 await asyncio.sleep(TICK_SECONDS)
-                if ticker.is_due(await self._outbox.timed(), clock()):
+                if not ticker.is_due(await self._outbox.timed(), clock()):
+                    continue
+                try:
                     await writer.append(TICKS_TOPIC, [TICK], 0)
+                    is_refused = False
+                except LogRefused as error:
+                    if not is_refused:
+                        _LOGGER.error("time stands still in a quiet log: %s", error)
+                    is_refused = True
         finally:
             await writer.aclose()
 

@@ -12,14 +12,15 @@ from prometheus_client import CollectorRegistry
 
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Placement
+from domain.model.errors import LogRefused
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
-from services.adapters.memory.log import MemoryLog
+from services.adapters.memory.log import MemoryLog, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
 from services.codec.encode import event_topic_and_key
-from services.ports.log import TICKS_TOPIC, Entry, TopicPartition, topic_specs
+from services.ports.log import DECISIONS_TOPIC, TICKS_TOPIC, Entry, TopicPartition, topic_specs
 from services.ports.outbox import Timed
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.relay.ticking import QUIET_SECONDS_MAX, UNREAD_SECONDS_MAX, Ticker
@@ -104,6 +105,54 @@ def test_ticks_end_when_nothing_has_happened_for_long() -> None:
     ticker = Ticker()
     found = [second for second in range(1_000) if ticker.is_due(Timed(second, 5), second)]
     assert found[-1] == QUIET_SECONDS_MAX
+
+
+class _NoTicks(MemoryLog):
+    """A log that lets nobody write ticks."""
+
+    async def writer(self) -> MemoryWriter:
+        writer = await super().writer()
+        append = writer.append
+
+        async def refusing(topic: str, *more: Any, **named: Any) -> Any:
+            if topic == TICKS_TOPIC:
+                raise LogRefused("not allowed")
+            return await append(topic, *more, **named)
+
+        writer.append = refusing  # type: ignore[method-assign]
+        return writer
+
+
+async def _publish_without_ticks(loop: SimulatedLoop) -> int:
+    clock = VirtualClock(loop)
+    database, log = MemoryDatabase(1, clock.now_ms), _NoTicks(clock)
+    await log.ensure_topics(topic_specs(1))
+    writer = await log.writer()
+    settings = WorkerSettings(name="w", profiles=BUILT_IN_PROFILES, backoff_ms=BACKOFF_MS)
+    worker = Worker(log, MemoryLedger(database, clock), settings, WorkerMetrics(CollectorRegistry()), _here)
+    relay = Relay(
+        log, MemoryOutbox(database, clock), RelaySettings(name="r"), RelayMetrics(CollectorRegistry())
+    )
+    tasks = [asyncio.ensure_future(worker.run()), asyncio.ensure_future(relay.run())]
+    for number in range(3):
+        await asyncio.sleep(5)
+        assert not any(task.done() for task in tasks), "the relay goes on"
+        manifest = pod_manifest(f"waits{number}")
+        topic, key = event_topic_and_key(manifest)
+        await writer.append(topic, [Entry(key, event_bytes("ADDED", manifest))])
+    await asyncio.sleep(5)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return len(log.partition(TopicPartition(DECISIONS_TOPIC, 0)).records)
+
+
+def test_a_relay_that_may_not_write_ticks_publishes_all_the_same() -> None:
+    loop = SimulatedLoop()
+    try:
+        assert loop.run_until_complete(_publish_without_ticks(loop)) == 3
+    finally:
+        loop.close()
 
 
 async def _quiet_log(loop: SimulatedLoop, *, is_ticking: bool) -> list[str]:
