@@ -2,16 +2,18 @@
 
 What is timed, such as the backoff of a group that waits, ends when log time has come to it, and log time is
 that of the newest record. Where no record comes, the relay of shard 0 writes one a second while anything may
-be timed. A replay reads the same ticks.
+be timed. A replay reads the same ticks. A record from a clock that is ahead takes log time along, and those
+after it do not move it; so a tick is due there, too, and moves it by a second.
 """
 
 from __future__ import annotations
 
+from domain.model.limits import tick_ms
 from services.ports.log import Entry
 from services.ports.outbox import Timed
 
 TICK = Entry(b"tick", b'{"type":"TICK"}')
-TICK_SECONDS = 1.0
+TICK_SECONDS = tick_ms / 1_000
 QUIET_SECONDS_MAX = 120.0
 """Nothing is timed any more when for so long nothing happened but ticks."""
 
@@ -33,9 +35,9 @@ class Ticker:
         if timed is None:
             return False
         if before is None or before.activity != timed.activity:
-            self._changed_at = now  # the log moves by itself
-            if before is not None:
-                return False
+            self._changed_at = now
+            if before is not None and before.log_time_ms != timed.log_time_ms:
+                return False  # the log moves by itself
         if now - self._changed_at > QUIET_SECONDS_MAX:
             return False
         if self._ticked is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from domain.cycle.schedule import Scheduler
+from domain.model import limits
 from domain.model.config import PRIORITY_CLASS
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, NodeDeleted, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
@@ -21,15 +22,8 @@ from services.codec.effects import Source, journal_row
 from services.codec.feed import FeedEvent
 from services.codec.seal import Senders
 from services.ports.journal import BATCHES, DIGEST_EVERY, Followed, JournalRow, Start, positions_of
-from services.ports.ledger import (
-    CommitBatch,
-    Lease,
-    LedgerBase,
-    LedgerPart,
-    LedgerState,
-    OffsetAdvance,
-)
-from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Record, TopicPartition
+from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState, OffsetAdvance
+from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, TopicPartition
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed, without_measured
@@ -305,7 +299,10 @@ class Planner:
             end += 1
             sources.append(at)
             ends[at] = record.offset + 1
-            builder.reach(record.timestamp_ms, decoded.event_at_ms, self._senders.of(record))
+            at_ms = record.timestamp_ms
+            if record.topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
+                at_ms = builder.now_ms + limits.tick_ms
+            builder.reach(at_ms, decoded.event_at_ms, self._senders.of(record))
             if builder.now_ms >= self._next_step_ms:
                 self._pass_to(builder.now_ms)
             if decoded.rejected is not None:

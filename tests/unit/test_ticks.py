@@ -14,13 +14,14 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Placement
 from domain.model.errors import LogRefused
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.limits import tick_ms
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
 from services.codec.encode import event_topic_and_key
-from services.ports.log import DECISIONS_TOPIC, TICKS_TOPIC, Entry, TopicPartition, topic_specs
+from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, TICKS_TOPIC, Entry, TopicPartition, topic_specs
 from services.ports.outbox import Timed
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.relay.ticking import QUIET_SECONDS_MAX, UNREAD_SECONDS_MAX, Ticker
@@ -28,6 +29,7 @@ from services.worker.metrics import WorkerMetrics
 from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest
 from tests.simulation.loop import SimulatedLoop, VirtualClock
+from tests.simulation.servers import SimulatedLog
 from tests.values import node, pod, template
 
 HALF, WHOLE = template(2_000), template(4_000)
@@ -95,6 +97,15 @@ def test_no_tick_is_due_while_the_log_moves_by_itself() -> None:
     assert not any(ticker.is_due(Timed(second, second), second) for second in range(1, 10))
 
 
+def test_ticks_are_due_while_records_of_clocks_that_are_behind_come() -> None:
+    ticker, found, log_ms = Ticker(), [], 9_000_000
+    for second in range(10):
+        if ticker.is_due(Timed(log_ms, second), second):
+            found.append(second)
+            log_ms += tick_ms
+    assert found == [0, 2, 4, 6, 8]
+
+
 def test_ticks_do_not_pile_up_while_no_worker_is_up() -> None:
     ticker = Ticker()
     found = [second for second in range(40) if ticker.is_due(Timed(7, 5), second)]
@@ -155,10 +166,14 @@ def test_a_relay_that_may_not_write_ticks_publishes_all_the_same() -> None:
         loop.close()
 
 
-async def _quiet_log(loop: SimulatedLoop, *, is_ticking: bool) -> list[str]:
-    """Let room come soon after a failed attempt, and nothing after it; return how far pods came."""
+async def _quiet_log(loop: SimulatedLoop, *, is_ticking: bool, ahead_ms: int = 0) -> list[str]:
+    """Let room come soon after a failed attempt, and nothing after it; return how far pods came.
+
+    ``ahead_ms`` is by how much the clock is ahead that stamps the records of pods.
+    """
     clock = VirtualClock(loop)
-    database, log = MemoryDatabase(1, clock.now_ms), MemoryLog(clock)
+    database, log = MemoryDatabase(1, clock.now_ms), SimulatedLog(clock)
+    log.wrong_ms[TopicPartition(PODS_TOPIC, 0)] = ahead_ms
     await log.ensure_topics(topic_specs(1))
     writer = await log.writer()
 
@@ -199,5 +214,14 @@ def test_a_quiet_log_ends_the_backoff(is_ticking: bool) -> None:
     loop = SimulatedLoop()
     try:
         assert loop.run_until_complete(_quiet_log(loop, is_ticking=is_ticking)) == ["waits"] * is_ticking
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("ahead_ms", [500, 90_000, 10 * 365 * 86_400_000])
+def test_a_quiet_log_ends_the_backoff_though_a_clock_was_ahead(ahead_ms: int) -> None:
+    loop = SimulatedLoop()
+    try:
+        assert loop.run_until_complete(_quiet_log(loop, is_ticking=True, ahead_ms=ahead_ms)) == ["waits"]
     finally:
         loop.close()
