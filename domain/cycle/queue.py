@@ -171,7 +171,7 @@ class Queue:
     @property
     def backs_off(self) -> bool:
         """Whether any group waits for log time to pass."""
-        return bool(self._backing_off)
+        return any(group.woken for group in self.groups.values())
 
     def wake(
         self,

@@ -29,7 +29,7 @@ from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.collector import Memory
 from services.worker.metrics import WorkerMetrics
-from services.worker.run import Worker, WorkerSettings
+from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 from tests.simulation.auditor import Auditor
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.invariants import Invariant, Violation
@@ -167,6 +167,7 @@ class World:
             lease_seconds=self._lease_seconds,
             batch_records_max=self.rng.choice((1, 7, 50)),
             checkpoint_batches=self._checkpoint_batches,
+            backoff_ms=BACKOFF_MS,
         )
         inner = MemoryLedger(self.database, self.clock)
         self.auditor.tape.delivered[inner] = process.delivered
@@ -248,15 +249,17 @@ class World:
                 self.auditor.judge_followed(process.name, planner.scheduler.state, unsaid)
 
     def _trailing(self) -> str:
-        """Return who does not know yet what others did: a process may be frozen or cut off."""
+        """Say who does not know yet what others did, or lets pods back off: it may be frozen or cut off."""
         offsets = self.database.offsets
         for process in self.running.values():
-            follower = process.worker._follower if process.worker else None
-            if follower is None or not process.alive:
+            worker = process.worker
+            if worker is None or worker._follower is None or worker._state is None or not process.alive:
                 continue
-            behind = {s: at for s, at in follower._seen.items() if at < offsets[s, BATCHES, 0].next_offset}
-            if behind or follower.has_rows:
+            known = worker._state.followed.items()  # what was read and not planned with is not known yet
+            if behind := {s: at for s, at in known if at < offsets[s, BATCHES, 0].next_offset}:
                 return f"{process.name} knows {behind}"
+            if worker._state.scheduler.queue.backs_off:
+                return f"pods back off in {process.name}"
         return ""
 
     def run(self) -> None:
