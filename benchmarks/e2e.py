@@ -97,10 +97,10 @@ async def _measure(
     log = open_log(running.servers.place)
     try:
         owners = await watcher.until_owned(options.workers)
-        await _check_fresh(watcher, log, options.shards)
+        await check_fresh(watcher, log, options.shards)
         writer = await log.writer()
         try:
-            await _prepare(writer, watcher, records)
+            await prepare(writer, watcher, records)
             report = await _timed(options, records, running, watcher, writer, described)
             return msgspec.structs.replace(report, owners=owners)
         finally:
@@ -109,7 +109,7 @@ async def _measure(
         await log.aclose()
 
 
-async def _check_fresh(watcher: Watcher, log: Log, shards: int) -> None:
+async def check_fresh(watcher: Watcher, log: Log, shards: int) -> None:
     """Raise unless log and ledger are as ``berth init`` made them: anything else would be measured, too."""
     used = any(seq > 1 for seq in (await watcher.seq_next()).values())
     for topic in (NODES_TOPIC, PODS_TOPIC):
@@ -121,7 +121,7 @@ async def _check_fresh(watcher: Watcher, log: Log, shards: int) -> None:
         )
 
 
-async def _prepare(writer: LogWriter, watcher: Watcher, records: Material) -> None:
+async def prepare(writer: LogWriter, watcher: Watcher, records: Material) -> None:
     """Bring in the namespaces, the nodes, and the pods that are placed before the clock starts."""
     of_topics = (
         (CONFIG_TOPIC, records.config), (NODES_TOPIC, records.nodes), (PODS_TOPIC, records.before)

@@ -10,6 +10,7 @@ import msgspec
 from benchmarks import machine
 from benchmarks.flow import EngineReport, measure_flow
 from benchmarks.parts import Part, measure_parts
+from benchmarks.planning import measure_planning
 from benchmarks.workloads import WORKLOADS, Workload
 from domain.model.limits import batch_records_max
 
@@ -32,7 +33,7 @@ def measure(names: Sequence[str], *, parts: bool) -> EngineRun:
     first = measure_flow(_WARM_UP, _WARM_UP.pods).report
     return EngineRun(
         first_cycle_seconds=round(first.cycle_ms["max"] / 1000, 3),
-        parts=measure_parts() if parts else [],
+        parts=[*measure_parts(), *measure_planning()] if parts else [],
         workloads=[measure_flow(WORKLOADS[name], batch_records_max).report for name in names],
         machine=described,
         versions=machine.versions(),

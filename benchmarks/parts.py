@@ -89,17 +89,17 @@ def _new_groups(scoring: str, nodes: int, repeats: int) -> Part:
     micros = {key: [second * 1e6 / _NEW_GROUPS for second in values[1:]] for key, values in times.items()}
     middle = {key: statistics.median(values) for key, values in micros.items()}
     is_least = scoring == "LeastAllocated"
-    besides = {"cycle_us": _rounded(middle["cycle"])}
+    besides = {"cycle_us": rounded(middle["cycle"])}
     if not is_least:
-        besides["times_least_allocated"] = _rounded(middle["kernel"] / middle["least"])
+        besides["times_least_allocated"] = rounded(middle["kernel"] / middle["least"])
     return Part(
         part=f"new group, {scoring}",
         nodes=nodes,
         pods=_NEW_GROUPS,
         groups=_NEW_GROUPS,
-        figure=_figure("µs", micros["kernel"]),
-        target=NEW_GROUP_US_MAX if is_least else _rounded(3 * middle["least"]),
-        times_faster_than={key: _rounded(middle[key] / middle["kernel"]) for key in ("numpy", "python")},
+        figure=figure_of("µs", micros["kernel"]),
+        target=NEW_GROUP_US_MAX if is_least else rounded(3 * middle["least"]),
+        times_faster_than={key: rounded(middle[key] / middle["kernel"]) for key in ("numpy", "python")},
         besides=besides,
     )
 
@@ -114,10 +114,10 @@ def _new_groups_of_profile(profile: Profile, nodes: int, repeats: int) -> Part:
         nodes=nodes,
         pods=_NEW_GROUPS,
         groups=_NEW_GROUPS,
-        figure=_figure("µs", [each.kernel_seconds * 1e6 / _NEW_GROUPS for each in placed]),
+        figure=figure_of("µs", [each.kernel_seconds * 1e6 / _NEW_GROUPS for each in placed]),
         target=_PROFILE_US_MAX.get(profile.name),
         times_faster_than={},
-        besides={"cycle_us": _rounded(cycle_us)},
+        besides={"cycle_us": rounded(cycle_us)},
     )
 
 
@@ -204,10 +204,10 @@ def _one_group(nodes: int, repeats: int) -> Part:
         nodes=nodes,
         pods=pods,
         groups=1,
-        figure=_figure("pods/s", [1 / seconds for seconds in times["kernel"]]),
+        figure=figure_of("pods/s", [1 / seconds for seconds in times["kernel"]]),
         target=IN_GROUP_PODS_PER_SECOND_MIN,
-        times_faster_than={key: _rounded(middle[key] / middle["kernel"]) for key in ("numpy", "python")},
-        besides={"cycle_us_per_pod": _rounded(middle["cycle"] * 1e6)},
+        times_faster_than={key: rounded(middle[key] / middle["kernel"]) for key in ("numpy", "python")},
+        besides={"cycle_us_per_pod": rounded(middle["cycle"] * 1e6)},
     )
 
 
@@ -249,7 +249,7 @@ def _all_different(nodes: int, pods: int) -> Part:
         nodes=nodes,
         pods=pods,
         groups=pods,
-        figure=_figure("pods/s", per_cpu_second),
+        figure=figure_of("pods/s", per_cpu_second),
         target=DISTINCT_PODS_PER_SECOND_MIN,
         times_faster_than={},
         besides={
@@ -279,24 +279,25 @@ def _sync(nodes: int, repeats: int) -> Part:
         nodes=nodes,
         pods=changed,
         groups=changed,
-        figure=_figure("µs", incremental[1:]),
+        figure=figure_of("µs", incremental[1:]),
         target=SYNC_US_MAX,
         times_faster_than={
-            "numpy": _rounded(statistics.median(whole[1:]) / statistics.median(incremental[1:]))
+            "numpy": rounded(statistics.median(whole[1:]) / statistics.median(incremental[1:]))
         },
     )
 
 
-def _figure(unit: str, values: Sequence[float]) -> Figure:
+def figure_of(unit: str, values: Sequence[float]) -> Figure:
+    """Return what several repeats took."""
     return Figure(
         unit=unit,
-        median=_rounded(statistics.median(values)),
-        min=_rounded(min(values)),
-        max=_rounded(max(values)),
+        median=rounded(statistics.median(values)),
+        min=rounded(min(values)),
+        max=rounded(max(values)),
         repeats=len(values),
     )
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Round to three digits, but keep all digits before the point."""
     return round(value, 0 if value >= 100 else 1 if value >= 10 else 2)

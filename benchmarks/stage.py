@@ -123,14 +123,16 @@ def initialise(place: Place, shards: int) -> None:
 
 
 @contextlib.contextmanager
-def berth_process(name: str, place: Place, scratch: Path, number: int = 1) -> Iterator[BerthProcess]:
-    """Run ``berth worker`` or ``berth relay`` until the end of the block; ``number`` tells several apart."""
+def berth_process(
+    name: str, place: Place, scratch: Path, number: int = 1, **settings: str
+) -> Iterator[BerthProcess]:
+    """Run ``berth worker``, say, until the end of the block; ``number`` tells several apart."""
     output, metrics_port = scratch / f"{name}-{number}.log", free_port()
     with output.open("wb") as file:
         process = subprocess.Popen(
             _command(name),
             cwd="/",
-            env=_environment(place, BERTH_METRICS_PORT=str(metrics_port)),
+            env=_environment(place, BERTH_METRICS_PORT=str(metrics_port), **settings),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -14,6 +14,7 @@ from services.cli.measured import (
     show_engine,
     show_json,
     show_memory,
+    show_preemption,
     show_shards,
 )
 from services.cli.options import CommandError
@@ -184,6 +185,30 @@ def shards(
                 show_json(reports[-1])
     if output is BenchFormat.TABLE:
         show_shards(list(columns.values()))
+
+
+@app.command("preemption")
+def preemption(
+    nodes: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="So many nodes; again for more. [default: 500, 1000, 5000]"),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
+    ] = 300,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure how fast pods get the room of others, on servers started for it, with an executor."""
+    from benchmarks.preemption import measure
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
+    reports = []
+    for count in nodes or (500, 1_000, 5_000):
+        reports.append(measure(count, timeout))
+        if output is BenchFormat.JSON:
+            show_json(reports[-1])
+    if output is BenchFormat.TABLE:
+        show_preemption(reports)
 
 
 @app.command("engine")

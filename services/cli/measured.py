@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from benchmarks.domains import DomainsRun
     from benchmarks.engine import EngineRun
     from benchmarks.memory import MemoryRun
+    from benchmarks.preemption import PreemptionReport
     from benchmarks.report import Report
 
 
@@ -92,6 +93,24 @@ def show_shards(columns: Sequence[Sequence[Report]]) -> None:
     titles = [Column(title, lambda item, t=title: item[t], right=True) for title, _, _ in reads]  # type: ignore[misc]
     print_table("workers", titles, items)
     _print_machine(columns[0][0].machine, len(columns[0]))
+
+
+def show_preemption(reports: Sequence[PreemptionReport]) -> None:
+    """Print a line per number of nodes."""
+    kinds = ("worker", "database", "relay", "executor", "broker")
+    columns = _columns(
+        ("NODES", "nodes"),
+        ("PODS", "pods"),
+        ("NOMINATIONS/S", "nominations_per_second"),
+        ("BOUND/S", "bound_per_second"),
+        ("SECONDS", "seconds"),
+        ("DECISIONS", "decisions"),
+        ("DECISIONS/S", "decisions_per_second"),
+        *((f"CPU s {kind.upper()}", f"cpu_seconds.{kind}") for kind in kinds),
+    )
+    print_table("sizes", columns, [msgspec.to_builtins(report) for report in reports])
+    echo(f"the clock {reports[0].clock}")
+    _print_machine(reports[0].machine, 1)
 
 
 def show_engine(run: EngineRun) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from benchmarks.preemption import PreemptionReport
 from benchmarks.report import Report
 from tests.servers import MakeDatabase
 
@@ -65,6 +66,21 @@ def test_measures_on_the_embedded_default() -> None:
     check(report)
     assert report["cpu_seconds"]["database"] >= 0
     assert report["cpu_seconds"]["broker"] is None
+
+
+def test_measures_preemption() -> None:
+    options = ("preemption", "--nodes", "5", "--timeout", "120", "-o", "json")
+    done = subprocess.run([*BENCH[:-1], *options], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert list(report) == list(PreemptionReport.__struct_fields__)
+    assert (report["nodes"], report["pods_before"], report["pods"]) == (5, 20, 5)
+    outcomes = report["outcomes"]
+    assert (outcomes["nominated"], outcomes["evicted"], outcomes["released"]) == (5, 15, 15)
+    assert outcomes["bound"] == 5
+    assert 0 < report["nominated_seconds"] <= report["seconds"]
+    assert sum(second.get("bound", 0) for second in report["each_second"]) == 5
+    assert report["nominations_per_second"] == pytest.approx(5 / report["nominated_seconds"], rel=0.02)
 
 
 def test_ctrl_c_stops_all_that_was_started() -> None:

@@ -21,6 +21,9 @@ from benchmarks.memory import DEPLOYMENTS, PLAIN, WAYS, MemoryReport, MemoryRun,
 from benchmarks.offering import Offered, offer
 from benchmarks.parts import Figure, Part, measure_parts, replayed
 from benchmarks.plain import Picture, Spread, numpy_scores, python_scores
+from benchmarks.planning import measure_planning
+from benchmarks.preemption import PreemptionReport
+from benchmarks.preemption import material as full_and_high
 from benchmarks.report import Reading, Report, at_what_cost, how_fast
 from benchmarks.scraping import Counts, follow_lag_seconds, since, together
 from benchmarks.stage import BenchError
@@ -258,6 +261,27 @@ def test_every_part_of_the_engine_is_measured_and_agrees_with_what_is_plain() ->
         assert all(value > 0 for value in (*row.times_faster_than.values(), *row.besides.values()))
 
 
+def test_preemption_is_measured_on_nodes_that_are_full() -> None:
+    rows = measure_planning(nodes=60, repeats=2)
+    assert [(row.pods, row.figure.unit) for row in rows] == [(1_800, "ms")] * 3 + [(60, "µs")] * 2
+    assert all(0 <= row.figure.min <= row.figure.median <= row.figure.max for row in rows)
+    assert rows[0].figure.median > rows[2].figure.median > 0
+
+
+def test_each_pod_of_high_priority_needs_three_of_four_gone() -> None:
+    records = full_and_high(2)
+    (node, _), low, high = (
+        [each.node for each in decoded(NODES_TOPIC, records.nodes)],
+        pods_of(records.before),
+        pods_of(records.pods),
+    )
+    assert (len(low), len(high)) == (8, 2)
+    free = node.allocatable["cpu"] - 4 * low[0].template.requests["cpu"]
+    asked = high[0].template.requests["cpu"]
+    assert free + 2 * low[0].template.requests["cpu"] < asked <= free + 3 * low[0].template.requests["cpu"]
+    assert low[0].template.priority < high[0].template.priority
+
+
 @pytest.mark.parametrize("scoring", SCORES)
 def test_a_kernel_that_chose_another_node_is_no_measurement(scoring: str) -> None:
     cluster = Cluster(50, scoring)
@@ -300,7 +324,18 @@ def test_a_cluster_without_room_is_no_measurement() -> None:
         in_own_process("folded", 1, 111)
 
 
-REPORTS = [Report, EngineRun, EngineReport, Part, Figure, MemoryRun, MemoryReport, DomainsRun, Row]
+REPORTS = [
+    Report,
+    EngineRun,
+    EngineReport,
+    Part,
+    Figure,
+    MemoryRun,
+    MemoryReport,
+    DomainsRun,
+    Row,
+    PreemptionReport,
+]
 
 
 @pytest.mark.parametrize("report", REPORTS)

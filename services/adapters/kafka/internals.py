@@ -281,6 +281,14 @@ def position_known(consumer: AIOKafkaConsumer, at: TopicPartition) -> int | None
     return int(state.position) if state is not None and state.has_valid_position else None
 
 
+async def stop_fetching(consumer: AIOKafkaConsumer) -> None:
+    """End the fetching task. ``stop`` cancels it once, which is lost where an answer arrives just then."""
+    fetching = None if consumer._fetcher is None else consumer._fetcher._fetch_task
+    while fetching is not None and not fetching.done():
+        fetching.cancel()
+        await asyncio.wait([fetching], timeout=0.05)
+
+
 async def close_client(consumer: AIOKafkaConsumer) -> None:
     """Close the connections of a consumer, which ``stop`` leaves open when it fails half-way."""
     await consumer._client.close()

@@ -18,6 +18,7 @@ from services.adapters.kafka.internals import (
     keep_topics,
     position_known,
     set_fetch_wait,
+    stop_fetching,
     unpack_into_records,
 )
 from services.ports.log import Record, TopicPartition
@@ -214,5 +215,6 @@ class KafkaReader:
     async def _discard(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
+            await finish(self._cluster, stop_fetching(consumer))
             await finish(self._cluster, consumer.stop())
             await finish(self._cluster, close_client(consumer))
