@@ -105,7 +105,7 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     "close placements": (
         sql.CLOSE_PLACEMENTS,
         (_UIDS, [3] * SOME, _OWN),
-        {"placements_open", "evictions_pkey"},
+        {"placements_open", "placements_pkey", "evictions_pkey"},
     ),
     "end nominations": (
         sql.END_NOMINATIONS,

@@ -54,14 +54,19 @@ SELECT w.signature, w.spec::json FROM unnest($1::bytea[], $2::text[]) AS w (sign
 ON CONFLICT DO NOTHING
 """
 
+# Look the rows up one by one, then update them by their primary key. Without statistics the planner takes open
+# placements for few, and would read all of them for each element of the array.
 CLOSE_PLACEMENTS = """
 WITH ended AS (
-    DELETE FROM evictions e USING unnest($1::text[]) AS w (pod_uid)
-    WHERE e.victim_uid = w.pod_uid AND e.victim_shard = ANY($3::int[])
+    DELETE FROM evictions WHERE victim_uid = ANY($1::text[]) AND victim_shard = ANY($3::int[])
 )
 UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
-FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms)
-WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($3::int[])
+FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms) CROSS JOIN LATERAL (
+    SELECT o.shard, o.seq FROM placements o
+    WHERE o.pod_uid = w.pod_uid AND o.released_at_ms IS NULL AND coalesce(o.home, o.shard) = ANY($3::int[])
+    OFFSET 0
+) AS found
+WHERE p.shard = found.shard AND p.seq = found.seq
 """
 
 REFRESH_PLACEMENTS = """
@@ -140,8 +145,7 @@ WHERE g.shard = w.shard AND g.signature = w.signature
 
 END_NOMINATIONS = """
 WITH ended AS (
-    DELETE FROM nominations n USING unnest($1::text[]) AS w (pod_uid)
-    WHERE n.pod_uid = w.pod_uid AND n.shard = ANY($2::int[])
+    DELETE FROM nominations n WHERE n.pod_uid = ANY($1::text[]) AND n.shard = ANY($2::int[])
     RETURNING n.pod_uid, n.shard
 )
 DELETE FROM evictions e USING ended n
