@@ -54,8 +54,8 @@ SELECT w.signature, w.spec::json FROM unnest($1::bytea[], $2::text[]) AS w (sign
 ON CONFLICT DO NOTHING
 """
 
-# Look the rows up one by one, then update them by their primary key. Without statistics the planner takes open
-# placements for few, and would read all of them for each element of the array.
+# Look the rows up one by one, then update them by their primary key. Without statistics the planner takes
+# open placements for few, and would read all of them for each element of the array.
 CLOSE_PLACEMENTS = """
 WITH ended AS (
     DELETE FROM evictions WHERE victim_uid = ANY($1::text[]) AND victim_shard = ANY($3::int[])
