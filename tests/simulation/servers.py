@@ -30,7 +30,7 @@ class Transactions:
     """Transactions that were sent: ``sent`` are all that did not end yet, ``begun`` those that hold locks."""
 
     def __init__(self) -> None:
-        self.sent: set[asyncio.Task[Committed | NotCommitted]] = set()
+        self.sent: dict[asyncio.Task[Committed | NotCommitted], None] = {}  # in their order
         self.begun: set[asyncio.Task[Committed | NotCommitted]] = set()
 
     def send(
@@ -38,14 +38,14 @@ class Transactions:
     ) -> asyncio.Task[Committed | NotCommitted]:
         """Let a transaction run, whoever waits for it."""
         task = asyncio.get_running_loop().create_task(transaction)
-        self.sent.add(task)
-        task.add_done_callback(self.sent.discard)
+        self.sent[task] = None
+        task.add_done_callback(self.sent.pop)
         task.add_done_callback(self.begun.discard)
         return task
 
     def abort(self) -> None:
         """End all of them without effect."""
-        for task in self.sent:
+        for task in list(self.sent):
             task.cancel()
 
 

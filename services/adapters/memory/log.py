@@ -40,7 +40,7 @@ class MemoryLog:
         self._clock = clock
         self._topics: dict[str, list[_Partition]] = {}
         self._made: dict[str, int] = {}  # how often each topic was made
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[asyncio.Event, None] = {}  # in an order that a day repeats
 
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
         """See ``ports.Log``."""
@@ -146,14 +146,14 @@ class MemoryLog:
     async def wait(self, timeout_seconds: float) -> None:
         """Return at the next append, or after the time."""
         event = asyncio.Event()
-        self._waiting.add(event)
+        self._waiting[event] = None
         try:
             async with asyncio.timeout(timeout_seconds):
                 await event.wait()
         except TimeoutError:
             pass
         finally:
-            self._waiting.discard(event)
+            self._waiting.pop(event, None)
 
 
 class MemoryWriter:
