@@ -11,6 +11,7 @@ import msgspec
 from domain.cycle.schedule import Scheduler
 from domain.model import limits
 from domain.model.config import PRIORITY_CLASS
+from domain.model.errors import Fenced
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, NodeDeleted, PodUpserted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
@@ -269,6 +270,8 @@ class Planner:
         for row in sorted(rows, key=attrgetter("position")):
             self._standing.follow(row)
             self.guarding.follow(row.feed.raised)
+            if lost := sorted(row.seqs.keys() & self.book.epochs.keys()):
+                raise Fenced(f"another worker decides for shards {lost}")
             self.book.seq |= {shard: following for shard, (_, following) in row.seqs.items()}
             builder.reach(row.log_time_ms, None, "")
             builder.changed_ms = builder.now_ms

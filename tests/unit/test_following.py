@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Placement
+from domain.model.errors import Fenced
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.marks import PortMark
 from domain.model.nodes import NodeSpec
@@ -36,6 +38,8 @@ from domain.state.followed import (
     VersionsFollowed,
 )
 from domain.state.steps import Owned, Written
+from services.ports.journal import Feed, Followed
+from tests.property.site import Site
 from tests.values import node, pod, template
 
 OWN, FOREIGN, THIRD = 0, 1, 2
@@ -333,3 +337,12 @@ def test_a_host_port_that_another_took_is_taken() -> None:
     assert bound(scheduler) == []
     scheduler.fold(PodsLeft([pod("other").uid]))
     assert bound(scheduler) == ["q"]
+
+
+def test_who_follows_decisions_of_a_shard_of_its_own_has_lost_that() -> None:
+    """A worker that stood still reads what the next owner did before it hears of that owner."""
+    planner = Site().planner
+    ((shard, batch),) = planner.give([1]).items()
+    told: dict[str, Any] = {"position": 1, "log_time_ms": 0, "feed": Feed(), "templates": {}}
+    with pytest.raises(Fenced):
+        planner.plan([], followed=[Followed(shard=shard, batch=batch + 1, seqs={0: (1, 3)}, **told)])

@@ -138,7 +138,7 @@ class MemoryDatabase:
         self.spec_changes: dict[int, tuple[int, str | None]] = {}  # node id -> log time, who sent it
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []
-        self.open_placements: dict[tuple[str, int], PlacementRow] = {}  # pod uid, shard
+        self.open_placements: dict[tuple[str, int], PlacementRow] = {}  # pod uid, shard that reads it
         self.decisions: dict[int, list[tuple[Decision, bytes]]] = {shard: [] for shard in range(shards)}
         self.recorded_ms: dict[int, list[int]] = {shard: [] for shard in range(shards)}  # of each decision
         self.attempts: dict[tuple[int, int], Attempt] = {}

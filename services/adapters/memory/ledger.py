@@ -332,8 +332,8 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
     owned = {lease.shard: database.shards[lease.shard] for lease in leases}
     pending = [pod for pod in database.pending.values() if pod.shard in owned]
     tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
-    told = [row.opened for row in database.open_placements.values() if row.orphaned]
-    orphaned = [(placed.namespace, placed.name) for placed in told if placed.shard in owned]
+    own = [row for (_, shard), row in database.open_placements.items() if shard in owned]
+    orphaned = [(row.opened.namespace, row.opened.name) for row in own if row.orphaned]
     tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
     return LedgerPart(
         offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
