@@ -57,6 +57,7 @@ class Queue:
         self._backing_off: list[tuple[int, GroupKey]] = []  # a heap
         self._waking = Waking(state)
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
+        self._is_put_off = False
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
         """Let a pod wait. A pod that is not fresh was tried before a restart, and is tried again after it."""
@@ -173,6 +174,16 @@ class Queue:
         """Whether any group waits for log time to pass."""
         return any(group.woken for group in self.groups.values())
 
+    def take_put_off(self) -> bool:
+        """Say whether, since it was asked last, something is to be tried that was not tried at once.
+
+        A group was woken while it backs off, or could be cured by more. What did it may be undone before the
+        group is tried, so that nobody could tell later why it was.
+        """
+        is_put_off = self._is_put_off or self._waking.is_widened
+        self._is_put_off = self._waking.is_widened = False
+        return is_put_off
+
     def wake(
         self,
         snapshot: Snapshot,
@@ -223,7 +234,7 @@ class Queue:
             self._activate(group)
         else:
             self._waking.drop(group)
-            group.woken = True
+            group.woken = self._is_put_off = True
             heapq.heappush(self._backing_off, (group.due_ms, group.key))
 
     def _activate(self, group: WaitingGroup) -> None:

@@ -46,6 +46,7 @@ class Waking:
         self._seen = (0, 0)  # what ``by_counters`` looked at last
         self._specs_seen = 0  # the table's generations, when rows and measurements were last looked at
         self._usage_seen = 0
+        self.is_widened = False  # whether a group can be cured by more than refused it, since somebody asked
 
     @property
     def groups(self) -> list[WaitingGroup]:
@@ -125,12 +126,17 @@ class Waking:
                 if len(passed) == len(where) or self._has_room(snapshot, group, passed):
                     found.append(group)
                 else:
-                    self._cures[self._places[group]] |= int(Cure.USAGE)
+                    self._widen_at(np.array([self._places[group]]), Cure.USAGE)
         return found
 
     def _widen(self, cure: Cure, by: Cure) -> None:
         """Let groups that something could cure be cured by more: a row may be refused for the next reason."""
-        self._cures[(self._cures & int(cure)) > 0] |= int(by)
+        self._widen_at(np.flatnonzero(self._cures & int(cure)), by)
+
+    def _widen_at(self, places: np.ndarray, by: Cure) -> None:
+        before = self._cures[places]
+        self._cures[places] = before | int(by)
+        self.is_widened |= bool((before != self._cures[places]).any())
 
     @property
     def has_measured(self) -> bool:

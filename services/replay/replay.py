@@ -139,7 +139,7 @@ class Replay:
         scratch = self._open(await self._history.state(start))
         workers = Workers(self._history, scratch, start)
         await workers.expect(after, until)
-        done, losses = dict(after), dict[int, bool]()
+        done, losses, begun = dict(after), dict[int, bool](), set[str]()
         lost = Lost(await self._history.log_faults(), start.start.leases)
         async for row in self._history.rows(after, until):
             if not progress.batches_count:
@@ -147,7 +147,9 @@ class Replay:
             done[row.shard] += 1
             if row.batch != done[row.shard]:
                 raise CannotReplay(f"{_missing(row.shard, done[row.shard])}; the next is {row.batch}")
-            progress.restarts_count += row.start is not None
+            if row.start is not None:
+                progress.restarts_count += 1
+                begun.add(row.worker)
             if why := lost.why_not(row):
                 raise CannotReplay(
                     f"{named(row)} cannot be replayed: {why}; spans before or behind it can be"
@@ -157,9 +159,7 @@ class Replay:
             batch = settle(planned, set(row.lost), row.moved, raised)
             is_told = not (row.digest is None and (row.lost or losses.get(row.shard)))
             losses[row.shard] = bool(row.lost)
-            found = await self._compare(
-                row, batch, is_restart=progress.restarts_count > 0, is_digest_told=is_told
-            )
+            found = await self._compare(row, batch, is_restart=row.worker in begun, is_digest_told=is_told)
             if found is not None:
                 return Outcome(progress=progress, difference=found)
             if not await scratch.write(batch):

@@ -55,6 +55,19 @@ def backing_off(*times_ms: int) -> Scheduler:
     return scheduler
 
 
+def test_what_wakes_a_group_that_backs_off_is_told_once() -> None:
+    """The journal has to tell it: room that comes and goes meanwhile leaves no other trace."""
+    scheduler = backing_off(5_000)
+    scheduler.queue.take_put_off()
+    run(scheduler, 5_200, PodUpserted(pod("fills", WHOLE, on="a")), PodDeleted("default", "fills"))
+    assert not scheduler.queue.take_put_off()
+    run(scheduler, 5_400, PodDeleted("default", "holder"))
+    assert scheduler.queue.take_put_off()
+    assert not scheduler.queue.take_put_off()
+    assert run(scheduler, 5_600, PodUpserted(pod("later", WHOLE, on="a"))) == (0, [])
+    assert run(scheduler, 6_000) == (1, [])
+
+
 def test_room_that_comes_soon_after_an_attempt_is_tried_when_the_backoff_ends() -> None:
     scheduler = backing_off(5_000)
     assert run(scheduler, 5_400, PodDeleted("default", "holder")) == (0, [])
