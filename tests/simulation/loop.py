@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
 from collections.abc import Mapping
 from typing import Any
@@ -56,6 +57,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Return virtual seconds since the start."""
         return self._selector.now_seconds
+
+    def end(self) -> None:
+        """Cancel the tasks that a day left which was broken off, and close."""
+        self._selector.steps_count = 0
+        tasks = asyncio.all_tasks(self)
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(Deadlock, Livelock):
+            if tasks:
+                self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.close()
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none."""

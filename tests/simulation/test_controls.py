@@ -409,7 +409,7 @@ def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> 
 
 def test_pods_that_stay_though_others_of_their_zone_lost_are_named() -> None:
     """On a day on which that happens: few days have a conflict among pods that keep their distance."""
-    world = World(127)
+    world = World(228)
     with _LOSES_APART, contextlib.suppress(Violation):
         world.run()
     assert Invariant.INFEASIBLE_PLACEMENT in world.auditor.findings.names

@@ -34,7 +34,7 @@ from tests.simulation.auditor import Auditor
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.invariants import Invariant, Violation
 from tests.simulation.loop import SimulatedLoop, VirtualClock
-from tests.simulation.process import Process, UnreliableLedger, UnreliableLog, UnreliableOutbox
+from tests.simulation.process import LEDGER, Process, UnreliableLedger, UnreliableLog, UnreliableOutbox
 from tests.simulation.scenario import Scenario
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
 from tests.simulation.weather import Weather
@@ -255,6 +255,10 @@ class World:
             worker = process.worker
             if worker is None or worker._follower is None or worker._state is None or not process.alive:
                 continue
+            if process.is_frozen or not process.reaches(LEDGER, writes=True):
+                return f"{process.name} stands still or is cut off"
+            if worker._computing is not None and not worker._computing.done():
+                return f"{process.name} is at its plan"
             known = worker._state.followed.items()  # what was read and not planned with is not known yet
             if behind := {s: at for s, at in known if at < offsets[s, BATCHES, 0].next_offset}:
                 return f"{process.name} knows {behind}"
@@ -267,7 +271,7 @@ class World:
         try:
             self.loop.run_until_complete(self._main())
         finally:
-            self.loop.close()
+            self.loop.end()
         self.auditor.judge()
         if self.auditor.findings.found:
             raise Violation(self.auditor.findings.found)
