@@ -61,7 +61,7 @@ class Needs:
     ----------
     reads, raises, announces : dict
         Key -> names of nodes: namespaces in which no unknown matcher may be in use; matchers that a pod reads
-        or counts in; new matchers.
+        or counts in, and budgets of victims; new matchers.
     """
 
     def __init__(self) -> None:

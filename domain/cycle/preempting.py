@@ -303,6 +303,7 @@ class PreemptingPlacer(Placer):
             victims,
             plan.weight.violations,
             expires_ms,
+            self._budgets.names_of(state.pods[victim] for victim in plan.victims),
         )
         self.result.promises.append((len(self.result.verdicts), promise))
         self._queue.tried([key])

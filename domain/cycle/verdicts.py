@@ -37,7 +37,7 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
     """A pod that found no node, and one that is promised to it once its ``victims`` have left.
 
     ``node_version`` is the node's version with the promise; ``violations`` counts disruption budgets that the
-    victims break. The promise ends at ``expires_ms`` (log time).
+    victims break, and ``budgets`` names all that count them. The promise ends at ``expires_ms`` (log time).
     """
 
     pod: PodSpec
@@ -48,6 +48,7 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
     victims: tuple[PodSpec, ...]
     violations: int
     expires_ms: int
+    budgets: tuple[str, ...] = ()
 
 
 class CycleResult(msgspec.Struct, frozen=True):

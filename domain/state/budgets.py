@@ -105,6 +105,11 @@ class Budgets:
             found = tuple(n for n in found if name not in self._disrupted.get(n, _NONE))
         return found
 
+    def names_of(self, pods: Iterable[PodEntry]) -> tuple[str, ...]:
+        """Return the budgets against which the eviction of any of these pods would count, by name."""
+        numbers = {number for pod in pods for number in self.of(pod)} if self.names else ()
+        return tuple("/".join(self.names[number]) for number in sorted(numbers))
+
     def _of_class(self, pod_class: PodClass) -> tuple[int, ...]:
         found = self._matched.get(pod_class)
         if found is None:

@@ -1,6 +1,7 @@
 """Guards: what a batch must be sure of beyond the nodes on which it places pods.
 
-See ``domain/cycle/matchers.py``.
+These are matchers (``domain/cycle/matchers.py``), and disruption budgets: two workers could each evict a pod
+that a budget lets go, from a node of its own, where it lets one of them go.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     key : str
-        A namespace, ``*``, or a matcher.
+        A namespace, ``*``, a matcher, or a disruption budget (``budget_key``).
     version_seen : int
-        As far as the worker has followed; 0: nobody has announced the key, -1: certainly not as it is.
+        As far as the worker has followed; 0: nobody has announced or raised the key, -1: surely not as it is.
     raises : bool
-        The pods read the matcher, or count in it: its version goes up with them.
+        The pods read the matcher, or count in it, or have victims that the budget counts: its version goes up
+        with them.
     announces_to : tuple of str
         The matcher is new: its pods wait again at once, and the keys of these namespaces go up. Who has not
         followed that far places no pod in them.
@@ -53,7 +55,8 @@ def refused_nodes(
     guards : iterable of Guard
         Of a batch.
     found : mapping of str to Claim
-        Keys of the guards, as they are. A key that another batch is about to raise is missing.
+        Keys of the guards, as they are. A key that another batch is about to raise is missing; one that
+        nobody raised before is there (``first_keys``).
     followed : mapping of int to int
         Shard -> the last batch of another worker that this worker had followed. Who reads a matcher must have
         followed all that could not know of it.
@@ -66,13 +69,24 @@ def refused_nodes(
         is_behind = guard.raises and any(
             at not in own and followed.get(at, 0) < batch for at, batch in claim.batches.items()
         )
-        if guard.announces_to or claim.version != guard.version_seen or is_behind:
+        is_held = guard.raises and guard.key not in found
+        if guard.announces_to or claim.version != guard.version_seen or is_behind or is_held:
             refused |= guard.nodes
     return refused
 
 
+def budget_key(name: str) -> str:
+    """Return the key of a disruption budget, named with its namespace. No namespace has a colon."""
+    return f"budget:{name}"
+
+
+def first_keys(guards: Iterable[Guard]) -> list[str]:
+    """Return the keys that a batch is to raise and nobody has, so that two batches do not both come first."""
+    return sorted(guard.key for guard in guards if guard.raises and not guard.version_seen)
+
+
 def raised_keys(guards: Iterable[Guard], lost: Set[int]) -> list[str]:
-    """Return the matchers that go up with the pods that a batch places after all."""
+    """Return the matchers and budgets that go up with what a batch does after all."""
     return sorted(guard.key for guard in guards if guard.raises and not guard.nodes <= lost)
 
 

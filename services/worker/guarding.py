@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from domain.cycle.matchers import KnownMatchers, Needs, announced_to
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.cycle.verdicts import CycleResult, Placement, Preemption
 from domain.state.cluster import ClusterState
-from services.ports.guards import Guard
+from services.ports.guards import Guard, budget_key
 
 
 class Guarding:
@@ -51,6 +51,9 @@ class Guarding:
                 pod, node, own = verdict.pod, verdict.node, result.matchers.get(verdict.attempt, ())
                 if self._known.need(self._needs, pod, node, own, state.index.namespaces):
                     strict.add(node)
+        for _, promise in result.promises:
+            for name in promise.budgets if isinstance(promise, Preemption) else ():
+                self._needs.raises.setdefault(budget_key(name), set()).add(promise.node)
         return strict
 
     def guards(self, state: ClusterState) -> Sequence[Guard]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from domain.model.pods import PodTemplate
 from services.codec.feed import pack_feed, unpack_feed
-from services.ports.guards import Guard
+from services.ports.guards import Guard, budget_key
 from services.ports.journal import BATCHES, JournalRow
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, OffsetAdvance
 from services.ports.log import TopicPartition
@@ -186,3 +187,47 @@ async def test_a_shard_that_was_taken_over_is_known_to_its_end(ledger: Ledger) -
     await first.commit(2, [ANNOUNCES])
     outcome = await first.commit(2, [raises(1)], {}, shards=dict([first.lease, second.lease]))
     assert outcome.lost == {}
+
+
+BUDGET = budget_key("ns/web")
+
+
+def evicts(version: int) -> Guard:
+    """A victim that a budget counts leaves node 1."""
+    return Guard(key=BUDGET, version_seen=version, raises=True, nodes=ON_NODE)
+
+
+async def test_of_two_who_take_from_a_budget_one_is_first_though_nobody_did_before(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    outcome = await first.commit(1, [evicts(0)])
+    assert (outcome.lost, outcome.raised) == ({}, (BUDGET,))
+    outcome = await second.commit(2, [evicts(0)])
+    assert (set(outcome.lost), outcome.refused, outcome.raised) == ({"ns/p1-1"}, ON_NODE, ())
+    assert not (await second.commit(2, [evicts(1)])).lost
+    assert (await ledger.load_base()).guards == {BUDGET: 2}
+    told = [each.feed.raised for each in await ledger.follow({0: 0, 1: 0})]
+    assert sorted(told) == [[], [], [BUDGET], [BUDGET]]
+
+
+async def test_what_lost_took_nothing_from_a_budget(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    outcome = await first.commit(7, [evicts(0)])
+    assert (set(outcome.lost), outcome.raised) == ({"ns/p0-1"}, ())
+    assert not (await second.commit(1, [evicts(0)])).lost
+
+
+async def test_two_who_take_from_a_budget_at_the_same_time_do_not_both_come_first(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    await first.commit(1, [evicts(0)])
+    for version in (1, 2):
+        outcomes = await asyncio.gather(
+            *(writer.commit(version + 1, [evicts(version)]) for writer in (first, second))
+        )
+        assert sorted(len(each.lost) for each in outcomes) == [0, 1]
+
+
+async def test_two_who_bring_a_budget_at_the_same_time_do_not_both_come_first(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    outcomes = await asyncio.gather(*(writer.commit(1, [evicts(0)]) for writer in (first, second)))
+    assert sorted(len(each.lost) for each in outcomes) == [0, 1]
+    assert (await ledger.load_base()).guards == {BUDGET: 1}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
-from tests.builders import node_manifest, pod_manifest
+from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Producer
 from tests.property.team import Team, audit, keys_of, node_of
 
@@ -14,6 +15,8 @@ from tests.property.team import Team, audit, keys_of, node_of
 def live(seed: int) -> Team:
     """Live a day of two workers that follow each other now and then."""
     team, random = Team([0], [1], preempts=True), Random(seed)
+    if seed % 2:
+        team.tell("ADDED", budget_manifest(1, "x", "a"))
     producer = Producer(random)
     for _ in range(25):
         records = producer.records(random.randrange(1, 12))
@@ -63,3 +66,60 @@ def test_a_pod_is_placed_when_another_worker_promises_its_room_no_more() -> None
     told = [each["outcome"] for each in team.decided() if each["pod"]["name"] == small]
     assert told == ["unschedulable", "bound"]
     check(team)
+
+
+def budget_manifest(allowed: int, app: str = "web", namespace: str = "default") -> Json:
+    """Return a budget of the pods of an app that lets so many go."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": namespace, "resourceVersion": "1"},
+        "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def side_by_side(allowed: int, *, spare: bool) -> Team:
+    """Let two workers evict a pod of one budget each, from a node each, at the same time.
+
+    ``spare``: each node has a pod beside it that no budget counts, and that is worth more.
+    """
+    team = Team([0], [1], preempts=True)
+    team.tell("ADDED", budget_manifest(allowed))
+    for shard in range(2):
+        team.tell("ADDED", node_manifest(node := node_of(team, shard), cpu=4, labels={"at": f"n{shard}"}))
+        low, other = keys_of(team, shard, 1, "low")[0], keys_of(team, shard, 1, "other")[0]
+        of: dict[str, Any] = {"cpu": 2, "node_name": node}
+        team.tell("ADDED", pod_manifest(low, labels={"app": "web"}, priority=0, **of))
+        team.tell("ADDED", pod_manifest(other, priority=5 if spare else 50, **of))
+    for number in range(2):
+        high = keys_of(team, number, 1, "high")[0]
+        manifest = pod_manifest(high, cpu=2, priority=10, node_selector={"at": f"n{number}"})
+        team.step(number, [team.record("ADDED", manifest)], follows=False)
+    team.rest()
+    check(team)
+    return team
+
+
+def told(team: Team, outcome: str) -> list[Json]:
+    return [row for row in team.decided() if row["outcome"] == outcome]
+
+
+def test_two_workers_do_not_both_take_the_last_pod_that_a_budget_lets_go() -> None:
+    team = side_by_side(1, spare=True)
+    assert len(told(team, "conflict")) == 1
+    assert [row["preemption"]["violations"] for row in told(team, "nominated")] == [0, 0]
+    evicted = sorted(row["pod"]["name"][:3] for row in told(team, "evicted"))
+    assert evicted == ["low", "oth"], "the loser planned again, with a budget that is used up"
+
+
+def test_who_has_nothing_else_to_evict_says_that_the_budget_is_violated() -> None:
+    team = side_by_side(1, spare=False)
+    assert sorted(row["preemption"]["violations"] for row in told(team, "nominated")) == [0, 1]
+
+
+def test_a_pod_that_lost_to_the_budget_is_promised_its_node_next_where_the_budget_lets_two_go() -> None:
+    team = side_by_side(2, spare=True)
+    assert len(told(team, "conflict")) == 1, "the worker did not know the other eviction"
+    assert [row["preemption"]["violations"] for row in told(team, "nominated")] == [0, 0]
+    assert {row["pod"]["name"][:3] for row in told(team, "evicted")} == {"low"}

@@ -18,7 +18,7 @@ from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
-from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
+from services.ports.guards import Claim, announced_keys, first_keys, raised_keys, refused_nodes
 from services.ports.journal import Checkpoint, JournalRow, batches_of
 from services.ports.ledger import (
     CommitBatch,
@@ -29,7 +29,6 @@ from services.ports.ledger import (
     GroupAttempts,
     Incarnation,
     LedgerState,
-    NodeChange,
     NodeClaim,
     NodeFact,
     NodeRow,
@@ -182,6 +181,7 @@ class MemoryDatabase:
         advances = shard_advances(batch)
         if self.is_fenced(batch, advances, holder):
             return NotCommitted.FENCED
+        self.claims |= {key: Claim(0, {}) for key in first_keys(batch.guards) if key not in self.claims}
         found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
         refused = refused_nodes(batch.guards, found, batch.followed, own_shards(batch))
         own, moved = self._judge(batch, refused)
@@ -213,8 +213,7 @@ class MemoryDatabase:
             self._take_fact(fact, batch.log_time_ms)
         for claim in batch.claims:
             self.nodes[claim.id] = added(self.nodes[claim.id], claim)
-        changes: list[NodeChange] = [*batch.facts, *batch.claims]
-        for number in {change.id for change in changes}:
+        for number in {fact.id for fact in batch.facts} | {claim.id for claim in batch.claims}:
             self.node_versions.setdefault(number, []).append(self.nodes[number].version)
         self._write_pods(batch)
         if batch.journal is not None:

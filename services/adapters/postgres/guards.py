@@ -9,7 +9,7 @@ import msgspec
 from services.adapters.batches import own_shards
 from services.adapters.postgres import sql_guards
 from services.adapters.postgres.connections import Connection
-from services.ports.guards import Claim, announced_keys, raised_keys, refused_nodes
+from services.ports.guards import Claim, announced_keys, first_keys, raised_keys, refused_nodes
 from services.ports.ledger import CommitBatch
 
 _batches = msgspec.json.Decoder(dict[int, int]).decode
@@ -20,13 +20,15 @@ async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[
 
     Every batch with guards shares a lock until its end, and one that announces a matcher holds it alone. So
     each other batch came before the matcher, and is known by its number, or is told of it by a namespace.
-    Cost: two statements, and one more where it raises anything.
+    Cost: two statements, and one more each where it raises anything, and where nobody has raised that before.
     """
     guards = batch.guards
     if not guards:
         return set(), []
     is_new = any(guard.announces_to for guard in guards)
     await connection.execute(sql_guards.LOCK_ALONE if is_new else sql_guards.LOCK_SHARED)
+    if first := first_keys(guards):  # who brings the same keys waits here, and then finds them raised
+        await connection.execute(sql_guards.BRING, first)
     raising = [guard.key for guard in guards if guard.raises]
     found = dict(
         await _claims(connection, sql_guards.READ, [guard.key for guard in guards if not guard.raises])

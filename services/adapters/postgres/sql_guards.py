@@ -13,6 +13,12 @@ READ = _CLAIMS
 # A key that another batch is about to raise is left out: to wait for it would only be in vain.
 LOCK_RAISED = f"{_CLAIMS} ORDER BY key FOR UPDATE SKIP LOCKED"
 
+BRING = """
+INSERT INTO claims (key, version, batches) SELECT w.key, 0, '{}' FROM unnest($1::text[]) AS w (key)
+ORDER BY w.key
+ON CONFLICT (key) DO NOTHING
+"""
+
 RAISE = "UPDATE claims SET version = version + 1 WHERE key = ANY($1::text[])"
 
 # Batches that are in the ledger by now could not know of a key that comes; those of the own shards did.
