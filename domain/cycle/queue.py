@@ -23,6 +23,7 @@ from domain.cycle.turns import Candidate, Works, draw
 from domain.cycle.waking import Waking
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec, is_master
+from domain.model.priorities import PRIORITY_MAX
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
@@ -168,6 +169,12 @@ class Queue:
             group = self.groups.get(key)
             if group is not None and group.woken and group.due_ms == due_ms:
                 self._activate(group)
+
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of pods that wait and are not held. Cost: O(groups)."""
+        waiting = (each.template.priority for each in self.groups.values() if not each.held_by)
+        return min(waiting, default=PRIORITY_MAX)
 
     @property
     def backs_off(self) -> bool:

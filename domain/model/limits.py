@@ -83,6 +83,8 @@ counted_pods_max = 1 << 21  # at which such a sum still fits 32 bits
 # What a batch may hold.
 batch_records_max = 2_000
 batch_bytes_max = 4 << 20  # what takes about as long to read as a full batch takes to plan
+read_ahead_records_max = 10_000  # behind a full batch: folded with it where more important pods wait
+read_ahead_bytes_max = 16 << 20
 poll_records_max = 2_000
 batch_decisions_max = (
     10_000  # a record brings at most one per pod of a node; beyond it no further one is folded

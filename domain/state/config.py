@@ -157,6 +157,11 @@ class Priorities:
         defaults = [each for each in self._classes.values() if each.global_default]
         self._default = min(defaults, key=lambda each: (each.value, each.name), default=None)
 
+    def value_of(self, template: PodTemplate, asked: str) -> int:
+        """Return the priority that pods of a template have that come now, by a class, "" the default one."""
+        found = self._classes.get(asked) if asked else self._default
+        return template.priority if found is None else found.value
+
     def settle(self, pod: PodSpec, asked: str, known: PodSpec | None) -> PodSpec:
         """Return a pod with the priority that it has by a class, "" for the default one.
 

@@ -38,14 +38,14 @@ class Committer:
     Attributes
     ----------
     records_max : int
-        Records of a batch at most: what a worker begins with, less after trouble.
+        Records of a batch at most: ``records_most``, with which a worker begins, and less after trouble.
     folded : dict of TopicPartition to int
         Next offset of each partition, as committed.
     """
 
     def __init__(self, ledger: Ledger, metrics: WorkerMetrics, records_max: int) -> None:
         self._ledger, self._metrics = ledger, metrics
-        self._records_most = self.records_max = records_max
+        self.records_most = self.records_max = records_max
         self._commits_count = 0  # since the size of a batch last changed
         self._claimed_count = self._lost_count = 0  # since the last judgement
         self.folded: dict[TopicPartition, int] = {}
@@ -94,7 +94,7 @@ class Committer:
         self.moved_count += outcome.moved_count
         self.conflicts_count += len(outcome.lost)
         self._commits_count += 1
-        most = self._records_most
+        most = self.records_most
         if self.records_max < most and self._commits_count == GROWING_COMMITS:
             self._resize(min(most, self.records_max + max(1, most // 16)))
         self._lost_count += len(outcome.lost)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from domain.model.errors import Unavailable
-from domain.model.limits import batch_bytes_max
+from domain.model.limits import batch_bytes_max, read_ahead_bytes_max
 from services.backoff import Backoff
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -81,7 +82,9 @@ class _Lane:
             else:
                 self.next_read = record.offset + 1
 
-    def move(self, batch: list[Record], records_max: int, bytes_max: int, before: _Key | None) -> int:
+    def move(
+        self, batch: list[Record], sizes: list[int], records_max: int, bytes_max: int, before: _Key | None
+    ) -> int:
         """Take the records that come before the next key of the other partitions; return their bytes."""
         buffer, end, moved_bytes = self.buffer, self.end, 0
         while buffer and len(batch) < records_max and moved_bytes < bytes_max:
@@ -92,6 +95,7 @@ class _Lane:
                 break
             buffer.popleft()
             batch.append(record)
+            sizes.append(size)
             moved_bytes += size
         self.bytes_count -= moved_bytes
         return moved_bytes
@@ -123,6 +127,11 @@ class Intake:
     on_read : callable
         Is called whenever a partition whose next record is missing was read further: there may be many
         offsets without one.
+
+    Attributes
+    ----------
+    due : int
+        How many records make the next batch: of those that are held, and those that were returned last.
     """
 
     def __init__(
@@ -136,7 +145,9 @@ class Intake:
         self._on_read = on_read
         self._trouble = ""  # the last fault; said once, not at every try
         self._lanes: dict[TopicPartition, _Lane] = {}
+        self._sizes: list[int] = []  # of the records that were returned, and are held
         self._bytes_left = 0
+        self.due = 0
 
     async def add(
         self, positions: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, Latest] = {}
@@ -150,6 +161,7 @@ class Intake:
 
     async def drop(self, shards: Collection[int]) -> None:
         """Read the partitions of these shards no longer; forget what was read ahead."""
+        self._sizes = []
         await self._assign({at: lane for at, lane in self._lanes.items() if at.partition not in shards})
 
     async def _assign(self, lanes: Mapping[TopicPartition, _Lane]) -> None:
@@ -178,16 +190,19 @@ class Intake:
                 return answer
 
     async def next_batch(
-        self, records_max: int, timeout_seconds: float, held: Sequence[Record] = ()
+        self, records_max: int, timeout_seconds: float, held: Sequence[Record] = (), ahead_max: int = 0
     ) -> list[Record]:
         """Return the next records of the merged order; none if none came within the time.
 
         Those that are held from earlier calls count as part of the batch: together they are what a worker
         reads that begins with them after a restart, so that a crash changes no decision.
         With no time at all, the records are those that the log has at this moment.
-        Fewer than ``records_max`` are returned when they are large (``batch_bytes_max``), else only when the
-        log had no more at some moment of the call.
+        Up to ``ahead_max`` further records follow those of the batch. Fewer are returned when they are large
+        (``batch_bytes_max``, ``read_ahead_bytes_max``), else only when the log had no more at some moment of
+        the call.
         """
+        self._keep_sizes(held)
+        self._count_due(records_max)
         if not self._lanes:
             await asyncio.sleep(timeout_seconds)
             return []
@@ -196,11 +211,12 @@ class Intake:
             if not any(lane.buffer for lane in self._lanes.values()):
                 return []
         batch: list[Record] = []
-        records_max -= len(held)
-        self._bytes_left = batch_bytes_max - sum(map(_size, held))
-        self._take(batch, records_max)
+        most = records_max + ahead_max - len(held)
+        bytes_max = batch_bytes_max + (read_ahead_bytes_max if ahead_max else 0)
+        self._bytes_left = bytes_max - sum(self._sizes)
+        self._take(batch, most)
         ends_asked = False
-        while len(batch) < records_max and self._bytes_left > 0:
+        while len(batch) < most and self._bytes_left > 0:
             if any(lane.lacks for lane in self._lanes.values()):
                 await self._fill(records_max)
             elif ends_asked:
@@ -213,8 +229,19 @@ class Intake:
                     await self._fetch(records_max, 0.0)  # it lost what was read ahead, and its reader says so
                 if any(lane.lacks for lane in self._lanes.values()):
                     continue
-            self._take(batch, records_max)
+            self._take(batch, most)
+        self._count_due(records_max)
         return batch
+
+    def _count_due(self, records_max: int) -> None:
+        sums = list(accumulate(self._sizes[:records_max]))
+        self.due = min(len(sums), bisect_left(sums, batch_bytes_max) + 1)
+
+    def _keep_sizes(self, held: Sequence[Record]) -> None:
+        """Forget the sizes of records that are held no longer: the first ones, in the order of the log."""
+        if len(self._sizes) < len(held):
+            self._sizes = [_size(record) for record in held]
+        del self._sizes[: len(self._sizes) - len(held)]
 
     def _take(self, batch: list[Record], records_max: int) -> None:
         """Move records to the batch until the next one may be missing."""
@@ -228,7 +255,7 @@ class Intake:
             lane = lanes[i]
             others = min(heap[1:3], default=None)
             before = None if others is None else others[0]
-            self._bytes_left -= lane.move(batch, records_max, self._bytes_left, before)
+            self._bytes_left -= lane.move(batch, self._sizes, records_max, self._bytes_left, before)
             if lane.lacks:
                 return
             key = lane.head()

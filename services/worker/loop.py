@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from domain.model.errors import LedgerMismatch, Unavailable
+from domain.model.limits import read_ahead_records_max
 from services.backoff import Backoff
 from services.ports.journal import BATCHES, positions_of
 from services.ports.ledger import Ledger
@@ -78,7 +79,7 @@ class Loop:
                     await self._take()
                 if self.holding.surplus is not None:
                     await self._give(self.holding.surplus)
-                await self._plan(await self._read())
+                await self._plan(await self._read(), self.intake.due)
         finally:
             if self._commit is not None:
                 await asyncio.wait({self._commit}, timeout=STOP_SECONDS)
@@ -98,13 +99,18 @@ class Loop:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.holding.changed.wait(), seconds)
             return []
-        records = await self.intake.next_batch(self.committer.records_max, seconds, self.planner.held)
+        records_max = self.committer.records_max
+        ahead_max = read_ahead_records_max * records_max // self.committer.records_most
+        records = await self.intake.next_batch(records_max, seconds, self.planner.held, ahead_max)
         if records or not self.progress.has_batch:  # a commit without an answer is no progress
             self.progress.step()
         return records
 
-    async def _plan(self, records: Sequence[Record]) -> None:
-        """Plan a batch, and begin to commit it when the one before is in."""
+    async def _plan(self, records: Sequence[Record] = (), due: int = 0) -> None:
+        """Plan a batch, and begin to commit it when the one before is in.
+
+        ``due``: how many of the records that are held, and of these, it has at least.
+        """
         if self._losers.is_unsure or self._losers.keys:
             # What is in flight was planned on pods that lost. Planned on that again, they would always lose.
             await self._finish()
@@ -122,7 +128,7 @@ class Loop:
         self.planner.guarding.settle(self._losers.take_raised())
         with self.metrics.plan_seconds.time():
             batch = await self.progress.of_batch(
-                self.think(self.planner.plan, records, self._losers.take(), followed)
+                self.think(self.planner.plan, records, self._losers.take(), followed, due)
             )
         refused, self.planner.book.refused_count = self.planner.book.refused_count, 0
         self.metrics.follow_refused.inc(refused)
@@ -155,7 +161,7 @@ class Loop:
         while await self._through(self.follower.read):
             pass
         if self.follower.has_rows:  # all that the last owners did; others may write on
-            await self._plan([])
+            await self._plan()
         on_read()
         known = await self.follower.stop(shards)
         of = self.log, self.ledger, self.reader, leases, self.planner, on_read
@@ -180,7 +186,7 @@ class Loop:
         """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
         await self._finish()
         while self._losers.keys:
-            await self._plan([])
+            await self._plan()
             await self._finish()
         await self.intake.drop({shard})
         batches = await self.think(self.planner.give, [shard])

@@ -10,21 +10,21 @@ import msgspec
 
 from domain.cycle.schedule import Scheduler
 from domain.model import limits
-from domain.model.config import PRIORITY_CLASS
 from domain.model.errors import Fenced
-from domain.model.events import ConfigDeleted, ConfigUpserted, Event, NodeDeleted, PodUpserted, ProfileEvent
+from domain.model.events import Event, NodeDeleted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
 from domain.state.changes import PodOrphaned, PodReturned
 from domain.state.digest import sums_digest
 from domain.state.steps import Passed, Reached, Written
-from services.codec.decode import Decoded, Decoder
+from services.codec.decode import Decoded
 from services.codec.effects import Source, journal_row
 from services.codec.feed import FeedEvent
 from services.codec.seal import Senders
 from services.ports.journal import BATCHES, DIGEST_EVERY, Followed, JournalRow, Start, positions_of
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState, OffsetAdvance
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, TopicPartition
+from services.worker.ahead import Ahead, is_of_use
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed, without_measured
@@ -67,7 +67,6 @@ class Planner:
         incarnation: str = "",
     ) -> None:
         self._stopwatch = stopwatch
-        self._decoder = Decoder()
         self._senders = Senders(base.seal_secret, writers)
         self.shards_count = base.shards_count
         self.book = Book()
@@ -76,7 +75,6 @@ class Planner:
         self._now_ms = base.log_time_ms
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
-        self._rest: list[Record] = []  # records that wait behind a change of a profile
         told: dict[str, Any] = {"preempts": preempts, "backoff_ms": backoff_ms}
         told["usage_window_seconds"] = usage_window_seconds
         self.start = Start(
@@ -99,6 +97,7 @@ class Planner:
         self._forgotten: Sequence[str] = ()
         self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
         self.scheduler = Scheduler(profiles, seed=seed, **told)
+        self._ahead = Ahead(self.scheduler, self.book)
         self.scheduler.own((), self.shards_count)
         restore(base, self.scheduler, self.book)
 
@@ -128,7 +127,7 @@ class Planner:
         self._standing.give(self.book.epochs, {at: n for at, n in self._offsets.items() if at[0] in given})
         self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
-        self._rest = [record for record in self._rest if record.partition not in given]
+        self._ahead.drop(given)
         self._untold = [e for e in self._untold if self.scheduler.state.pods[e.pod.key].shard not in given]
         self._hold()
         return batches
@@ -166,34 +165,25 @@ class Planner:
 
     @property
     def held(self) -> Sequence[Record]:
-        """Records that wait behind one that had to be folded first; they come before any further one."""
-        return self._rest
+        """Records that were read and are not folded yet; they come before any further one."""
+        return self._ahead.records
 
     @property
     def has_work(self) -> bool:
         """Whether a batch can be planned without any further record."""
-        return bool(self._rest or self._untold) or self._has_pods_to_try
+        return bool(self._ahead.records or self._untold) or self._has_pods_to_try
 
     @property
     def _has_pods_to_try(self) -> bool:
         """Whether a cycle could try pods. None is tried before all pods are known as the log has them."""
         return bool(self.book.epochs) and not self._refold_below and self.scheduler.has_work
 
-    def _is_of_use(self, event: Event | ProfileEvent | None) -> bool:
-        """Say whether an event that comes once more is about a known pod, or an object that was not kept.
-
-        What it changed otherwise is in the ledger.
-        """
-        if isinstance(event, PodUpserted):
-            known = self.scheduler.state.pods.get(event.pod.key)
-            return known is not None and known.spec.uid == event.pod.uid and not event.pod.finished
-        return isinstance(event, ConfigUpserted | ConfigDeleted) and event.kind != PRIORITY_CLASS
-
     def plan(
         self,
         records: Sequence[Record],
         lost: Sequence[str] = (),
         followed: Sequence[Followed] = (),
+        due: int | None = None,
     ) -> CommitBatch | None:
         """Fold the records, place what can be placed, and return all of it as one batch; None: nothing came.
 
@@ -205,11 +195,13 @@ class Planner:
 
         ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
         the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
-        next batches of other workers; they are folded before the records.
+        next batches of other workers; they are folded before the records. ``due``: how many records, those
+        held first, make the batch; None: all. Where a pod behind them has a higher priority than one that
+        waits, the records up to there are folded, too (``Ahead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder, folded, is_any = self._decide(records, lost, followed, is_recorded=False)
+        builder, folded, is_any = self._decide(records, lost, followed, due, is_recorded=False)
         return self._build(builder, folded) if is_any else None
 
     def plan_batch(
@@ -218,17 +210,24 @@ class Planner:
         lost: Sequence[str] = (),
         followed: Sequence[Followed] = (),
         *,
+        due: int | None = None,
         is_recorded: bool = False,
     ) -> CommitBatch:
         """Plan a batch, whatever comes of it.
 
         No record of a recorded one waits: looks for pods to try that found none left no trace.
         """
-        builder, folded, _ = self._decide(records, lost, followed, is_recorded)
+        builder, folded, _ = self._decide(records, lost, followed, due, is_recorded=is_recorded)
         return self._build(builder, folded)
 
     def _decide(
-        self, records: Sequence[Record], lost: Sequence[str], followed: Sequence[Followed], is_recorded: bool
+        self,
+        records: Sequence[Record],
+        lost: Sequence[str],
+        followed: Sequence[Followed],
+        due: int | None,
+        *,
+        is_recorded: bool,
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
         self._forget(lost)
@@ -244,7 +243,8 @@ class Planner:
         self._follow(followed, builder)
         self.book.follow_us = self._stopwatch() - began_us
         self.scheduler.state.apply(Reached(builder.now_ms))
-        folded = self._fold([*self._rest, *records], builder, is_recorded)
+        self._ahead.add(records)
+        folded = self._fold(due, builder, is_recorded)
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
         is_tried = False
@@ -282,17 +282,16 @@ class Planner:
                 for change in self.scheduler.fold(event, row.shard):
                     take_followed(change, builder, self.book)
 
-    def _fold(self, records: Sequence[Record], builder: BatchBuilder, is_recorded: bool) -> Folded:
+    def _fold(self, due: int | None, builder: BatchBuilder, is_recorded: bool) -> Folded:
         """Fold records up to one that has to wait; that one and those behind it are kept."""
         ends: dict[Source, int] = {}
         sources: list[Source] = []
         shared: list[tuple[int, FeedEvent]] = []
-        end = 0
-        for record in records:
-            decoded = self._decoder.decode(record)
+        end, state = 0, self.scheduler.state
+        for record, decoded in self._ahead.batch(due, looks_on=not (self._refold_below or is_recorded)):
             shard = record.partition  # those of usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
-            if record.offset < self._refold_below.get(at, 0) and not self._is_of_use(decoded.event):
+            if record.offset < self._refold_below.get(at, 0) and not is_of_use(decoded.event, state):
                 decoded = Decoded(None, None)
             configures = record.topic == CONFIG_TOPIC and decoded.event is not None
             if not is_recorded and self._waits(decoded.event, configures, end):
@@ -320,7 +319,7 @@ class Planner:
                     shared = without_measured(shared, decoded.event.name)
             if configures:
                 break
-        self._rest = list(records[end:])
+        self._ahead.take(end)
         return Folded(ends, sources, shared)
 
     def _waits(self, event: Event | ProfileEvent | None, configures: bool, taken_count: int) -> bool:

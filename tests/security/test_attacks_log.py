@@ -130,7 +130,9 @@ def test_reasons_with_the_longest_names_stay_small_in_every_decision() -> None:
     assert len(reasons) > 1
 
 
-async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -> list[bytes]:
+async def decided(
+    events: Sequence[tuple[str, Entry]], crashes: Random | None, ahead_max: int = 0
+) -> list[bytes]:
     """Return what is decided of a log that is complete, by a worker that may end after any batch."""
     clock, database = ManualClock(), MemoryDatabase(1)
     log, ledger = MemoryLog(clock), MemoryLedger(database, clock)
@@ -151,10 +153,11 @@ async def decided(events: Sequence[tuple[str, Entry]], crashes: Random | None) -
 
     planner, intake = await started()
     while True:
-        records = await intake.next_batch(10, 0.0 if planner.has_work else 0.01, planner.held)
+        seconds = 0.0 if planner.has_work else 0.01
+        records = await intake.next_batch(10, seconds, planner.held, ahead_max)
         if not records and not planner.has_work:
             return [payload for _, payload in database.decisions[0]]
-        assert database.apply(planner.plan_batch(records), ledger) == Committed()
+        assert database.apply(planner.plan_batch(records, due=intake.due), ledger) == Committed()
         if crashes and crashes.random() < 0.4:
             planner, intake = await started()
 
@@ -194,3 +197,10 @@ def test_a_crash_while_pods_wait_their_turn_changes_no_decision(
     in_turn = asyncio.run(decided(events, None))
     assert in_turn != at_once
     assert asyncio.run(decided(events, Random(seed))) == in_turn
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_crash_after_records_were_read_ahead_changes_no_decision(seed: int) -> None:
+    events = some_events(Random(seed))
+    once = asyncio.run(decided(events, None, 50))
+    assert asyncio.run(decided(events, Random(seed), 50)) == once

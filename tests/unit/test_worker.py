@@ -347,7 +347,7 @@ def test_a_batch_that_takes_longer_than_a_step_may_is_cut_in_half_until_it_passe
     async def live(site: Site) -> None:
         async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             if work.__name__ == "plan" and what == "plan":
-                await asyncio.sleep(record_seconds * len(args[0]))
+                await asyncio.sleep(record_seconds * args[3])  # those of the batch
             return work(*args, **kwargs)
 
         ledger = SlowLedger(site.database, site.clock)
@@ -452,5 +452,26 @@ def test_shards_change_hands_through_a_blip_of_the_ledger() -> None:
         await site.until(site.all_placed, 30)
         metrics = site.registry.collect()
         assert [m for m in metrics if m.name == "berth_worker_restarts" and m.samples] == []
+
+    on_virtual_time(live)
+
+
+def test_a_worker_gives_room_for_few_to_the_pod_behind_a_thousand() -> None:
+    async def live(site: Site) -> None:
+        small = node_manifest("n", cpu="2")
+        await site._append(NODES_TOPIC, [Entry(b"n", event_bytes("MODIFIED", small))])
+        pods = [
+            *(pod_manifest(f"low{i}", cpu="1", priority=1) for i in range(1_000)),
+            pod_manifest("high", cpu="1", priority=2),
+            pod_manifest("last", cpu="1"),
+        ]
+        keys = [f"default/{pod['metadata']['name']}".encode() for pod in pods]
+        entries = [Entry(key, event_bytes("ADDED", pod)) for key, pod in zip(keys, pods, strict=True)]
+        await site._append(PODS_TOPIC, entries)
+        site.start("first")
+        await site.until(lambda: len(site.database.open_placements) == 2, 60.0)
+        names = {row.opened.name for row in site.database.open_placements.values()}
+        assert "high" in names
+        await site.until(lambda: len(site.database.pending) == 1_000, 60.0)
 
     on_virtual_time(live)
