@@ -8,6 +8,7 @@ a node whose group may preempt: for it and its like that follow, victims are pla
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -126,6 +127,8 @@ class PreemptingPlacer(Placer):
 
     def _try(self, tries: Sequence[Nomination]) -> None:
         """Try pods on the nodes that are promised to them, as many at a time as have slots."""
+        known = self._state.nominations.entries
+        tries = [each for each in tries if known.get(each.key) is each]  # not who was outbid in this cycle
         done = 0
         while done < len(tries):
             programs: dict[GroupKey, Program] = {}
@@ -264,15 +267,21 @@ class PreemptingPlacer(Placer):
     def _preempt(self, pods: Sequence[Tried], program: Program, attempt: int) -> int:
         """Promise nodes to equal pods; return to how many. The others are refused: their group is parked."""
         state, priority = self._state, program.template.priority
+        known = state.nominations.entries
         self._budgets.sync()
         promised = [
             Counted(state.pods[each.key].pod_class if each.key in state.pods else None, each.node)
-            for each in state.nominations.entries.values()
+            for each in known.values()
             if each.priority >= priority
         ]
-        decided = Decided(self._budgets, state.nominations.evicted.keys(), promised)
+        # Who leaves for a less urgent pod leaves for this one instead: that promise ends with this one.
+        evicted = state.nominations.evicted
+        outbid = {victim: known[by] for victim, by in evicted.items() if known[by].priority < priority}
+        decided = Decided(self._budgets, evicted.keys() - outbid.keys(), promised)
         planned = self._preemptor.plan(program, len(pods), decided).planned
-        group = pods[0][1]
+        foreign = {victim for victim, by in outbid.items() if not state.is_own_promise(by)}
+        usable = itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned)
+        planned, group = list(usable), pods[0][1]
         for (key, _), plan in zip(pods, planned, strict=False):
             self._promise(key, plan, attempt)
         if len(planned) == len(pods) and group.lines:

@@ -38,7 +38,6 @@ class Nominating:
         assert not entry.node, "a pod that is placed needs no other node"
         placed = nodes[step.node].pods
         victims = [Victim(key, placed[key].spec.uid, placed[key].shard) for key in step.victims]
-        assert self._nominations.evicted.keys().isdisjoint(step.victims), "a pod is evicted once"
         nomination = Nomination(
             key=step.key,
             uid=entry.spec.uid,
@@ -51,6 +50,7 @@ class Nominating:
             victims=tuple(victims),
         )
         yield from self._outbid(nomination)
+        assert self._nominations.evicted.keys().isdisjoint(step.victims), "a pod is evicted for one"
         self._nominations.add(nomination, victims)
         nodes[step.node].version += 1
         self._occupancy.own_changes.nominate(step.key, step.node)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from domain.model.decisions import Outcome
-from domain.model.errors import Unavailable
+from domain.model.errors import LogTruncated, Unavailable
 from domain.model.limits import poll_records_max
 from services.backoff import Backoff
 from services.codec.encode import encode_event
@@ -91,8 +91,8 @@ class Executor:
         while True:
             try:
                 await self._serve(backoff)
-            except Unavailable as error:
-                _LOGGER.warning("the log does not answer: %s", error)
+            except (Unavailable, LogTruncated) as error:
+                _LOGGER.warning("the decisions cannot be read on: %s", error)
             await backoff.wait()
 
     async def _serve(self, backoff: Backoff) -> None:
@@ -100,10 +100,12 @@ class Executor:
         try:
             count = await self._log.partitions(DECISIONS_TOPIC)
             at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(count)]
-            first = await reader.first_offsets(at)
+            first, ahead = await reader.first_offsets(at), await self._log.ahead(dict.fromkeys(at, 0))
             known = self._positions.offsets
-            await reader.assign({each: max(first[each], known.get(each.partition, 0)) for each in at})
-            while True:
+            # What the log has lost at its end is published again, and read again.
+            goes_on = {each: min(known.get(each.partition, 0), ahead[each].end) for each in at}
+            await reader.assign({each: max(first[each], goes_on[each]) for each in at})
+            while await self._log.partitions(DECISIONS_TOPIC) == count:
                 records = await reader.poll(poll_records_max, _POLL_SECONDS)
                 if entries := deletions(records):
                     await writer.append(PODS_TOPIC, entries)

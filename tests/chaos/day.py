@@ -69,8 +69,8 @@ class Day:
         self._workers = rng.choice((2, 3, 3, 4))
         large = rng.random() < 0.5
         self._faults = Faults(rng)
-        sizes = {"pods": 400, "nodes": 60} if large else {}
-        self._scenario = Scenario(random.Random(rng.random()), self._faults, **sizes)
+        sizes = (400, 60) if large else (41, 8)
+        self._scenario = Scenario(random.Random(rng.random()), self._faults, pods=sizes[0], nodes=sizes[1])
         self._rng = rng
         self._servers = Servers(folder, self._workers + RELAYS_COUNT)
         self._slots: list[Slot] = []

@@ -156,6 +156,14 @@ class Auditor:
             self.require(False, Invariant.LOST_POD, f"{uid} was told to wait, and does not")
         for uid in sorted(pending - waiting):
             self.require(False, Invariant.LEDGER_DIFFERS, f"{uid} waits, and was not told")
+        tables = self._database.nominations
+        promised = {uid: row.node for (uid, _), row in tables.rows.items()}
+        said_promised = {uid: each.node for uid, each in outside.promises.open.items()}
+        same = promised == said_promised
+        self.require(same, Invariant.BROKEN_PROMISE, f"{promised} are open, told {said_promised}")
+        evicted = {uid for uid, _ in tables.evictions}
+        same = evicted == outside.promises.evicted.keys()
+        self.require(same, Invariant.LEDGER_DIFFERS, f"{evicted} evicted, told {outside.promises.evicted}")
         open_rows = Counter(r.opened.pod_uid for r in self._database.placements if r.released_at_ms is None)
         for uid, count in open_rows.items():
             self.require(count == 1, Invariant.DOUBLE_PLACEMENT, f"{uid} has {count} open placements")
@@ -237,6 +245,14 @@ class Auditor:
         known_placed = {key: entry.node for key, entry in state.pods.items() if entry.node}
         differ = sorted(placed.items() ^ known_placed.items())
         self.require(not differ, Invariant.FOLLOWED_DIFFERS, f"{name}: {differ}")
+        tables, known_promises = self._database.nominations, state.nominations
+        promised = {(row.pod_uid, row.node) for row in tables.rows.values()}
+        promised ^= {(each.uid, each.node) for each in known_promises.entries.values()}
+        self.require(not promised, Invariant.FOLLOWED_DIFFERS, f"{name}: promised {promised}")
+        evicted = {uid for uid, _ in tables.evictions} ^ {
+            state.pods[key].spec.uid for key in known_promises.evicted
+        }
+        self.require(not evicted, Invariant.FOLLOWED_DIFFERS, f"{name}: evicted {evicted}")
 
     # ------------------------------------------------------------------------------------- convergence
 
@@ -259,6 +275,8 @@ class Auditor:
                 return f"{topic}/{shard} ends at {end}, and the ledger is at {row}"
         if lost := self.unnoticed():
             return lost
+        if promised := self._database.nominations.rows:
+            return f"promised, and neither kept nor ended: {sorted(promised)}"
         for shard, rows in self._database.decisions.items():
             published = len(self._log.records(TopicPartition(DECISIONS_TOPIC, shard)))
             if published < len(rows) or self._database.cursors[shard].published[Stream.DECISIONS] < len(rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,6 +43,8 @@ class Pod:
     node: str
     finished: bool
     profile: str
+    priority: int
+    may_preempt: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ def read_pod(manifest: Json) -> Pod:
         node=spec.get("nodeName", ""),
         finished=manifest["status"]["phase"] in ("Succeeded", "Failed"),
         profile=spec.get("schedulerName", "default-scheduler"),
+        priority=spec.get("priority", 0),
+        may_preempt=spec.get("preemptionPolicy") != "Never",
     )
 
 
@@ -215,20 +220,32 @@ class Events:
         kind, thing = event["type"], event["object"]
         version = int(thing["metadata"].get("resourceVersion", 0))
         if record.topic == PODS_TOPIC:
-            pod = read_pod(thing)
-            self.homes.setdefault(pod.key, set()).add(record.partition)
-            self._fold_pod(kind, pod)
+            self.homes.setdefault((record.key or b"").decode(), set()).add(record.partition)
+            if "spec" in thing:
+                self._fold_pod(kind, read_pod(thing))
+            else:
+                self._fold_ended((record.key or b"").decode(), thing["metadata"]["uid"])
         elif record.topic == NODES_TOPIC:
             self._fold_node(kind, thing, version)
         elif record.topic == USAGE_TOPIC:
             self._fold_usage(record, event.get("at"), thing)
-        elif record.topic == CONFIG_TOPIC:
+        elif record.topic == CONFIG_TOPIC and thing["kind"] == "SchedulingProfile":
             if kind != "DELETED" and "Broken" in str(thing["spec"]):
                 self.broken.append((record.topic, record.partition, record.offset))
                 return
             states = self.profiles.setdefault(thing["metadata"]["name"], [])
             if not states or version > states[-1][0]:
                 states.append((version, None if kind == "DELETED" else thing["spec"]))
+
+    def _fold_ended(self, key: str, uid: str) -> None:
+        """Take the word of an executor that a pod is gone; it knows no version."""
+        known = self.alive.get(key)
+        self._uids.add(uid)
+        if known is not None and known.uid == uid:
+            self._end(known, known.version)
+        elif uid not in self.ended:
+            self.ended.add(uid)
+            self._end_versions[uid] = sys.maxsize
 
     def _fold_pod(self, kind: str, pod: Pod) -> None:
         # Who is read for the first time, and late: the log lost what came before, and a name says nothing.
@@ -246,8 +263,8 @@ class Events:
             return
         if pod.version <= self._pod_versions.get(pod.key, 0) and not is_new:
             return
-        if pod.uid in self.ended and not (pod.finished and pod.version > self._end_versions[pod.uid]):
-            return
+        if pod.uid in self.ended and pod.version <= self._end_versions[pod.uid]:
+            return  # a uid comes back only with a newer version than that of its end
         if pod.finished and (known is None or known.uid != pod.uid):
             self._miss(pod)
         if known is None and pod.finished:

@@ -15,10 +15,11 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.ports.log import Record
 from tests.simulation.facts import Events, Node, Pod, why_not, why_not_beside
 from tests.simulation.invariants import Findings, Invariant
+from tests.simulation.promises import Promises
 from tests.simulation.tape import Commit
 
 PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
-WAITS = ("unschedulable", "unresolvable", "conflict")
+WAITS = ("unschedulable", "unresolvable", "conflict", "nominated", "cleared")
 _NOWHERE = Node(gone=True)
 
 Placed = dict[str, tuple[str, Pod]]
@@ -53,6 +54,7 @@ class Outside:
 
     def __init__(self, events: Events, findings: Findings) -> None:
         self.events = events
+        self.promises = Promises(findings)
         self.lives: dict[str, Life] = {}
         self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
         self.runs_again = 0  # of records that were published before
@@ -143,6 +145,9 @@ class Outside:
             return
         asked = decision["template"]["requests"] == pod.requests and decision["labels"] == pod.labels
         self._require(asked, Invariant.PHANTOM_DECISION, f"{who}: the event asks for something else")
+        if outcome in ("evicted", "spared"):  # of the preemptor's shard, whatever the victim's own has said
+            self.promises.tell(decision, pod, life.node, who)
+            return
         own = decision["shard"] in self.events.homes[pod.key]
         self._require(
             own, Invariant.FOREIGN_DECISION, f"{who}: its events are in {self.events.homes[pod.key]}"
@@ -150,8 +155,12 @@ class Outside:
         newer = version >= life.version
         self._require(newer, Invariant.OLD_EVENT_WON, f"{who}: version {life.version} was known")
         if outcome != "released":
-            self._require(not life.released, Invariant.GHOST, f"{who}: it was released before")
+            alive = self.events.alive.get(pod.key)
+            is_back = alive is not None and alive.uid == uid  # with a version newer than its end
+            self._require(not life.released or is_back, Invariant.GHOST, f"{who}: it was released before")
         self._follow(life, decision, pod, who)
+        beside = self._beside(node) if outcome == "nominated" and self._knows_order else None
+        self.promises.fold(decision, pod, beside, who)
         self._place(life, decision, pod)
         life.version, life.outcome = version, outcome
 
@@ -178,6 +187,11 @@ class Outside:
                 self._require(known, Invariant.WRONG_LIFE, f"{who}: after {life}")
             case _:
                 self._require(not life.node, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
+
+    def _beside(self, name: str) -> tuple[Node, dict[str, Pod]]:
+        """Return a node as it is now, and the pods on it by uid."""
+        nodes, placed = self._now()
+        return nodes.get(name, _NOWHERE), {uid: pod for uid, (on, pod) in placed.items() if on == name}
 
     def _now(self) -> tuple[dict[str, Node], Placed]:
         """Return all nodes, and where each pod is."""
@@ -208,8 +222,8 @@ class Outside:
         node, outcome = decision["node"] or "", decision["outcome"]
         self._order += self._knows_order
         order = self._order, decision["seq"]
-        if node:
-            stays = None if outcome == "released" else pod
+        if node and outcome != "cleared":
+            stays = None if outcome in ("released", "nominated") else pod
             step = Step(decision["node_version"], order, outcome, pod.uid, stays)
             self._steps.setdefault(node, []).append(step)
         if life.node and life.node != node:
@@ -317,7 +331,7 @@ class Outside:
                 gone = self.events.nodes[life.node][-1].gone
                 self._require(gone == life.node_gone, Invariant.UNTOLD, f"{life.node} of {uid}: {life}")
             self._require(life.outcome != "conflict", Invariant.NOT_RETRIED, f"{uid} ({pod.key}): {life}")
-            if life.waits:
+            if life.waits and uid not in self.promises.open:
                 self._judge_waiting(pod, on)
 
     def _judge_waiting(self, pod: Pod, on: Mapping[str, list[Pod]]) -> None:

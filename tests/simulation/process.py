@@ -16,7 +16,7 @@ from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryReader, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
-from services.ports.log import DECISIONS_TOPIC, Entry, Record, Span, TopicPartition
+from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Record, Span, TopicPartition
 from services.worker.run import Worker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
@@ -204,11 +204,12 @@ class UnreliableOutbox(Remote):
 
 
 class UnreliableLog(Remote):
-    """The log as a process sees it; ``publishing`` is called with each append of decisions."""
+    """The log as a process sees it; ``publishing`` is called with decisions, ``deleting`` with pods."""
 
     def __init__(self, process: Process, inner: SimulatedLog) -> None:
         super().__init__(process, inner, LOG)
         self.publishing: Callable[[int], None] = lambda shard: None
+        self.deleting: Callable[[Sequence[Entry]], None] = lambda entries: None
 
     async def reader(self) -> UnreliableReader:
         """See ``Log``."""
@@ -268,6 +269,8 @@ class UnreliableWriter:
         async def part() -> Sequence[Span]:
             if topic == DECISIONS_TOPIC and partition is not None:
                 self._log.publishing(partition)
+            elif topic == PODS_TOPIC:
+                self._log.deleting(entries[:cut])
             return await self._inner.append(topic, entries[:cut], partition)
 
         cut = len(entries)

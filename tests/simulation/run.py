@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import multiprocessing
 import os
@@ -44,9 +45,9 @@ class Tally:
         self.violations: Counter[str] = Counter()
         self.failures: list[str] = []
 
-    def live(self, seed: int) -> None:
+    def live(self, seed: int, *, preempts: bool = False) -> None:
         """Live one day."""
-        world = World(seed)
+        world = World(seed, preempts=preempts)
         try:
             world.run()
         except Violation as violation:
@@ -87,10 +88,10 @@ def _start() -> None:
     keep_memory_sparse()
 
 
-def _live_chunk(first: int) -> Tally:
+def _live_chunk(first: int, preempts: bool) -> Tally:
     tally = Tally()
     for seed in range(first, first + SEEDS_PER_CHUNK):
-        tally.live(seed)
+        tally.live(seed, preempts=preempts)
     return tally
 
 
@@ -100,14 +101,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="so many days, rounded up to tens")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--faults", type=int, default=0, help="go on until so many faults struck")
+    parser.add_argument("--preempting", action="store_true", help="have preemption on all days")
     parser.add_argument("--failures", type=int, default=20, help="stop after so many bad days")
     chosen = parser.parse_args()
     began, tally = time.monotonic(), Tally()
     last = sys.maxsize if chosen.faults else chosen.first + chosen.seeds
+    live = functools.partial(_live_chunk, preempts=chosen.preempting)
     firsts = range(chosen.first, last, SEEDS_PER_CHUNK)
     # A worker of the pool gives way to a new one after some days, since what it frees stays in pieces.
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _start, maxtasksperchild=50) as pool:
-        for part in pool.imap_unordered(_live_chunk, firsts):
+        for part in pool.imap_unordered(live, firsts):
             tally.add(part)
             if len(tally.failures) >= chosen.failures or (
                 chosen.faults and tally.faults.total() >= chosen.faults

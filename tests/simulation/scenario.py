@@ -17,6 +17,7 @@ _STRATEGIES = ("LeastAllocated", "MostAllocated", "Broken")
 WATCHED = ("watched-0", "watched-1")
 """Nodes that are measured and never come, so that their measurements stay."""
 
+_PRIORITIES = (0, 0, 0, 5, 10, 10, 100, 1000)
 _PORTS = (None, None, None, None, 8080)
 _FILTERS = [
     "NodeUnschedulable",
@@ -37,10 +38,13 @@ _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 class Scenario:
     """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew."""
 
-    def __init__(self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8) -> None:
+    def __init__(
+        self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8, preempts: bool = False
+    ) -> None:
         self._rng = rng
         self._pods_max, self._nodes_max = pods - 1, nodes - 1
         self._faults = faults
+        self._preempts = preempts
         self._version = 100
         self._uid = 0
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -62,6 +66,8 @@ class Scenario:
 
     def next(self) -> tuple[str, Entry]:
         """Return the next record."""
+        if self._preempts and self._rng.random() < 0.03:
+            return self._keep(*self._budget())
         draw = self._rng.random()
         if draw < 0.5:
             return self._keep(*self._pod())
@@ -164,6 +170,11 @@ class Scenario:
             "priority": self._rng.choice((0, 0, 0, 10)),
             "schedulerName": self._rng.choice(_PROFILES),
         }
+        if self._preempts:  # few nodes, many pods, and some of them more urgent than others
+            spec["priority"] = self._rng.choice(_PRIORITIES)
+            spec["preemptionPolicy"] = self._rng.choice(("PreemptLowerPriority",) * 5 + ("Never",))
+            if self._rng.random() < 0.7:
+                spec["schedulerName"] = _PROFILES[0]
         port = self._rng.choice(_PORTS)
         if port is not None:
             spec["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
@@ -197,6 +208,25 @@ class Scenario:
         }
         self.pods[name] = pod
         return PODS_TOPIC, f"sim/{name}", self._event("ADDED", pod)
+
+    def _budget(self) -> tuple[str, str, bytes]:
+        """Let a budget come, change or go."""
+        self._version += 1
+        app = self._rng.choice(_APPS)
+        meta = {"name": app, "namespace": "sim", "resourceVersion": str(self._version)}
+        allowed = {self._rng.choice(("minAvailable", "maxUnavailable")): self._rng.choice((0, 1, 2, "50%"))}
+        budget = {
+            "kind": "PodDisruptionBudget",
+            "apiVersion": "policy/v1",
+            "metadata": meta,
+            "spec": {"selector": {"matchLabels": {"app": app}}, **allowed},
+        }
+        kind = self._rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED"))
+        return CONFIG_TOPIC, f"PodDisruptionBudget/sim/{app}", self._event(kind, budget)
+
+    def end(self, uid: str) -> None:
+        """Forget a pod that somebody else ended."""
+        self.pods = {name: pod for name, pod in self.pods.items() if pod["metadata"]["uid"] != uid}
 
     def _delete_pod(self) -> tuple[str, str, bytes]:
         name = self._rng.choice(sorted(self.pods))

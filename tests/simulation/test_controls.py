@@ -7,12 +7,14 @@ import gc
 import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import msgspec
 import pytest
 
+from domain.cycle.preempting import PreemptingPlacer
+from domain.cycle.preemption import Planned
 from domain.model.decisions import Outcome
 from services.adapters.batches import ShardAdvance
 from services.codec.settling import settle
@@ -346,6 +348,57 @@ async def _believe_the_cursor(log: Log, outbox: Outbox, shard: int, noted: int, 
     return Tail(noted, (await log.ahead({at: 0}))[at].end, None)
 
 
+# -------------------------------------------------------------------------------------------- preemption
+
+
+class _Retelling(_Changing):
+    """Tells other outcomes of preemption than were decided."""
+
+    retold: ClassVar[Mapping[bytes, bytes]]
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        decisions = list(batch.decisions)
+        for at, (decision, payload) in enumerate(decisions):
+            for told, said in self.retold.items():
+                payload = payload.replace(told, said)
+            decisions[at] = decision, payload
+        return replace(batch, decisions=decisions)
+
+
+class _NeverClears(_Retelling):
+    """Does not say that a promise has ended."""
+
+    retold: ClassVar = {b'"outcome":"cleared"': b'"outcome":"unschedulable"'}
+
+
+class _SparesNobody(_Retelling):
+    """Evicts again who may stay."""
+
+    retold: ClassVar = {b'"outcome":"spared"': b'"outcome":"evicted"'}
+
+
+class _NamesAnother(_Retelling):
+    """Evicts for a nomination that is none."""
+
+    retold: ClassVar = {b'"nominated":"': b'"nominated":"9'}
+
+
+def _evicting_all(placer: PreemptingPlacer, key: str, plan: Planned, attempt: int) -> None:
+    """Evict all pods of lower priority of a node."""
+    state, priority = placer._state, placer._state.pods[key].spec.template.priority
+    evicted = state.nominations.evicted
+    below = [
+        each.spec.key
+        for each in state.nodes[plan.node].pods.values()
+        if each.spec.template.priority < priority and each.spec.key not in evicted
+    ]
+    _PROMISE(placer, key, plan._replace(victims=tuple(below)), attempt)
+
+
+_PROMISE = PreemptingPlacer._promise
+_EVICTS_ALL = mock.patch.object(PreemptingPlacer, "_promise", _evicting_all)
+_ALL_PREEMPT = mock.patch("domain.cycle.preempting.may_preempt", return_value=True)
+
 # ----------------------------------------------------------------------------------------------- controls
 
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
@@ -358,6 +411,14 @@ _UNSEEN = _often({Fault.FOREIGN_WRITE: 1.0})
 # A relay that never gets in step publishes again and again: the day is judged before the loop gives up, and
 # after the longest pause of a process.
 _UNDONE = mock.patch("tests.simulation.world.CONVERGENCE_SECONDS", 90.0)
+
+_OF_PREEMPTION = {
+    Invariant.BROKEN_PROMISE,
+    Invariant.EVICTED_TWICE,
+    Invariant.WRONG_EVICTION,
+    Invariant.EVICTED_FOR_NOTHING,
+    Invariant.WRONG_NOMINATION,
+}
 
 CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("fence off", Build(database=_NoFence), _LATE, Invariant.STALE_EPOCH_WRITE),
@@ -384,6 +445,11 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("believed room", Build(ledger=_BelievesInRoom), None, Invariant.OVER_CAPACITY),
     ("feeds missed", Build(ledger=_SkipsFeeds), None, Invariant.FOLLOWED_DIFFERS),
     ("feeds twice", Build(), _FEEDS_TWICE, Invariant.FOLLOWED_DIFFERS),
+    ("promise never cleared", Build(ledger=_NeverClears), None, Invariant.BROKEN_PROMISE),
+    ("nobody spared", Build(ledger=_SparesNobody), None, Invariant.EVICTED_TWICE),
+    ("evicted for another", Build(ledger=_NamesAnother), None, Invariant.WRONG_EVICTION),
+    ("all evicted", Build(), _EVICTS_ALL, Invariant.EVICTED_FOR_NOTHING),
+    ("all may preempt", Build(), _ALL_PREEMPT, Invariant.WRONG_NOMINATION),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
@@ -395,7 +461,7 @@ def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> 
     found: set[Invariant] = set()
     with patch or contextlib.nullcontext():
         for seed in range(SEEDS_COUNT):
-            world = World(seed, build)
+            world = World(seed, build, preempts=named in _OF_PREEMPTION)
             # What a broken build raises by itself does not count; what was noted before that does.
             with contextlib.suppress(Exception):
                 world.run()

@@ -34,6 +34,13 @@ def test_all_invariants_hold_on_bad_days(first: int) -> None:
     assert tally.faults[Fault.CRASH] > 0, "bad days without a crash test nothing"
 
 
+def test_all_invariants_hold_on_bad_days_with_preemption() -> None:
+    tally = Tally()
+    for seed in range(5):
+        tally.live(seed, preempts=True)
+    assert not tally.failures, "\n".join(tally.failures)
+
+
 def test_every_fault_that_is_on_strikes_and_a_stale_owner_is_refused() -> None:
     tally = Tally()
     for seed in range(1_000, 1_060):

@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
+import orjson
 from prometheus_client import CollectorRegistry
 
 from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
+from services.executor.run import Executor, Positions
 from services.ports.journal import BATCHES
 from services.ports.ledger import Ledger
-from services.ports.log import Log, topic_specs
+from services.ports.log import Entry, Log, topic_specs
 from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.collector import Memory
@@ -86,8 +88,10 @@ class World:
         calm: bool = False,
         without: Sequence[Fault] = (),
         checkpoint_batches: int = 20,
+        preempts: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
+        self.preempts = preempts
         self.loop = SimulatedLoop()
         # What a broken build leaves behind in tasks that nobody waits for is not to be logged when it is
         # collected, at whatever moment of another test that may be.
@@ -110,6 +114,8 @@ class World:
         self._build = build
         self._checkpoint_batches = checkpoint_batches
         self._is_over = False
+        self._scenario = Scenario(self.rng, self.faults, preempts=self.preempts)
+        self._executed = Positions(None)  # outlives each executor, as its file does
         self._lease_seconds = self.rng.choice((2.0, 2.0, 10.0))
 
     # --------------------------------------------------------------------------------------- processes
@@ -121,8 +127,8 @@ class World:
             incarnation += 1
             process = Process(f"{slot}.{incarnation}", self.rng, self.faults, self.outages)
             self.running[slot] = process
-            run = self._worker(process) if kind == "worker" else self._relay(process)
-            process.task = asyncio.create_task(run)
+            run = {"worker": self._worker, "relay": self._relay, "executor": self._executor}[kind]
+            process.task = asyncio.create_task(run(process))
             await asyncio.wait({process.task})
             if process.alive and not process.task.cancelled():
                 self._judge_ended(process.task)
@@ -168,6 +174,7 @@ class World:
             batch_records_max=self.rng.choice((1, 7, 50)),
             checkpoint_batches=self._checkpoint_batches,
             backoff_ms=BACKOFF_MS,
+            preempts=self.preempts,
         )
         inner = MemoryLedger(self.database, self.clock)
         self.auditor.tape.delivered[inner] = process.delivered
@@ -191,10 +198,19 @@ class World:
         metrics = RelayMetrics(CollectorRegistry())
         await Relay(cast(Log, log), cast(Outbox, outbox), settings, metrics).run()
 
+    async def _executor(self, process: Process) -> None:
+        def deleting(entries: Sequence[Entry]) -> None:
+            for entry in entries:
+                self._scenario.end(orjson.loads(entry.value or b"")["object"]["metadata"]["uid"])
+
+        log = self._build.log(process, self.log)
+        log.deleting = deleting
+        await Executor(cast(Log, log), self._executed).run()
+
     # --------------------------------------------------------------------------------------------- run
 
     async def _produce(self) -> None:
-        scenario = Scenario(self.rng, self.faults)
+        scenario = self._scenario
         writer = await self.log.writer()
         for topic, entry in scenario.opening():
             await writer.append(topic, [entry])
@@ -224,6 +240,7 @@ class World:
         # Of a topic that got partitions, several workers would read both halves of a key's events at once.
         workers = 1 if Fault.MORE_PARTITIONS in self.faults.per_second else WORKERS_COUNT
         slots = [("worker", n) for n in range(workers)] + [("relay", n) for n in range(RELAYS_COUNT)]
+        slots += [("executor", 0)] if self.preempts else []
         keepers = [asyncio.create_task(self._keep_running(*slot)) for slot in slots]
         weather = asyncio.create_task(Weather(self).rage())
         day = asyncio.create_task(self._live())
@@ -314,8 +331,10 @@ def main() -> None:
     """Replay one seed, with the log of what went wrong."""
     parser = argparse.ArgumentParser(description="Replay one simulated day.")
     parser.add_argument("seed", type=int)
+    parser.add_argument("--preempting", action="store_true", help="have preemption on this day")
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-    world = World(parser.parse_args().seed)
+    chosen = parser.parse_args()
+    world = World(chosen.seed, preempts=chosen.preempting)
     world.run()
     counts = ", ".join(f"{count} {fault}" for fault, count in sorted(world.faults.counts.items()))
     print(f"all invariants hold; {len(world.decisions())} decisions; {counts}")

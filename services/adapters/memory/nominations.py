@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 import msgspec
@@ -15,12 +16,12 @@ Key = tuple[str, int]
 """Uid and shard of a pod."""
 
 
+@dataclasses.dataclass
 class NominationTables:
     """Pods to which a node is promised (``rows``), and who has to leave for whom (``evictions``)."""
 
-    def __init__(self) -> None:
-        self.rows: dict[Key, NominationRow] = {}
-        self.evictions: dict[Key, Key] = {}
+    rows: dict[Key, NominationRow] = dataclasses.field(default_factory=dict)
+    evictions: dict[Key, Key] = dataclasses.field(default_factory=dict)
 
     def restore(self, rows: Iterable[NominationRow]) -> None:
         """Take nominations from another ledger, each with those of its victims that have not left."""

@@ -1,0 +1,115 @@
+"""What consumers know of preemption: the nodes that are promised, and who has to leave for whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from domain.model.pods import DEFAULT_PROFILE
+from tests.simulation.facts import Node, Pod, why_not
+from tests.simulation.invariants import Findings, Invariant
+
+ENDS = ("bound", "cleared", "conflict")
+_LEAVES = ("released", "adopted", "resized")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Promise:
+    """A node is promised to a pod by the decision ``id``, and these uids have to leave it."""
+
+    id: str
+    node: str
+    pod: Pod
+    victims: frozenset[str]
+
+
+class Promises:
+    """Folds the decisions of preemption, and checks each against those before it.
+
+    Attributes
+    ----------
+    open : dict
+        Uid of a waiting pod -> what is promised to it.
+    evicted : dict
+        Uid of a pod that has to leave, and has not -> uid of the pod for which it is.
+    counts : Counter
+        How often each outcome of preemption was told.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        self.open: dict[str, Promise] = {}
+        self.evicted: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        self._require = findings.require
+
+    def tell(self, decision: Mapping[str, Any], victim: Pod, runs_on: str, who: str) -> None:
+        """Take ``evicted`` or ``spared`` of a pod that runs on a node."""
+        uid, by = victim.uid, decision["preemption"]
+        promise, outcome = self.open.get(by["preemptor"]), decision["outcome"]
+        self.counts[outcome] += 1
+        if outcome == "spared":
+            self._require(
+                promise is None, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}"
+            )
+            self.evicted.pop(uid, None)
+            return
+        self._require(
+            uid not in self.evicted, Invariant.EVICTED_TWICE, f"{who}: for {self.evicted.get(uid)} too"
+        )
+        is_for_it = promise is not None and (promise.id, promise.node) == (by["nominated"], decision["node"])
+        named = is_for_it and promise is not None and uid in promise.victims
+        self._require(named, Invariant.WRONG_EVICTION, f"{who}: by {by}, of {promise}")
+        self._require(runs_on == decision["node"], Invariant.WRONG_EVICTION, f"{who}: it runs on {runs_on!r}")
+        if promise is not None:
+            above = f"{who}: priority {victim.priority}, for {promise}"
+            self._require(victim.priority < promise.pod.priority, Invariant.WRONG_EVICTION, above)
+        self.evicted[uid] = by["preemptor"]
+
+    def fold(
+        self, decision: Mapping[str, Any], pod: Pod, beside: tuple[Node, Mapping[str, Pod]] | None, who: str
+    ) -> None:
+        """Take any other decision of a pod; ``beside`` are its node and who is there, where known."""
+        uid, outcome, node = pod.uid, decision["outcome"], decision["node"]
+        promise = self.open.pop(uid, None)
+        if promise is not None:
+            ends = outcome in ENDS and (outcome != "bound" or node == promise.node)
+            self._require(ends, Invariant.BROKEN_PROMISE, f"{who}: after {promise}")
+        if outcome == "cleared":
+            self.counts[outcome] += 1
+            same = promise is not None and promise.node == node
+            self._require(same, Invariant.BROKEN_PROMISE, f"{who}: after {promise}")
+        if outcome == "bound" and promise is not None:
+            self.counts["kept"] += 1
+            for victim in [each for each, by in self.evicted.items() if by == uid]:
+                del self.evicted[victim]
+        if outcome in _LEAVES:
+            self.evicted.pop(uid, None)
+        if outcome == "nominated":
+            self.counts[outcome] += 1
+            told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
+            may = pod.may_preempt and pod.profile == DEFAULT_PROFILE and not pod.node
+            self._require(may, Invariant.WRONG_NOMINATION, f"{who}: {pod}")
+            if beside is not None:
+                self._judge_victims(told, *beside, who)
+            self.open[uid] = told
+
+    def _judge_victims(self, told: Promise, node: Node, there: Mapping[str, Pod], who: str) -> None:
+        """With all victims gone the pod fits, and beside none of them.
+
+        Rules over several nodes are not judged: who has them may need whoever counts in them gone.
+        """
+        pod = told.pod
+        stay = [each for uid, each in there.items() if uid not in told.victims and uid not in self.evicted]
+        why = why_not(node, stay, pod)
+        self._require(not why, Invariant.WRONG_NOMINATION, f"{who}: with {told.victims} gone, {why}")
+        stay += [
+            each.pod
+            for each in self.open.values()
+            if each.node == told.node and each.pod.priority >= pod.priority
+        ]
+        for uid in sorted(told.victims & there.keys()):
+            victim = there[uid]
+            needed = pod.spread or pod.avoids or victim.avoids or why_not(node, [*stay, victim], pod)
+            self._require(bool(needed), Invariant.EVICTED_FOR_NOTHING, f"{who}: it fits beside {victim}")
