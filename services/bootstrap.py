@@ -281,6 +281,7 @@ async def run_worker(
         usage_window_seconds=settings.usage_window_seconds,
         tombstone_hours=settings.tombstone_hours,
         preempts=settings.preemption == "on",
+        preemption_seconds=settings.preemption_seconds,
         backoff_ms=BACKOFF_MS,
         writers=settings.kafka_writers,
         lease_seconds=settings.lease_seconds,

@@ -160,6 +160,12 @@ class Settings:
         "Whether pods may have others of lower priority evicted; see docs/preemption.md.",
         "off",
     )
+    preemption_seconds: int = setting(
+        integer(1, limits.preemption_seconds_max),
+        "SECONDS",
+        "How long a node is promised to a pod whose victims have to leave it; see docs/preemption.md.",
+        limits.preemption_seconds,
+    )
     tombstone_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",

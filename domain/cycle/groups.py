@@ -68,7 +68,8 @@ class WaitingGroup:
     """The waiting pods of one signature and class, in a line per namespace.
 
     ``attempt`` is the attempt that parked the group, ``failures`` how many such there were in a row without a
-    pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``.
+    pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``. Where it
+    ``is_patient``, all that were tried last may have nobody evicted for a while; others of it may.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class WaitingGroup:
         "due_ms",
         "failures",
         "held_by",
+        "is_patient",
         "key",
         "lines",
         "parked",
@@ -114,7 +116,7 @@ class WaitingGroup:
         """Take a plan. What was found under the one before holds no longer."""
         self.plan = plan
         self.attempt: Attempt | None = None
-        self.parked = self.woken = False
+        self.parked = self.woken = self.is_patient = False
         self.failures = self.due_ms = 0
         self.held_by = self._hold()
 

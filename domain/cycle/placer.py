@@ -96,7 +96,7 @@ class Placer:
         if self._is_home:
             placed.reason_code[:, 1, 0] = 0  # the kernel takes this for explained, and looks no further
         else:
-            self._let_stop(programs, placed)
+            self._let_stop(tried, programs, placed)
         placing.place(
             self._snapshot.columns,
             self._slots.groups,
@@ -127,7 +127,9 @@ class Placer:
             return self._end_call(candidates, end, tried, programs, placed)
         return end
 
-    def _let_stop(self, programs: Mapping[GroupKey, Program], placed: kernel.Placed) -> None:
+    def _let_stop(
+        self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program], placed: kernel.Placed
+    ) -> None:
         """Say which groups end a call with their first pod that finds no node: none does here."""
 
     def _end_call(

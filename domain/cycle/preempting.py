@@ -9,7 +9,7 @@ a node whose group may preempt: for it and its like that follow, victims are pla
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -20,11 +20,12 @@ from domain.cycle.placer import Placer
 from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
+from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import Placement, Preemption
 from domain.kernels import arrays as kernel
 from domain.kernels.nominated import place_nominated
 from domain.model.decisions import Attempt
-from domain.model.limits import cycle_work_max, preemption_seconds
+from domain.model.limits import cycle_work_max
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.budgets import Budgets
@@ -49,7 +50,7 @@ class Preempting(NamedTuple):
     """What a placer needs to know of preemption.
 
     ``plans`` are the profiles in force, ``tries`` the nominations of own pods whose nodes changed. Without
-    ``preempts`` nobody is evicted; what is promised is kept.
+    ``preempts`` nobody is evicted; what is promised is kept, for ``promise_ms`` of log time.
     """
 
     plans: Mapping[str, ProfilePlan]
@@ -57,6 +58,8 @@ class Preempting(NamedTuple):
     budgets: Budgets
     tries: Sequence[Nomination]
     preempts: bool
+    promise_ms: int
+    unheeded: Unheeded
 
 
 class PreemptingPlacer(Placer):
@@ -64,8 +67,9 @@ class PreemptingPlacer(Placer):
 
     def __init__(self, *of: Any, seed: int, at_ms: int, preempting: Preempting) -> None:
         super().__init__(*of, seed=seed, at_ms=at_ms)
-        self._plans, self._preemptor, self._budgets, tries, self._preempts = preempting
-        self._tries = sorted(tries, key=self._order)
+        self._plans, self._preemptor, self._budgets = preempting[:3]
+        self._preempts, self._promise_ms, self._unheeded = preempting[4:]
+        self._tries = sorted(preempting.tries, key=self._order)
         self._out: dict[str, Nomination] = {}
         self._work_left = cycle_work_max
 
@@ -231,11 +235,20 @@ class PreemptingPlacer(Placer):
 
     # ------------------------------------------------------------------------------------- preemption
 
-    def _let_stop(self, programs: Mapping[GroupKey, Program], placed: kernel.Placed) -> None:
-        lowest = self._state.index.lowest_priority
-        for program in programs.values() if self._preempts else ():
-            if may_preempt(program.template, lowest):
-                placed.stops[program.slot] = 1
+    def _let_stop(
+        self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program], placed: kernel.Placed
+    ) -> None:
+        lowest, willing = self._state.index.lowest_priority, programs.keys()
+        if self._unheeded:
+            willing = {group.key: None for key, group in tried if self._may(key)}.keys()
+            for _, group in tried:
+                group.is_patient = group.key not in willing
+        for key in willing if self._preempts else ():
+            if may_preempt(programs[key].template, lowest):
+                placed.stops[programs[key].slot] = 1
+
+    def _may(self, key: str) -> bool:
+        return self._unheeded.may(key, self._at_ms)
 
     def _end_call(
         self,
@@ -265,7 +278,29 @@ class PreemptingPlacer(Placer):
         return first + self._preempt(candidates[first:following], last, at)
 
     def _preempt(self, pods: Sequence[Tried], program: Program, attempt: int) -> int:
-        """Promise nodes to equal pods; return to how many. The others are refused: their group is parked."""
+        """Promise nodes to equal pods; return how many were dealt with.
+
+        The others are refused: their group is parked. So is who has to wait, as nobody left for it before;
+        the nodes where nobody left are weighed last.
+        """
+        group, unheeded = pods[0][1], self._unheeded
+        willing = [(at, key) for at, (key, _) in enumerate(pods) if self._may(key)]
+        shunned = {unheeded.node_of(key) for _, key in willing} - {""} if unheeded else set[str]()
+        done = 0
+        for without in (shunned, set[str]()) if shunned else (shunned,):
+            left = willing[done:]
+            plans = self._planned(program, len(left), without) if left else ()
+            for (_, key), plan in zip(left, plans, strict=False):
+                self._promise(key, plan, attempt)
+                done += 1
+        if done < len(willing):
+            return willing[done][0]
+        if group.lines:
+            self._queue.wake_group(group)
+        return len(pods)
+
+    def _planned(self, program: Program, count: int, without: Collection[str]) -> list[Planned]:
+        """Plan for equal pods, as far as they may have what is planned."""
         state, priority = self._state, program.template.priority
         known = state.nominations.entries
         self._budgets.sync()
@@ -278,21 +313,15 @@ class PreemptingPlacer(Placer):
         evicted = state.nominations.evicted
         outbid = {victim: known[by] for victim, by in evicted.items() if known[by].priority < priority}
         decided = Decided(self._budgets, evicted.keys() - outbid.keys(), promised)
-        planned = self._preemptor.plan(program, len(pods), decided).planned
+        planned = self._preemptor.plan(program, count, decided, without).planned
         foreign = {victim for victim, by in outbid.items() if not state.is_own_promise(by)}
-        usable = itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned)
-        planned, group = list(usable), pods[0][1]
-        for (key, _), plan in zip(pods, planned, strict=False):
-            self._promise(key, plan, attempt)
-        if len(planned) == len(pods) and group.lines:
-            self._queue.wake_group(group)
-        return len(planned)
+        return list(itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned))
 
     def _promise(self, key: str, plan: Planned, attempt: int) -> None:
         state, nominations = self._state, self._state.nominations
         entry = state.pods[key]
         victims = tuple(state.pods[victim].spec for victim in plan.victims)
-        expires_ms = self._at_ms + preemption_seconds * 1000
+        expires_ms = self._at_ms + self._promise_ms
         for change in state.apply(Nominated(key, plan.node, plan.victims, self._at_ms, expires_ms)):
             assert isinstance(change, NominationEnded)
             self._out.pop(change.pod.key, None)

@@ -109,6 +109,7 @@ class Preemptor:
         program: Program,
         count: int = 1,
         decided: Decided = _NOTHING,
+        without: Collection[str] = (),
     ) -> Plans:
         """Plan for ``count`` pods of a group, one after another, each as its predecessors left the cluster.
 
@@ -120,10 +121,12 @@ class Preemptor:
             The group's, over all nodes, as ``GroupSlots.program`` returned it for this cycle.
         decided : Decided
             Budgets, evictions and nominations as of now.
+        without : collection of str
+            Nodes that are out of the question.
 
         Cost: O(nodes + pods on those that could help), then O(sqrt(nodes)) per pod; see ``nominate``.
         """
-        trial = self._trial(program, decided)
+        trial = self._trial(program, decided, without)
         best = trial.best(BEST)
         planned = trial.nominate(count)
         self._victims.void(each.node for each in planned)
@@ -143,7 +146,7 @@ class Preemptor:
         trial = self._trial(program, decided)
         return trial.best(trial.candidates_count), trial.grouped()
 
-    def _trial(self, program: Program, decided: Decided) -> _Trial:
+    def _trial(self, program: Program, decided: Decided, without: Collection[str] = ()) -> _Trial:
         budgets, claimed, nominated = decided
         self._victims.sync(claimed, budgets)
         lost = [
@@ -152,7 +155,8 @@ class Preemptor:
             if entry is not None and entry.node
         ]
         rules = rules_of(program, self._slots, self._victims, self._state, lost, nominated)
-        return _Trial(program, self._slots, self._snapshot, self._victims, rules, budgets)
+        rows = [row for node in without if (row := self._state.table.rows.get(node)) is not None]
+        return _Trial(program, self._slots, self._snapshot, self._victims, rules, budgets, rows)
 
 
 class _Trial:
@@ -166,9 +170,14 @@ class _Trial:
         victims: Victims,
         rules: preempt_arrays.Rules,
         budgets: BudgetsSeen,
+        without: Sequence[int] = (),
     ) -> None:
         self._columns, self._victims, self._rules = snapshot.columns, victims, rules
         self._asked = asked_of(program, slots.groups)
+        if without:
+            code = self._asked.static_code.copy()
+            code[without] = 1  # any but 0 refuses
+            self._asked = self._asked._replace(static_code=code)
         self._sets = sets_of(victims.sets, budgets.allowed)
         self._priority = program.template.priority
         self._band = victims.band(self._priority)

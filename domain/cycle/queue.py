@@ -230,6 +230,11 @@ class Queue:
             if is_master(group.template) and group.template.cluster in clusters:
                 self.wake_group(group)
 
+    def wake_pod(self, key: str) -> None:
+        """Wake the group of a pod, if it waits for any node."""
+        if key in self._line_of:
+            self.wake_group(self._line_of[key].group)
+
     def wake_group(self, group: WaitingGroup) -> None:
         """Have the pods of a parked group tried again, when its backoff has ended.
 
@@ -296,6 +301,7 @@ class Queue:
         table, since = self._state.table, group.attempt.generation
         return (
             group.woken
+            or group.is_patient
             or self._waking.is_refused_by_counts(group)
             or table.last_spec_generation > since
             or table.count != group.attempt.nodes_count

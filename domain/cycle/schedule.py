@@ -20,6 +20,7 @@ from domain.cycle.preemption import Preemptor
 from domain.cycle.profiles import Profiles
 from domain.cycle.queue import Queue
 from domain.cycle.slots import GroupSlots
+from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import CycleResult
 from domain.kernels import arrays as kernel
 from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
@@ -27,6 +28,8 @@ from domain.model.limits import (
     candidates_explained_max,
     cycle_pods_max,
     cycle_work_max,
+    dying_seconds_max,
+    preemption_seconds,
     reasons_per_cycle_max,
     usage_window_seconds,
 )
@@ -72,6 +75,8 @@ class Scheduler:
         As of ``Queue``; who knows no log time has none.
     preempts : bool
         Whether pods may let others of lower priority go (``may_preempt``).
+    preemption_seconds : int
+        How long a node is promised to a pod, in log time.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Scheduler:
         usage_window_seconds: int = usage_window_seconds,
         backoff_ms: tuple[int, int] = (0, 0),
         preempts: bool = False,
+        preemption_seconds: int = preemption_seconds,
     ) -> None:
         self.seed = seed
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
@@ -96,6 +102,8 @@ class Scheduler:
         self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
         self._budgets: Budgets | None = None  # made when somebody preempts
         self._preempts = preempts
+        self._promise_ms = preemption_seconds * 1_000
+        self._unheeded = Unheeded()
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
@@ -120,6 +128,7 @@ class Scheduler:
         for change in changes:
             match change:
                 case PodWaits():
+                    self._unheeded.drop(change.pod.key)
                     self.queue.drop(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case PodResolved():
@@ -128,7 +137,10 @@ class Scheduler:
                 case PodRegrouped(placed=False) if change.pod.key not in self.state.nominations.entries:
                     self.queue.regroup(change.pod, change.arrival)
                 case PodAdopted(waited=PodSpec()) | PodReleased(node=""):
+                    self._unheeded.drop(change.pod.key)
                     self.queue.drop(change.pod.key)
+                case PodReleased() if self._unheeded:
+                    self._unheeded.drop(change.pod.key)
                 case NominationEnded() if self._waits(change.pod):
                     self.queue.add(change.pod, change.arrival, fresh=False)
                 case _:
@@ -191,12 +203,13 @@ class Scheduler:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
 
-    def unnominate(self, keys: Sequence[str]) -> None:
-        """Let those of some pods wait for any node again that had one promised, which the ledger refused."""
+    def unnominate(self, keys: Sequence[str]) -> list[str]:
+        """Let those of some pods wait again, as if they came now, whose promise the ledger refused."""
         promised = [key for key in keys if key in self.state.nominations.entries]
         self.state.apply(Unnominated(promised))
         for key in promised:
-            self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=False)
+            self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=True)
+        return promised
 
     def forget(self, arrivals: Mapping[str, int]) -> None:
         """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""
@@ -219,6 +232,7 @@ class Scheduler:
         for arrival, pod in waiting:
             if pod.key not in promised:
                 self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
+        self._unheeded = Unheeded()
         self._grown.clear()
         self.state.improved_rows.update(range(self.state.table.count))
         priorities = (entry.spec.template.priority for entry in self.state.pods.values())
@@ -243,6 +257,7 @@ class Scheduler:
         pods = self.state.pods
         keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
         for key in keys:
+            self._unheeded.drop(key)
             self.queue.drop(key)
         self.state.apply(Given(frozenset(shards)))
         self.own(self.state.own.difference(shards), self.state.shards_count)
@@ -279,6 +294,8 @@ class Scheduler:
         self._hold(changed, -1)  # who may not have what is promised finds that out
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
         self._hold(changed, 1)
+        for key in self._unheeded.pass_to(now_ms):
+            self.queue.wake_pod(key)
         self._wake_preemptors()
         self.state.improved_rows.clear()
         self.queue.wake_measured(self._snapshot)
@@ -296,10 +313,22 @@ class Scheduler:
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
         known = self.state.nominations
-        over = [key for key in known.expired(now_ms) if self.state.is_own_promise(known.entries[key])]
-        changes = self.state.apply(Cleared(over, "expired")) if over else ()
+        expired = [known.entries[key] for key in known.expired(now_ms)]
+        over = [e for e in expired if self.state.is_own_promise(e) and not self._is_kept(e, now_ms)]
+        for each in over:
+            self._unheeded.note(each.key, each.node, now_ms, self._promise_ms)
+        changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
+
+    def _is_kept(self, nomination: Nomination, now_ms: int) -> bool:
+        """Say whether a nomination stays beyond its time: the last victim just left, or takes time to end."""
+        state, evicted = self.state, self.state.nominations.evicted
+        left = [each.key for each in nomination.victims if evicted.get(each.key) == nomination.key]
+        if not left:
+            return state.table.rows.get(nomination.node) in state.improved_rows  # it is tried in this cycle
+        is_dying = any(state.pods[key].spec.terminating for key in left)
+        return is_dying and now_ms < nomination.at_ms + dying_seconds_max * 1_000
 
     def _wake_preemptors(self) -> None:
         """Wake parked groups that may preempt, where any node changed: less may have to leave it now."""
@@ -338,6 +367,8 @@ class Scheduler:
             budgets=self._budgets,
             tries=[each for each in changed if self.state.is_own_promise(each)],
             preempts=self._preempts,
+            promise_ms=self._promise_ms,
+            unheeded=self._unheeded,
         )
         return PreemptingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
 

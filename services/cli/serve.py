@@ -18,6 +18,7 @@ PLACING = (
     "usage_window_seconds",
     "tombstone_hours",
     "preemption",
+    "preemption_seconds",
     "embedded_log_hours",
     "dead_letters_max",
     "dead_letter_days",

@@ -55,12 +55,14 @@ def settle(
             payload = move_version(payload, shifts[decision.node])
         decisions.append((decision, payload))
     losers = [placed for placed in batch.placements_opened if (placed.shard, placed.seq) in undone]
+    unpromised = {row.pod_uid for row in batch.nominated if row.node in lost_names}
+    waiting = [_replace(p, tried=False) if p.pod_uid in unpromised else p for p in batch.pending_added]
     settled = _replace(
         batch,
         claims=[claim for claim in batch.claims if claim.id not in lost],
         decisions=decisions,
         placements_opened=[p for p in batch.placements_opened if (p.shard, p.seq) not in undone],
-        pending_added=[*batch.pending_added, *(_waits(placed, batch) for placed in losers)],
+        pending_added=[*waiting, *(_waits(placed, batch) for placed in losers)],
         attempts=_mended(batch.attempts, undone),
         nominated=[row for row in batch.nominated if row.node not in lost_names],
         raised=raised,

@@ -6,10 +6,11 @@ it was; a deletion that is written twice changes nothing, since it names the uid
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,8 @@ from domain.model.errors import LogTruncated, Unavailable
 from domain.model.limits import poll_records_max
 from services.backoff import Backoff
 from services.codec.encode import encode_event
-from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition
+from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition, TopicState
+from services.topics import CHECK_SECONDS
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
@@ -45,14 +47,22 @@ class Positions:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         found = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        self._topic = str(found.pop("topic", ""))
         self.offsets = {int(partition): int(offset) for partition, offset in found.items()}
+
+    def of(self, topic: str) -> Mapping[int, int]:
+        """Return the offsets in the topic of this id; those in one before it say nothing."""
+        if self._topic != topic and self._topic:
+            self.offsets.clear()
+        self._topic = topic
+        return self.offsets
 
     def keep(self, records: Sequence[Record]) -> None:
         """Go on behind these records from now on."""
         self.offsets |= {record.partition: record.offset + 1 for record in records}
         if self._path is not None:
             fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps(self.offsets))
+            fresh.write_text(json.dumps({"topic": self._topic, **self.offsets}))
             os.replace(fresh, self._path)
 
 
@@ -95,17 +105,24 @@ class Executor:
                 _LOGGER.warning("the decisions cannot be read on: %s", error)
             await backoff.wait()
 
+    async def _topic(self) -> TopicState:
+        found = await self._log.topics([DECISIONS_TOPIC])
+        return found.get(DECISIONS_TOPIC, TopicState("", 0))
+
     async def _serve(self, backoff: Backoff) -> None:
         reader, writer = await self._log.reader(), await self._log.writer()
         try:
-            count = await self._log.partitions(DECISIONS_TOPIC)
-            at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(count)]
+            topic = await self._topic()
+            at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(topic.partitions)]
             first, ahead = await reader.first_offsets(at), await self._log.ahead(dict.fromkeys(at, 0))
-            known = self._positions.offsets
+            known = self._positions.of(topic.id)
             # What the log has lost at its end is published again, and read again.
             goes_on = {each: min(known.get(each.partition, 0), ahead[each].end) for each in at}
             await reader.assign({each: max(first[each], goes_on[each]) for each in at})
-            while await self._log.partitions(DECISIONS_TOPIC) == count:
+            clock = asyncio.get_running_loop().time
+            look_at = clock() + CHECK_SECONDS
+            while clock() < look_at or await self._topic() == topic:
+                look_at = look_at if clock() < look_at else clock() + CHECK_SECONDS
                 records = await reader.poll(poll_records_max, _POLL_SECONDS)
                 if entries := deletions(records):
                     await writer.append(PODS_TOPIC, entries)

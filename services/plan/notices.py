@@ -21,7 +21,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
 
-UNUSED_KINDS = ("PodDisruptionBudget", "PodGroup")
+UNUSED_KINDS = ("PodGroup",)
 """Kinds that are kept, and that no worker uses yet."""
 
 _SOFT = "PreferNoSchedule"

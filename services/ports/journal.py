@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.model.limits import tombstone_hours
+from domain.model.limits import preemption_seconds, tombstone_hours
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.profiles import Profile
@@ -52,6 +52,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     usage_window_seconds: int
     tombstone_hours: int = tombstone_hours  # a field that came later has a default: journals are kept
     preempts: bool = False
+    preemption_seconds: int = preemption_seconds
     backoff_ms: tuple[int, int] = (0, 0)
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]

@@ -104,6 +104,7 @@ class Workers:
             usage_window_seconds=start.usage_window_seconds,
             tombstone_hours=start.tombstone_hours,
             preempts=start.preempts,
+            preemption_seconds=start.preemption_seconds,
             backoff_ms=start.backoff_ms,
             writers=start.writers,
             worker=start.worker,

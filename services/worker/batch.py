@@ -291,7 +291,8 @@ class BatchBuilder(Decider):
             return
         pod, shard = promise.pod, self._pods[promise.pod.key].shard
         seq = seqs[promise.attempt].setdefault(shard, self._book.seq[shard])
-        self._note_tried(pod, promise.arrival)
+        self._end_wait(pod)  # its row is written again: it says otherwise where the promise is lost
+        self.waiting[pod.key] = (pod, promise.arrival)
         self.strict.add(promise.node)
         when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
         nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when)

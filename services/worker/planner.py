@@ -40,7 +40,7 @@ class Planner:
     ----------
     base : LedgerBase
         What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
-    tombstone_hours, preempts, backoff_ms
+    tombstone_hours, preempts, preemption_seconds, backoff_ms
         For how long, in log time, a pod that is gone is remembered; the others as of ``Scheduler``.
     stopwatch : callable
         Returns microseconds; how long a cycle took is stored with it and decides nothing.
@@ -59,6 +59,7 @@ class Planner:
         usage_window_seconds: int = usage_window_seconds,
         tombstone_hours: int = tombstone_hours,
         preempts: bool = False,
+        preemption_seconds: int = limits.preemption_seconds,
         backoff_ms: tuple[int, int] = (0, 0),
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
@@ -75,8 +76,8 @@ class Planner:
         self._now_ms = base.log_time_ms
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
-        told: dict[str, Any] = {"preempts": preempts, "backoff_ms": backoff_ms}
-        told["usage_window_seconds"] = usage_window_seconds
+        told: dict[str, Any] = {"preempts": preempts, "preemption_seconds": preemption_seconds}
+        told |= {"usage_window_seconds": usage_window_seconds, "backoff_ms": backoff_ms}
         self.start = Start(
             worker=worker,
             build=build,
@@ -90,8 +91,7 @@ class Planner:
         )
         self.guarding = Guarding(base.guards)
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
-        self._incarnation = incarnation
-        self._is_renewed = False
+        self._incarnation, self._is_renewed = incarnation, False
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
         self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
@@ -348,7 +348,7 @@ class Planner:
 
     def _forget(self, keys: Sequence[str]) -> None:
         self._forgotten = keys
-        self.scheduler.unnominate(keys)
+        self.book.untried.update(self.scheduler.unnominate(keys))
         arrivals: dict[str, int] = {}
         for key in keys:
             entry = self.scheduler.state.pods[key]

@@ -60,6 +60,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     usage_window_seconds: int = limits.usage_window_seconds
     tombstone_hours: int = limits.tombstone_hours
     preempts: bool = False
+    preemption_seconds: int = limits.preemption_seconds
     backoff_ms: tuple[int, int] = (0, 0)  # as of Planner; without a relay log time may stand still
     lease_seconds: float = limits.lease_seconds
     lease_renewal_seconds: float = limits.lease_renewal_seconds
@@ -76,7 +77,14 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def deciding(self) -> dict[str, Any]:
         """Return what decides, beside the log and the seed, as JSON values."""
-        names = ("usage_window_seconds", "preempts", "backoff_ms", "writers", "profiles")
+        names = (
+            "usage_window_seconds",
+            "preempts",
+            "preemption_seconds",
+            "backoff_ms",
+            "writers",
+            "profiles",
+        )
         found: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         return found
 
@@ -260,6 +268,7 @@ class Worker:
             usage_window_seconds=told.usage_window_seconds,
             tombstone_hours=told.tombstone_hours,
             preempts=told.preempts,
+            preemption_seconds=told.preemption_seconds,
             backoff_ms=told.backoff_ms,
             stopwatch=self._stopwatch,
             writers=told.writers,

@@ -69,3 +69,16 @@ async def test_what_it_writes_lets_the_nominated_pod_in_and_nothing_is_written_t
     await asyncio.to_thread(site.tell, "DELETED", *pods)
     assert told(site, "high")[-1] == ("high", "bound", "n0")
     assert sorted(each[1] for each in told(site, "low0")) == ["bound", "evicted", "released"]
+
+
+async def test_it_begins_anew_in_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+    log, file = MemoryLog(SteppingClock()), tmp_path / "positions"
+    await log.ensure_topics(topic_specs(SHARDS))
+    for name in ("old", "new"):
+        log.recreate(DECISIONS_TOPIC, SHARDS)
+        log.recreate(PODS_TOPIC, SHARDS)
+        await (await log.writer()).append(
+            DECISIONS_TOPIC, [Entry(b"key", record("evicted", name).value)], partition=0
+        )
+        await run(log, Positions(file), 1)
+        assert [each["object"]["metadata"]["name"] for each in await deleted(log)] == [name]

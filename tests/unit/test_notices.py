@@ -23,15 +23,21 @@ WITH_DISK = {"volumes": [DISK]}
 HELD_WITH_DISK = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, DISK]}
 SOFT = node_manifest("n", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
 BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
+GROUP: Json = {
+    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "g"},
+    "spec": {"minMember": 2},
+}
 OBJECTS = [
     SOFT,
-    BUDGET,
+    GROUP,
     pod_manifest("a", spec=WITH_DISK),
     pod_manifest("b", spec=HELD_WITH_DISK),
     pod_manifest("plain"),
 ]
 DISKS = "2 pods, such as default/a: not looked at: the limits of nodes for attached disks (ignored:disks)"
-UNUSED = "1 PodDisruptionBudget: accepted, not used yet"
+UNUSED = "1 PodGroup: accepted, not used yet"
 TAINT = "node n: the taint effect PreferNoSchedule only counts in a profile with the score TaintToleration"
 HELD = "pod default/b: not honoured: volumes by claim, so it waits (unsupported:volume-claims)"
 
@@ -65,7 +71,12 @@ def test_a_soft_taint_is_mentioned_where_no_profile_of_a_pod_scores_taints() -> 
 
 
 def test_what_is_honoured_is_not_mentioned() -> None:
-    fine = (node_manifest("n"), pod_manifest("p"), pod_manifest("bound", spec=WITH_DISK, node_name="n"))
+    fine = (
+        node_manifest("n"),
+        BUDGET,
+        pod_manifest("p"),
+        pod_manifest("bound", spec=WITH_DISK, node_name="n"),
+    )
     assert applied(*fine) == []
     assert planned(*fine) == []
 

@@ -9,10 +9,10 @@ import msgspec
 import orjson
 import pytest
 
-from domain.model.limits import preemption_seconds
+from domain.model.limits import dying_seconds_max, preemption_seconds
 from domain.state.digest import digest_of
 from services.ports.ledger import Committed
-from tests.builders import node_manifest, pod_manifest
+from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site, audit, kept
 from tests.unit.preempted import AT_MS, high, site_of, told
 
@@ -206,8 +206,81 @@ def test_a_nomination_that_the_ledger_refused_is_taken_back() -> None:
     assert told(site, "high") == [("high", "conflict", None)]
     assert {each[1] for each in told(site, "low0", "low1")} == {"bound", "spared"}
     assert not site.database.nominations.rows
+    assert [pod.tried for pod in site.database.pending.values()] == [False]
     again = site.planner.plan_batch([], list(committed.lost))
     assert site.database.apply(again) == Committed()
     assert told(site, "high")[1:] == [("high", "nominated", "n0")]
     assert digest != digest_of(site.planner.scheduler.state)
     assert orjson.dumps(told(site, "low0"))
+
+
+def test_a_pod_whose_promise_was_lost_is_told_what_it_finds_then() -> None:
+    site = site_of()
+    n0 = next(row for row in site.database.nodes.values() if row.name == "n0")
+    batch = site.planner.plan_batch(site.records([("ADDED", high(), AT_MS)]))
+    site.database.nodes[n0.id] = msgspec.structs.replace(n0, version=n0.version + 1)
+    committed = site.database.apply(batch)
+    assert isinstance(committed, Committed)
+    site.database.nodes[n0.id] = n0
+    restarted = site.restarted()
+    gone = [("DELETED", node_manifest("n0", resource_version=2), AT_MS)]
+    site.database.apply(site.planner.plan_batch(site.records(gone), list(committed.lost)))
+    assert told(site, "high") == [("high", "conflict", None), ("high", "unschedulable", None)]
+    assert restarted.scheduler.queue.is_fresh("default/high"), "also after a restart"
+
+
+def dying(name: str, node: str | None) -> Json:
+    """Return a placed pod that was told to end, and has time to do so."""
+    pod = pod_manifest(name, cpu=2, priority=0, node_name=node, resource_version=9)
+    pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:20:00Z"
+    return pod
+
+
+def pass_to(site: Site, at_ms: int) -> None:
+    """Let log time pass."""
+    site.tell("ADDED", pod_manifest(f"at{at_ms}", "b", cpu=9, priority=-5), at_ms=at_ms)
+
+
+def test_a_promise_is_kept_while_its_victims_end_slowly_but_not_for_ever() -> None:
+    site = site_of(nodes=2)
+    site.tell("ADDED", high())
+    node = told(site, "high")[0][2]
+    slow = victims(site)
+    pods = [dying(name, node) for name in slow]
+    site.tell("MODIFIED", *pods)
+    pass_to(site, LATE_MS + 1_000)
+    leave(site, slow[0], at_ms=LATE_MS + 2_000)
+    assert told(site, "high") == [("high", "nominated", node)], "the other one is still about to end"
+    assert not [each for each in told(site, *slow) if each[1] == "spared"]
+    same_after_a_restart(site)
+    late = site_of(nodes=2)
+    late.tell("ADDED", high())
+    late.tell("MODIFIED", *pods)
+    pass_to(late, AT_MS + dying_seconds_max * 1_000)
+    assert told(late, "high")[1] == ("high", "cleared", node)
+    leave(site, slow[1], at_ms=LATE_MS + 3_000)
+    assert told(site, "high")[1:] == [("high", "bound", node)]
+
+
+def test_a_pod_for_which_nobody_left_tries_another_node_and_then_waits_longer_each_time() -> None:
+    site = site_of(nodes=2)
+    site.tell("ADDED", high())
+    nominated = list[tuple[int, str | None]]()
+    for seconds in range(10, 700, 10):
+        before = len(told(site, "high"))
+        pass_to(site, AT_MS + seconds * 1_000)
+        now = told(site, "high")[before:]
+        nominated += [(seconds, node) for _, how, node in now if how == "nominated"]
+    first = told(site, "high")[0][2]
+    other = "n1" if first == "n0" else "n0"
+    assert nominated == [(60, other), (180, first), (360, other), (660, first)]
+
+
+def test_others_of_its_group_do_not_wait_with_it() -> None:
+    site = site_of()
+    site.tell("ADDED", high())
+    for seconds in (60, 120):
+        pass_to(site, AT_MS + seconds * 1_000)
+    site.tell("ADDED", high("late"), at_ms=AT_MS + 121_000)
+    assert told(site, "late") == [("late", "nominated", "n0")]
+    assert told(site, "high")[-1] == ("high", "cleared", "n0")

@@ -1,0 +1,65 @@
+"""Pods whose promises ran out, since nobody left: each waits longer before others have to go for it again.
+
+The first time a pod is planned again at once, as another node may do better. After that the time doubles
+with each promise that runs out, so that evictions on which nobody acts are not repeated for ever. A restart
+forgets all of it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from domain.model.limits import unheeded_seconds_max
+
+
+class _Unheeded(NamedTuple):
+    """How many promises of a pod ran out, the node of the last one, and when the pod may have another."""
+
+    times: int
+    node: str
+    until_ms: int
+
+
+class Unheeded:
+    """What became of promises that ran out, by the keys of pods. ``until`` times are log time."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Unheeded] = {}
+        self._due: list[tuple[int, str]] = []  # a heap
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def note(self, key: str, node: str, now_ms: int, promise_ms: int) -> None:
+        """Take note that a promise ran out, which was for so long."""
+        before = self._of.get(key)
+        times = before.times + 1 if before is not None else 1
+        wait_ms = min(promise_ms << min(times - 2, 30), unheeded_seconds_max * 1_000) if times > 1 else 0
+        self._of[key] = _Unheeded(times, node, now_ms + wait_ms)
+        if wait_ms:
+            heapq.heappush(self._due, (now_ms + wait_ms, key))
+
+    def drop(self, key: str) -> None:
+        """Forget a pod that is another one now, or waits no more."""
+        self._of.pop(key, None)
+
+    def may(self, key: str, now_ms: int) -> bool:
+        """Say whether others may have to go for a pod now."""
+        known = self._of.get(key)
+        return known is None or known.until_ms <= now_ms
+
+    def node_of(self, key: str) -> str:
+        """Return the node that was promised to a pod for nothing, or ""."""
+        known = self._of.get(key)
+        return "" if known is None else known.node
+
+    def pass_to(self, now_ms: int) -> list[str]:
+        """Let log time pass; return the pods that may have others go for them again."""
+        due: list[str] = []
+        while self._due and self._due[0][0] <= now_ms:
+            until_ms, key = heapq.heappop(self._due)
+            known = self._of.get(key)
+            if known is not None and known.until_ms == until_ms:
+                due.append(key)
+        return due
