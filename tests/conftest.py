@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,8 @@ def pytest_runtest_logfinish() -> None:
     if _resident() > _resident_bytes[0] + _GROWTH_BYTES_MAX:
         gc.unfreeze()  # as workers that ran in this process freeze what they read
         gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)  # most of it is free by then, and the C library's
         _resident_bytes[0] = _resident()
 
 
