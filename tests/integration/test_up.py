@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.builders import Json, event, node_manifest, pod_manifest
 from tests.integration.commands import BERTH, berth, environment, eventually, listed, up, url_of
 from tests.servers import with_database
 
@@ -60,6 +62,40 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
         keys = berth(server_dir, "api-key", "list")
         assert keys.returncode == 1
         assert "or ask its API with an admin's key: POST /v1/keys" in keys.stderr
+
+
+def test_a_pod_that_backs_off_is_tried_again_though_nothing_is_produced(server_dir: Path) -> None:
+    """Room comes within a second of the attempt; then the log is quiet, and only ticks move its time."""
+    with up(server_dir):
+        url = url_of(server_dir)
+
+        def post(kind: str, *things: Json) -> None:
+            body = json.dumps([event(kind, thing) for thing in things]).encode()
+            headers = {"Content-Type": "application/json"}
+            asked = urllib.request.Request(f"{url}/v1/events?wait=60", body, headers)
+            with urllib.request.urlopen(asked, timeout=90) as answer:
+                assert answer.status == 202
+
+        def decided(name: str, outcome: str) -> float:
+            found = [each for each in listed(server_dir, "decisions") if each["pod"]["name"] == name]
+            (moment,) = [each["decided_at"] for each in found if each["outcome"] == outcome]
+            return datetime.datetime.fromisoformat(moment).timestamp()
+
+        post("ADDED", node_manifest("n", cpu=1))
+        for turn in range(5):  # a busy machine may take too long to say that there is room
+            holder, waits = pod_manifest(f"holder-{turn}", cpu=1), pod_manifest(f"waits-{turn}", cpu=1)
+            post("ADDED", holder)
+            post("ADDED", waits)
+            post("DELETED", holder)
+            freed = decided(holder["metadata"]["name"], "released")
+            failed = decided(waits["metadata"]["name"], "unschedulable")
+            eventually(lambda: listed(server_dir, "pending") == [])
+            bound = decided(waits["metadata"]["name"], "bound")
+            post("DELETED", waits)
+            if freed - failed < 1.0:
+                assert bound - failed >= 1.0
+                return
+        pytest.fail("room never came while the pod backed off")
 
 
 def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:

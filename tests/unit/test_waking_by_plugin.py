@@ -199,8 +199,8 @@ def test_every_filter_is_here() -> None:
 
 def waiting_for(case: Case) -> Scheduler:
     """Return a scheduler in which the pod of a case was refused for its reason, and nothing is to be done."""
-    filters = dict.fromkeys(("NodeResourcesFit", case.filter))
-    uses = tuple(PluginUse(name=name, args=dict(case.args) if name == case.filter else {}) for name in filters)
+    filters = {"NodeResourcesFit": {}, case.filter: dict(case.args)}
+    uses = tuple(PluginUse(name=name, args=args) for name, args in filters.items())
     profile = Profile(name="default-scheduler", filters=uses, scores=())
     scheduler = Scheduler({profile.name: profile}, seed=1)
     spec = labelled(pod("p", case.waits), **case.labels)
