@@ -23,6 +23,7 @@ from services.ports.log import (
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    TICKS_TOPIC,
     USAGE_TOPIC,
     Record,
     TopicPartition,
@@ -144,7 +145,7 @@ async def judge(
 ) -> tuple[Found, str]:
     """Return what is wrong, by name, and all records by time; nothing of berth may run."""
     told = [TopicPartition(DECISIONS_TOPIC, shard) for shard in range(shards)]
-    partitions = [*partitions_of_producers(shards), *told]
+    partitions = [*partitions_of_producers(shards), TopicPartition(TICKS_TOPIC, 0), *told]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         reading = pool.submit(read_log, servers.kafka.bootstrap, partitions)
         log = ReadLog(await asyncio.wrap_future(reading))
