@@ -69,7 +69,9 @@ class WaitingGroup:
 
     ``attempt`` is the attempt that parked the group, ``failures`` how many such there were in a row without a
     pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``. Where it
-    ``is_patient``, all that were tried last may have nobody evicted for a while; others of it may.
+    ``is_patient``, all that were tried last may have nobody evicted for a while; others of it may. One that
+    ``owes_plan`` found no node in a cycle that had no work left to plan whom to evict. ``reads_pods``: rules
+    over other pods may have a say in such a plan; the latest one knows whether they had.
     """
 
     __slots__ = (
@@ -80,9 +82,11 @@ class WaitingGroup:
         "is_patient",
         "key",
         "lines",
+        "owes_plan",
         "parked",
         "plan",
         "pod_class",
+        "reads_pods",
         "signature",
         "template",
         "woken",
@@ -116,7 +120,8 @@ class WaitingGroup:
         """Take a plan. What was found under the one before holds no longer."""
         self.plan = plan
         self.attempt: Attempt | None = None
-        self.parked = self.woken = self.is_patient = False
+        self.parked = self.woken = self.is_patient = self.owes_plan = False
+        self.reads_pods = True
         self.failures = self.due_ms = 0
         self.held_by = self._hold()
 

@@ -29,6 +29,7 @@ from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
+from domain.model.limits import cycle_pods_max
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, NominationEnded
 from domain.state.cluster import ClusterState
@@ -59,6 +60,7 @@ class Placer:
         self._seed = seed
         self._at_ms = at_ms
         self._is_home = False  # whether home nodes alone are looked at
+        self._programs_max = cycle_pods_max  # of one call
 
     def place(self, candidates: Sequence[Tried]) -> None:
         """Place the candidates, one after another: on the best home node, else on the best of all nodes."""
@@ -161,6 +163,8 @@ class Placer:
             if len(tried) == self._snapshot.changes_max:
                 break
             if group.key not in programs:
+                if len(programs) == self._programs_max:
+                    break
                 assert group.plan is not None
                 program = self._slots.program(
                     group.key,

@@ -20,6 +20,7 @@ from domain.cycle.placer import Placer
 from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
+from domain.cycle.turns import plan_work
 from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import Placement, Preemption
 from domain.kernels import arrays as kernel
@@ -33,8 +34,8 @@ from domain.state.changes import NominationEnded
 from domain.state.nominations import Nomination
 from domain.state.steps import Assumed, Cleared, Nominated
 
-# What it costs to stop for a plan, in units of a cycle's work, and for each node and each group behind it.
-_PLAN, _PLAN_NODES, _PLAN_GROUPS = 300, 2, 10
+_PROGRAMS_MIN = 16
+"""A call that begins where one stopped compiles so many groups, and each further one twice as many."""
 
 
 def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
@@ -72,6 +73,8 @@ class PreemptingPlacer(Placer):
         self._tries = sorted(preempting.tries, key=self._order)
         self._out: dict[str, Nomination] = {}
         self._work_left = cycle_work_max
+        self._paid: set[GroupKey] = set()  # groups whose namespaces paid for a plan when they were drawn
+        self._willing: set[GroupKey] = set()  # those of a call that may preempt, if there is work left
 
     def _order(self, nomination: Nomination) -> tuple[int, int]:
         return -nomination.priority, self._state.pods[nomination.key].arrival
@@ -85,6 +88,12 @@ class PreemptingPlacer(Placer):
         firsts += [-nomination.priority for nomination in tries[:1]]
         if not firsts:
             return
+        if not self._is_home:
+            owing = {group for _, group in candidates if group.owes_plan}
+            self._paid = {group.key for group in owing}
+            self._work_left -= len(owing) * plan_work(self._state.table.count)
+            for group in owing:
+                group.owes_plan = False
         known = sorted(self._state.nominations.entries.values(), key=attrgetter("priority"), reverse=True)
         self._hold([each for each in known if each.priority < -min(firsts)], -1)
         done = tried = 0
@@ -97,17 +106,10 @@ class PreemptingPlacer(Placer):
             while last < len(tries) and (floor is None or tries[last].priority > floor):
                 last += 1
             self._try(tries[tried:last])
-            is_whole = self._place_band(candidates[done:end])
-            done, tried = end if is_whole else len(candidates), last
+            super()._place_all(candidates[done:end])
+            done, tried = end, last
             self._put_back(floor)
         self._put_back(None)
-
-    def _place_band(self, candidates: Sequence[Tried]) -> bool:
-        """Place candidates as long as there is work left to plan with; the others have their turn next."""
-        done = 0
-        while done < len(candidates) and self._work_left > 0:
-            done = self._place(candidates, done)
-        return done == len(candidates)
 
     def _put_back(self, floor: int | None) -> None:
         """Count again what was taken out of no lower priority than ``floor``; None: all of it."""
@@ -243,9 +245,11 @@ class PreemptingPlacer(Placer):
             willing = {group.key: None for key, group in tried if self._may(key)}.keys()
             for _, group in tried:
                 group.is_patient = group.key not in willing
-        for key in willing if self._preempts else ():
-            if may_preempt(programs[key].template, lowest):
-                placed.stops[programs[key].slot] = 1
+        self._willing = {
+            key for key in willing if self._preempts and may_preempt(programs[key].template, lowest)
+        }
+        for key in self._willing if self._work_left > 0 else self._willing & self._paid:
+            placed.stops[programs[key].slot] = 1
 
     def _may(self, key: str) -> bool:
         return self._unheeded.may(key, self._at_ms)
@@ -262,13 +266,20 @@ class PreemptingPlacer(Placer):
         done = int(placed.done[0])
         last = programs[tried[done - 1][1].key] if done and not self._is_home else None
         if last is None or placed.row[done - 1] >= 0 or not placed.stops[last.slot]:
-            return super()._end_call(candidates, end, tried, programs, placed)
-        self._work_left -= _PLAN + _PLAN_NODES * self._state.table.count + _PLAN_GROUPS * len(programs)
+            self._programs_max *= 2
+            return super()._end_call(candidates, end, *self._put_off(tried, programs, placed))
+        self._programs_max = _PROGRAMS_MIN
         key, group = tried[done - 1]
+        if group.key in self._paid:
+            self._paid.remove(group.key)
+        else:
+            self._work_left -= plan_work(self._state.table.count)
+        seen: Mapping[GroupKey, Program]
         seen = {of: p for of, p in programs.items() if placed.attempt_of[p.slot] >= 0}
-        at = len(self.result.attempts) + list(seen).index(group.key)
         before = placed._replace(row=placed.row[: done - 1], score=placed.score[: done - 1])
-        self._take_over(tried[: done - 1], seen, before)
+        kept, seen, before = self._put_off(tried[: done - 1], seen, before)
+        at = len(self.result.attempts) + list(seen).index(group.key)
+        self._take_over(kept, seen, before)
         first = candidates.index((key, group))
         if self.result.attempts[at].unresolvable:
             return first  # its group is parked: it is refused like those behind it
@@ -277,6 +288,29 @@ class PreemptingPlacer(Placer):
             following += 1
         return first + self._preempt(candidates[first:following], last, at)
 
+    def _put_off(
+        self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program], placed: kernel.Placed
+    ) -> tuple[Sequence[Tried], Mapping[GroupKey, Program], kernel.Placed]:
+        """Return what of a call to take over: all but the pods that would preempt if there were work left.
+
+        They wait, as if they had not been tried. Their namespaces pay for a plan when they are drawn again.
+        """
+        owing = {
+            group.key
+            for (_, group), row in zip(tried, placed.row.tolist(), strict=True)
+            if row < 0 and group.key in self._willing and not placed.stops[programs[group.key].slot]
+        }
+        if not owing or self._is_home:
+            return tried, programs, placed
+        for key in owing:
+            self._queue.put_off(key)
+            placed.exhausted[placed.attempt_of[programs[key].slot]] = 0
+        found = [i for i, (_, group) in enumerate(tried) if placed.row[i] >= 0 or group.key not in owing]
+        tried = [tried[i] for i in found]
+        gone = owing.difference(group.key for _, group in tried)
+        programs = {key: program for key, program in programs.items() if key not in gone}
+        return tried, programs, placed._replace(row=placed.row[found], score=placed.score[found])
+
     def _preempt(self, pods: Sequence[Tried], program: Program, attempt: int) -> int:
         """Promise nodes to equal pods; return how many were dealt with.
 
@@ -284,6 +318,7 @@ class PreemptingPlacer(Placer):
         the nodes where nobody left are weighed last.
         """
         group, unheeded = pods[0][1], self._unheeded
+        group.reads_pods = bool(program.counted.rules) or program.counted.is_cut
         willing = [(at, key) for at, (key, _) in enumerate(pods) if self._may(key)]
         shunned = {unheeded.node_of(key) for _, key in willing} - {""} if unheeded else set[str]()
         done = 0
@@ -296,7 +331,7 @@ class PreemptingPlacer(Placer):
         if done < len(willing):
             return willing[done][0]
         if group.lines:
-            self._queue.wake_group(group)
+            (self._queue.resume if len(willing) == len(pods) else self._queue.wake_group)(group)
         return len(pods)
 
     def _planned(self, program: Program, count: int, without: Collection[str]) -> list[Planned]:

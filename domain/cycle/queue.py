@@ -249,6 +249,32 @@ class Queue:
             group.woken = self._is_put_off = True
             heapq.heappush(self._backing_off, (group.due_ms, group.key))
 
+    def resume(self, group: WaitingGroup) -> None:
+        """Go on with a group that was parked although nothing failed: its pods have nodes promised."""
+        group.failures = group.due_ms = 0
+        self._activate(group)
+
+    def put_off(self, key: GroupKey) -> None:
+        """Have a group drawn as one that needs a plan of whom to evict."""
+        self.groups[key].owes_plan = self._is_put_off = True
+
+    def wake_preemptors(
+        self,
+        snapshot: Snapshot,
+        rows: Iterable[int],
+        may_preempt: Callable[[WaitingGroup], bool],
+        passing: Callable[[WaitingGroup, np.ndarray], np.ndarray],
+    ) -> None:
+        """Wake the parked groups that may preempt, and for which one of these rows could be cleared now.
+
+        ``passing`` as of ``wake``. They pay for a plan when they are drawn.
+        """
+        where = np.array(sorted(rows), dtype=np.int64)
+        groups = filter(may_preempt, self._waking.groups)
+        for group in self._waking.by_evicting(snapshot, where, groups, passing):
+            group.owes_plan = True
+            self.wake_group(group)
+
     def _activate(self, group: WaitingGroup) -> None:
         self._waking.drop(group)
         group.parked = group.woken = False

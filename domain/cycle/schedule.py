@@ -296,7 +296,14 @@ class Scheduler:
         self._hold(changed, 1)
         for key in self._unheeded.pass_to(now_ms):
             self.queue.wake_pod(key)
-        self._wake_preemptors()
+        if self._preempts and self.state.improved_rows:
+            lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
+            self.queue.wake_preemptors(
+                self._snapshot,
+                rows,
+                lambda group: may_preempt(group.template, lowest),
+                self._slots.passing,
+            )
         self.state.improved_rows.clear()
         self.queue.wake_measured(self._snapshot)
         self.queue.wake_counted(self._slots.counters)
@@ -329,15 +336,6 @@ class Scheduler:
             return state.table.rows.get(nomination.node) in state.improved_rows  # it is tried in this cycle
         is_dying = any(state.pods[key].spec.terminating for key in left)
         return is_dying and now_ms < nomination.at_ms + dying_seconds_max * 1_000
-
-    def _wake_preemptors(self) -> None:
-        """Wake parked groups that may preempt, where any node changed: less may have to leave it now."""
-        if not self._preempts or not self.state.improved_rows:
-            return
-        lowest = self.state.index.lowest_priority
-        for group in list(self.queue.groups.values()):
-            if group.parked and not group.held_by and may_preempt(group.template, lowest):
-                self.queue.wake_group(group)
 
     def _promised_on(self, rows: Iterable[int]) -> list[Nomination]:
         """Return the nominations on some rows."""

@@ -28,6 +28,7 @@ _REQUIREMENT, _REQUIREMENT_NODES = 5, 600
 _PORT, _PORTS_NODES = 30, 16  # the nodes once for all ports: a counter by node is new for each port
 _VALUES = 5
 _IMAGES_NODES = 4
+_PLAN, _PLAN_NODES = 300, 2  # a plan of who could be evicted: so much, and for each node
 
 Candidate = tuple[int, int, str, "Line"]
 """A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
@@ -66,6 +67,11 @@ def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     return _POD + len(plan.variance_scores) * nodes // _POD_NODES + terms_count * nodes // _TERM_NODES
 
 
+def plan_work(nodes_count: int) -> int:
+    """Return about how much work it is to plan who could be evicted for a group."""
+    return _PLAN + _PLAN_NODES * nodes_count
+
+
 class Works:
     """The work of groups and pods, by signature: classes of pods cost nothing by themselves.
 
@@ -100,12 +106,12 @@ class Works:
         return work
 
     def of_group(self, group: WaitingGroup) -> int:
-        """Return the work of a group that was not seen before."""
+        """Return the work of a group that was not seen before, or of one that waits for a plan."""
         work = self._of_group.get(group.signature)
         if work is None:
             work = 0 if group.plan is None else group_work(group.template, group.plan, self._table)
             self._of_group[group.signature] = work
-        return work
+        return work + plan_work(self._table.count) if group.owes_plan else work
 
 
 def merged(heads: Iterable[Candidate], opened: list[Line]) -> Iterator[Candidate]:

@@ -129,6 +129,53 @@ class Waking:
                     self._widen_at(np.array([self._places[group]]), Cure.USAGE)
         return found
 
+    def by_evicting(
+        self,
+        snapshot: Snapshot,
+        rows: np.ndarray,
+        groups: Iterable[WaitingGroup],
+        passing: Callable[[WaitingGroup, np.ndarray], np.ndarray],
+    ) -> list[WaitingGroup]:
+        """Return those of some groups for which one of these rows has room once all lower pods have left it.
+
+        A pod of lower priority that left changes nothing of that. Rules over other pods may be cured by what
+        happens elsewhere: groups that have any are among them whatever the rows say.
+
+        Cost: O(pods on the rows) for each priority, O(rows) for each group.
+        """
+        rows = rows[rows < snapshot.columns.rows_count[0]]
+        found: list[WaitingGroup] = []
+        asking: dict[int, list[WaitingGroup]] = {}
+        for group in groups:
+            (found if group.reads_pods else asking.setdefault(group.template.priority, [])).append(group)
+        for priority, equals in asking.items() if len(rows) else ():
+            room = np.column_stack([self._cleared(row, priority) for row in rows.tolist()])
+            columns = snapshot.columns._replace(
+                allocatable=np.ascontiguousarray(room), requested=np.zeros(room.shape, dtype=np.int64)
+            )
+            places = np.array([self._places[group] for group in equals])
+            for at in np.flatnonzero(self._fits(columns, places, np.arange(len(rows)))).tolist():
+                kept = np.isin(rows, passing(equals[at], rows)).nonzero()[0]
+                if len(kept) == len(rows) or self._fits(columns, places[at : at + 1], kept)[0]:
+                    found.append(equals[at])
+        return found
+
+    def _cleared(self, row: int, priority: int) -> np.ndarray:
+        """Return what a row has left beside pods, and pods to which it is promised, of no lower priority."""
+        table, nominations = self._state.table, self._state.nominations
+        name = table.names[row]
+        room: np.ndarray = table.allocatable[:, row].copy()
+        for key, pod in self._state.nodes[name].pods.items():
+            if pod.spec.template.priority >= priority and key not in nominations.evicted:
+                vector = self._state.sums.vector(pod.spec)
+                lasting = len(vector.columns) - vector.recent_count
+                room[vector.columns[:lasting]] -= vector.values[:lasting]
+        for each in nominations.on(name):
+            if each.priority >= priority:
+                columns, values = nominations.amounts(each)
+                room[columns] -= values
+        return room
+
     def _widen(self, cure: Cure, by: Cure) -> None:
         """Let groups that something could cure be cured by more: a row may be refused for the next reason."""
         self._widen_at(np.flatnonzero(self._cures & int(cure)), by)
@@ -159,18 +206,18 @@ class Waking:
         """Yield the groups that may be cured so, and that fit one of the rows."""
         places = np.flatnonzero(self._cures & int(cure))
         if len(places) and len(rows):
-            for place in places[self._fits(snapshot, places, rows)].tolist():
+            for place in places[self._fits(snapshot.columns, places, rows)].tolist():
                 group = self._group_at[place]
                 assert group is not None
                 yield group
 
     def _has_room(self, snapshot: Snapshot, group: WaitingGroup, rows: np.ndarray) -> bool:
-        return len(rows) > 0 and bool(self._fits(snapshot, np.array([self._places[group]]), rows)[0])
+        return len(rows) > 0 and bool(self._fits(snapshot.columns, np.array([self._places[group]]), rows)[0])
 
-    def _fits(self, snapshot: Snapshot, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _fits(self, columns: kernel.Columns, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
         fits = np.zeros(len(places), dtype=np.uint8)
         demands = (self._counts[places], self._columns[places], self._values[places])
-        placing.could_fit(snapshot.columns, rows, *demands, fits)
+        placing.could_fit(columns, rows, *demands, fits)
         return fits.astype(bool)
 
     def is_refused_by_counts(self, group: WaitingGroup) -> bool:
