@@ -154,7 +154,7 @@ def _running() -> Iterator[_Running]:
         servers = stack.enter_context(own_servers(scratch, embedded=False))
         initialise(servers.place, 1)
         processes = (
-            stack.enter_context(berth_process(name, servers.place, scratch, BERTH_PREEMPTION="on"))
+            stack.enter_context(berth_process(name, servers.place, scratch))
             for name in ("worker", "relay", "executor")
         )
         yield _Running(servers, *processes)

@@ -158,7 +158,7 @@ class Settings:
         one_of("on", "off"),
         "on|off",
         "Whether pods may have others of lower priority evicted; see docs/preemption.md.",
-        "off",
+        "on",
     )
     preemption_seconds: int = setting(
         integer(1, limits.preemption_seconds_max),
