@@ -73,6 +73,7 @@ class Slot:
             BERTH_POSTGRES_DSN=place.dsn,
             BERTH_KAFKA_BOOTSTRAP=place.kafka_bootstrap,
             BERTH_WORKER_NAME=f"{self.name}.{self.starts_count}",
+            BERTH_PREEMPTION="off",  # nobody here ends pods that were evicted
         )
         with self._output.open("ab") as file:
             self._process = subprocess.Popen(
