@@ -282,6 +282,7 @@ async def run_worker(
         tombstone_hours=settings.tombstone_hours,
         preempts=settings.preemption == "on",
         preemption_seconds=settings.preemption_seconds,
+        reservation_seconds=settings.reservation_seconds,
         backoff_ms=BACKOFF_MS,
         writers=settings.kafka_writers,
         lease_seconds=settings.lease_seconds,

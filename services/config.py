@@ -166,6 +166,12 @@ class Settings:
         "How long a node is promised to a pod whose victims have to leave it; see docs/preemption.md.",
         limits.preemption_seconds,
     )
+    reservation_seconds: int = setting(
+        integer(0, limits.reservation_seconds_max),
+        "SECONDS",
+        "How long a pod finds no node before one may be kept free for it; 0: none is. See docs/queue.md.",
+        limits.reservation_seconds,
+    )
     tombstone_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",

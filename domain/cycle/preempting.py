@@ -51,7 +51,8 @@ class Preempting(NamedTuple):
     """What a placer needs to know of preemption.
 
     ``plans`` are the profiles in force, ``tries`` the nominations of own pods whose nodes changed. Without
-    ``preempts`` nobody is evicted; what is promised is kept, for ``promise_ms`` of log time.
+    ``preempts`` nobody is evicted; what is promised is kept, for ``promise_ms`` of log time. ``reserved`` is
+    the pod that has a reservation (``Reserving``), or "".
     """
 
     plans: Mapping[str, ProfilePlan]
@@ -61,6 +62,7 @@ class Preempting(NamedTuple):
     preempts: bool
     promise_ms: int
     unheeded: Unheeded
+    reserved: str = ""
 
 
 class PreemptingPlacer(Placer):
@@ -69,7 +71,7 @@ class PreemptingPlacer(Placer):
     def __init__(self, *of: Any, seed: int, at_ms: int, preempting: Preempting) -> None:
         super().__init__(*of, seed=seed, at_ms=at_ms)
         self._plans, self._preemptor, self._budgets = preempting[:3]
-        self._preempts, self._promise_ms, self._unheeded = preempting[4:]
+        self._preempts, self._promise_ms, self._unheeded, self._reserved = preempting[4:]
         self._tries = sorted(preempting.tries, key=self._order)
         self._out: dict[str, Nomination] = {}
         self._work_left = cycle_work_max
@@ -191,7 +193,8 @@ class PreemptingPlacer(Placer):
             del self._out[each.key]
         self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0])))
         failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
-        hopeless = [each for each in failed if not state.nominations.waits_for_any(each.node)]
+        waits = state.nominations.waits_for_any
+        hopeless = [each for each in failed if each.key != self._reserved and not waits(each.node)]
         for each in hopeless:
             del self._out[each.key]
         self._note_ended(state.apply(Cleared([each.key for each in hopeless], "no-room")))
@@ -336,27 +339,32 @@ class PreemptingPlacer(Placer):
 
     def _planned(self, program: Program, count: int, without: Collection[str]) -> list[Planned]:
         """Plan for equal pods, as far as they may have what is planned."""
+        state = self._state
+        decided, outbid = self._decided(program)
+        planned = self._preemptor.plan(program, count, decided, without).planned
+        foreign = {victim for victim, by in outbid.items() if not state.is_own_promise(by)}
+        return list(itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned))
+
+    def _decided(self, program: Program, but: str = "") -> tuple[Decided, dict[str, Nomination]]:
+        """Return what is decided already, but for one promise; and who leaves for pods that are outbid."""
         state, priority = self._state, program.template.priority
         known = state.nominations.entries
         self._budgets.sync()
         promised = [
             Counted(state.pods[each.key].pod_class if each.key in state.pods else None, each.node)
             for each in known.values()
-            if each.priority >= priority
+            if each.priority >= priority and each.key != but
         ]
         # Who leaves for a less urgent pod leaves for this one instead: that promise ends with this one.
         evicted = state.nominations.evicted
         outbid = {victim: known[by] for victim, by in evicted.items() if known[by].priority < priority}
-        decided = Decided(self._budgets, evicted.keys() - outbid.keys(), promised)
-        planned = self._preemptor.plan(program, count, decided, without).planned
-        foreign = {victim for victim, by in outbid.items() if not state.is_own_promise(by)}
-        return list(itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned))
+        return Decided(self._budgets, evicted.keys() - outbid.keys(), promised), outbid
 
-    def _promise(self, key: str, plan: Planned, attempt: int) -> None:
+    def _promise(self, key: str, plan: Planned, attempt: int, lasts_ms: int = 0) -> None:
         state, nominations = self._state, self._state.nominations
         entry = state.pods[key]
         victims = tuple(state.pods[victim].spec for victim in plan.victims)
-        expires_ms = self._at_ms + self._promise_ms
+        expires_ms = self._at_ms + (lasts_ms or self._promise_ms)
         for change in state.apply(Nominated(key, plan.node, plan.victims, self._at_ms, expires_ms)):
             assert isinstance(change, NominationEnded)
             self._out.pop(change.pod.key, None)

@@ -110,6 +110,7 @@ class Preemptor:
         count: int = 1,
         decided: Decided = _NOTHING,
         without: Collection[str] = (),
+        below: int | None = None,
     ) -> Plans:
         """Plan for ``count`` pods of a group, one after another, each as its predecessors left the cluster.
 
@@ -123,15 +124,23 @@ class Preemptor:
             Budgets, evictions and nominations as of now.
         without : collection of str
             Nodes that are out of the question.
+        below : int, optional
+            The priority below which pods may go; that of the group's pods where it is not given.
 
         Cost: O(nodes + pods on those that could help), then O(sqrt(nodes)) per pod; see ``nominate``.
         """
-        trial = self._trial(program, decided, without)
+        trial = self._trial(program, decided, without, below)
         best = trial.best(BEST)
         planned = trial.nominate(count)
         self._victims.void(each.node for each in planned)
         nodes_count = int(self._snapshot.columns.rows_count[0])
         return Plans(planned, trial.candidates_count, nodes_count - trial.kept_count, best)
+
+    def could_hold(self, program: Program, decided: Decided, node: str, below: int) -> tuple[bool, bool]:
+        """Say whether any node has room for a pod, and whether one could have it; see ``plan``."""
+        trial, row = self._trial(program, decided, below=below), self._state.table.rows.get(node)
+        best = trial.best(1)
+        return bool(best) and not best[0].victims, row is not None and trial.is_candidate(row)
 
     def candidates(
         self,
@@ -146,7 +155,13 @@ class Preemptor:
         trial = self._trial(program, decided)
         return trial.best(trial.candidates_count), trial.grouped()
 
-    def _trial(self, program: Program, decided: Decided, without: Collection[str] = ()) -> _Trial:
+    def _trial(
+        self,
+        program: Program,
+        decided: Decided,
+        without: Collection[str] = (),
+        below: int | None = None,
+    ) -> _Trial:
         budgets, claimed, nominated = decided
         self._victims.sync(claimed, budgets)
         lost = [
@@ -156,7 +171,8 @@ class Preemptor:
         ]
         rules = rules_of(program, self._slots, self._victims, self._state, lost, nominated)
         rows = [row for node in without if (row := self._state.table.rows.get(node)) is not None]
-        return _Trial(program, self._slots, self._snapshot, self._victims, rules, budgets, rows)
+        of = program, self._slots, self._snapshot, self._victims, rules, budgets
+        return _Trial(*of, rows, program.template.priority if below is None else below)
 
 
 class _Trial:
@@ -170,7 +186,8 @@ class _Trial:
         victims: Victims,
         rules: preempt_arrays.Rules,
         budgets: BudgetsSeen,
-        without: Sequence[int] = (),
+        without: Sequence[int],
+        below: int,
     ) -> None:
         self._columns, self._victims, self._rules = snapshot.columns, victims, rules
         self._asked = asked_of(program, slots.groups)
@@ -179,7 +196,7 @@ class _Trial:
             code[without] = 1  # any but 0 refuses
             self._asked = self._asked._replace(static_code=code)
         self._sets = sets_of(victims.sets, budgets.allowed)
-        self._priority = program.template.priority
+        self._priority = below
         self._band = victims.band(self._priority)
         self._salt = slots.groups.salt[program.slot]
         self._plans = empty_plans(snapshot.rows_width, len(self._asked.column), len(rules.kind))
@@ -196,6 +213,10 @@ class _Trial:
             self._salt,
             self._plans,
         )
+
+    def is_candidate(self, row: int) -> bool:
+        """Say whether the first pod could go to a row."""
+        return bool(self._plans.state[row] == preempt_arrays.PLANNED)
 
     def best(self, count: int) -> list[Planned]:
         """Return the best rows for the first pod; call it before ``nominate``."""

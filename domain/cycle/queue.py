@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 from sortedcontainers import SortedList
@@ -57,6 +58,7 @@ class Queue:
         self._changed: dict[Line, None] = {}  # lines whose first pod may be another
         self._backing_off: list[tuple[int, GroupKey]] = []  # a heap
         self._waking = Waking(state)
+        self._blocked: dict[GroupKey, int] = {}  # groups that fail -> since when, the longest first
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
         self._is_put_off = False
 
@@ -101,6 +103,7 @@ class Queue:
             if not self.signatures[group.signature]:
                 del self.signatures[group.signature]
             self._newly_held.pop(group.key, None)
+            self._blocked.pop(group.key, None)
             self._waking.drop(group)
 
     def drop(self, key: str) -> None:
@@ -122,6 +125,7 @@ class Queue:
             if group.template.profile != profile:
                 continue
             group.replan(plan)
+            self._blocked.pop(group.key, None)
             self._waking.drop(group)
             self._changed.update(dict.fromkeys(group.lines.values()))
             if group.held_by:
@@ -156,6 +160,9 @@ class Queue:
         if group.held_by:
             return
         group.failures = 1 if attempt.bound_count else group.failures + 1
+        if group.failures == 1:
+            self._blocked.pop(group.key, None)
+            self._blocked[group.key] = attempt.looked_at_ms
         first_ms, longest_ms = self._backoff_ms
         wait_ms = min(first_ms << min(group.failures - 1, 30), longest_ms)
         group.due_ms = attempt.looked_at_ms + wait_ms
@@ -170,6 +177,15 @@ class Queue:
             if group is not None and group.woken and group.due_ms == due_ms:
                 self._activate(group)
 
+    def has_blocked(self, until_ms: int) -> bool:
+        """Say whether any group found no node at all since then, or for longer."""
+        return next(iter(self._blocked.values()), until_ms + 1) <= until_ms
+
+    def blocked(self, until_ms: int) -> list[WaitingGroup]:
+        """Return these groups."""
+        since = takewhile(lambda each: each[1] <= until_ms, self._blocked.items())
+        return [self.groups[key] for key, _ in since]
+
     @property
     def lowest_priority(self) -> int:
         """The lowest priority of pods that wait and are not held. Cost: O(groups)."""
@@ -180,6 +196,10 @@ class Queue:
     def backs_off(self) -> bool:
         """Whether any group waits for log time to pass."""
         return any(group.woken for group in self.groups.values())
+
+    def note_look(self) -> None:
+        """Record that something was looked at which a replay has to look at in the same cycle."""
+        self._is_put_off = True
 
     def take_put_off(self) -> bool:
         """Say whether, since it was asked last, something is to be tried that was not tried at once.

@@ -15,10 +15,11 @@ from operator import itemgetter
 from domain.cycle.counted import PodsKnown
 from domain.cycle.homes import Homes
 from domain.cycle.placer import Placer
-from domain.cycle.preempting import Preempting, PreemptingPlacer, may_preempt
+from domain.cycle.preempting import Preempting, may_preempt
 from domain.cycle.preemption import Preemptor
 from domain.cycle.profiles import Profiles
 from domain.cycle.queue import Queue
+from domain.cycle.reserving import Reserving, ReservingPlacer
 from domain.cycle.slots import GroupSlots
 from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import CycleResult
@@ -77,6 +78,8 @@ class Scheduler:
         Whether pods may let others of lower priority go (``may_preempt``).
     preemption_seconds : int
         How long a node is promised to a pod, in log time.
+    reservation_seconds : int
+        As ``wait_ms`` of ``Reserving``.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Scheduler:
         backoff_ms: tuple[int, int] = (0, 0),
         preempts: bool = False,
         preemption_seconds: int = preemption_seconds,
+        reservation_seconds: int = 0,
     ) -> None:
         self.seed = seed
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
@@ -104,6 +108,8 @@ class Scheduler:
         self._preempts = preempts
         self._promise_ms = preemption_seconds * 1_000
         self._unheeded = Unheeded()
+        self._reservation_ms = reservation_seconds * 1_000
+        self._reserving = Reserving(self.state, self._reservation_ms)
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
 
@@ -233,6 +239,7 @@ class Scheduler:
             if pod.key not in promised:
                 self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
         self._unheeded = Unheeded()
+        self._reserving = Reserving(self.state, self._reservation_ms)
         self._grown.clear()
         self.state.improved_rows.update(range(self.state.table.count))
         priorities = (entry.spec.template.priority for entry in self.state.pods.values())
@@ -315,6 +322,8 @@ class Scheduler:
         for group, keys in refused:
             placer.refuse(group, keys)
         placer.place(tried)
+        if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, now_ms):
+            self._reserving.look(self.queue, placer, now_ms)
         return placer.result
 
     def _expire(self, now_ms: int) -> list[NominationEnded]:
@@ -322,7 +331,7 @@ class Scheduler:
         known = self.state.nominations
         expired = [known.entries[key] for key in known.expired(now_ms)]
         over = [e for e in expired if self.state.is_own_promise(e) and not self._is_kept(e, now_ms)]
-        for each in over:
+        for each in [each for each in over if each.victims]:
             self._unheeded.note(each.key, each.node, now_ms, self._promise_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
@@ -355,7 +364,8 @@ class Scheduler:
     def _placer(self, changed: Sequence[Nomination], now_ms: int) -> Placer:
         """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
         of = (self.state, self.queue, self._snapshot, self._slots, self._view)
-        if not (self._preempts or self.state.nominations.entries):
+        is_plain = not (self._preempts or self.state.nominations.entries)
+        if is_plain and not self._reserving.is_due(self.queue, now_ms):
             return Placer(*of, seed=self.seed, at_ms=now_ms)
         if self._budgets is None:
             self._budgets = Budgets(self.state, self.state.nominations.evicted)
@@ -367,8 +377,9 @@ class Scheduler:
             preempts=self._preempts,
             promise_ms=self._promise_ms,
             unheeded=self._unheeded,
+            reserved=self._reserving.key,
         )
-        return PreemptingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
+        return ReservingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
 
     def sync(self) -> None:
         """Bring the snapshot up to date with the state."""

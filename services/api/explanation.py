@@ -225,7 +225,7 @@ def _opening(decision: Decision) -> str:
         case Outcome.RETURNED:
             return f"{name} has its node {node} again; it asks for {asks}."
         case Outcome.NOMINATED:
-            return f"{name} waits for {node}, from which others have to leave; it asks for {asks}."
+            return f"{name} waits for {node}, which is promised to it; it asks for {asks}."
         case Outcome.CLEARED:
             return f"{name} waits; it has {node} promised no more; it asks for {asks}."
         case Outcome.EVICTED:

@@ -53,6 +53,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_hours: int = tombstone_hours  # a field that came later has a default: journals are kept
     preempts: bool = False
     preemption_seconds: int = preemption_seconds
+    reservation_seconds: int = 0
     backoff_ms: tuple[int, int] = (0, 0)
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]

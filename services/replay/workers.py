@@ -105,6 +105,7 @@ class Workers:
             tombstone_hours=start.tombstone_hours,
             preempts=start.preempts,
             preemption_seconds=start.preemption_seconds,
+            reservation_seconds=start.reservation_seconds,
             backoff_ms=start.backoff_ms,
             writers=start.writers,
             worker=start.worker,

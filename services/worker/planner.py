@@ -40,7 +40,7 @@ class Planner:
     ----------
     base : LedgerBase
         What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
-    tombstone_hours, preempts, preemption_seconds, backoff_ms
+    tombstone_hours, preempts, preemption_seconds, reservation_seconds, backoff_ms
         For how long, in log time, a pod that is gone is remembered; the others as of ``Scheduler``.
     stopwatch : callable
         Returns microseconds; how long a cycle took is stored with it and decides nothing.
@@ -60,6 +60,7 @@ class Planner:
         tombstone_hours: int = tombstone_hours,
         preempts: bool = False,
         preemption_seconds: int = limits.preemption_seconds,
+        reservation_seconds: int = 0,
         backoff_ms: tuple[int, int] = (0, 0),
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
@@ -78,6 +79,7 @@ class Planner:
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
         told: dict[str, Any] = {"preempts": preempts, "preemption_seconds": preemption_seconds}
         told |= {"usage_window_seconds": usage_window_seconds, "backoff_ms": backoff_ms}
+        told |= {"reservation_seconds": reservation_seconds}
         self.start = Start(
             worker=worker,
             build=build,
@@ -196,8 +198,7 @@ class Planner:
         ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
         the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
         next batches of other workers; they are folded before the records. ``due``: how many records, those
-        held first, make the batch; None: all. Where a pod behind them has a higher priority than one that
-        waits, the records up to there are folded, too (``Ahead``).
+        held first, make the batch, None: all; with those that come first (``Ahead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """

@@ -13,6 +13,7 @@ from domain.model.timestamps import format_ms
 from domain.state.changes import NominationEnded
 from domain.state.nominations import Nomination, Nominations
 from services.codec.encode import Preempting
+from services.phrases import plural
 from services.ports.ledger import NominationRow
 from services.worker.ledger_rows import describe_attempt
 
@@ -22,9 +23,11 @@ Decide = Callable[..., Decision]
 _ENDS = {
     "adopted": "the log says where it runs",
     "changed": "the pod asks for something else now",
+    "elsewhere": "another node has room now",
     "expired": "its victims did not leave in time",
     "no-room": "the room that its victims left was taken",
     "node-deleted": "the node was deleted",
+    "not-held": "whoever leaves it, it can hold the pod no longer",
     "outbid": "a pod of higher priority was promised the node",
     "released": "the pod is gone",
 }
@@ -51,7 +54,8 @@ def nominate(decide: Decide, verdict: Preemption, attempt: Attempt, shard: int, 
         violations=verdict.violations,
         expires_at=format_ms(verdict.expires_ms),
     )
-    left = "1 pod" if len(verdict.victims) == 1 else f"{len(verdict.victims)} pods"
+    count = len(verdict.victims)
+    told_of = f"is promised, {plural(count, 'pod')} to leave" if count else "is kept free for it"
     decision = decide(
         pod,
         shard,
@@ -61,7 +65,7 @@ def nominate(decide: Decide, verdict: Preemption, attempt: Attempt, shard: int, 
         node_version=verdict.node_version,
         profile_revision=attempt.profile_revision,
         warnings=attempt.warnings,
-        reason=f"{node} is promised, {left} to leave; {describe_attempt(attempt)}",
+        reason=f"{node} {told_of}; {describe_attempt(attempt)}",
         reasons=attempt.reasons_at_failure,
         cycle_seq=seq,
         preemption=told,

@@ -61,6 +61,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_hours: int = limits.tombstone_hours
     preempts: bool = False
     preemption_seconds: int = limits.preemption_seconds
+    reservation_seconds: int = 0
     backoff_ms: tuple[int, int] = (0, 0)  # as of Planner; without a relay log time may stand still
     lease_seconds: float = limits.lease_seconds
     lease_renewal_seconds: float = limits.lease_renewal_seconds
@@ -81,6 +82,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "usage_window_seconds",
             "preempts",
             "preemption_seconds",
+            "reservation_seconds",
             "backoff_ms",
             "writers",
             "profiles",
@@ -269,6 +271,7 @@ class Worker:
             tombstone_hours=told.tombstone_hours,
             preempts=told.preempts,
             preemption_seconds=told.preemption_seconds,
+            reservation_seconds=told.reservation_seconds,
             backoff_ms=told.backoff_ms,
             stopwatch=self._stopwatch,
             writers=told.writers,
