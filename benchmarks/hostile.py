@@ -20,7 +20,8 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Lease, LedgerState
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
-from services.worker.planner import Planner, planner_at
+from services.worker.beginning import planner_at
+from services.worker.planner import Planner
 
 ORDINARY = "ordinary/pod"
 _HOSTILE = "hostile"

@@ -29,8 +29,9 @@ from services.codec.decode import Decoder
 from services.ports.journal import BATCHES
 from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
+from services.worker.beginning import planner_at
 from services.worker.collector import collect_rarely
-from services.worker.planner import Planner, planner_at
+from services.worker.planner import Planner
 
 WAYS = ("folded", "restored")
 PLAIN, DEPLOYMENTS = "plain", "deployments"

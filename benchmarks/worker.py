@@ -29,8 +29,9 @@ from services.ports.ledger import Committed, Incarnation, Ledger
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, partitions_of
 from services.ports.log import TopicPartition as At
 from services.worker.batch import BatchBuilder
+from services.worker.beginning import planner_at
 from services.worker.collector import collect_rarely
-from services.worker.planner import Planner, planner_at
+from services.worker.planner import Planner
 
 SHARDS = 4
 WARM_UP = 2

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from domain.model.errors import BerthError
 from domain.model.limits import refold_lease_seconds
+from services.ports.inbox import Lanes, home_of, inbox_topic, lanes_of
 from services.ports.ledger import Lease, Ledger
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, TOPICS_BY_SHARD, Log, TopicPartition
 
@@ -64,6 +65,18 @@ async def grow(
         await lay_down(leases)
 
 
+def _check_inboxes(lanes: Lanes, shards: int) -> None:
+    """Refuse while a shard has not folded what another one handed over to it."""
+    for (source, topic), end in lanes.items():
+        home = home_of(topic)
+        if home is not None and lanes.get((home, inbox_topic(source)), 0) < end:
+            raise ShardsBehind(
+                f"shard {home} has not folded all that shard {source} handed over to it. Start the workers, "
+                f"wait until berth_inbox_waiting is 0, stop them, and run `berth init --shards {shards}` "
+                "again"
+            )
+
+
 async def _check_read(log: Log, ledger: Ledger, leases: Sequence[Lease], shards: int) -> None:
     kept = {(shard, at): each.next_offset for (shard, at), each in (await ledger.positions(leases)).items()}
     positions = {
@@ -73,6 +86,7 @@ async def _check_read(log: Log, ledger: Ledger, leases: Sequence[Lease], shards:
     }
     ahead = await log.ahead(positions)
     behind = [at for at, each in ahead.items() if each.oldest_ms is not None]
+    _check_inboxes(lanes_of({(shard, *at): count for (shard, at), count in kept.items()}), shards)
     if not behind:
         return
     unread = ", ".join(f"{at.topic} of shard {at.partition} from offset {positions[at]} on" for at in behind)

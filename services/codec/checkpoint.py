@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from domain.model.pods import PodTemplate
+from services.ports.inbox import Forwarded, lanes_of
 from services.ports.journal import batches_of
 from services.ports.ledger import (
     ConfigRow,
@@ -30,6 +31,7 @@ ROWS: dict[str, Any] = {
     "pending": PendingPod,
     "orphaned": str,
     "tombstones": PodTombstone,
+    "forwarded": Forwarded,
     "profiles": ProfileRow,
     "config": ConfigRow,
     "usage": UsageRow,
@@ -87,6 +89,7 @@ def unpack_state(head: str, parts: Iterable[tuple[str, bytes]], seal_secret: byt
     return LedgerState(
         offsets=offsets,
         batches=batches_of(offsets),
+        lanes=lanes_of(offsets),
         shards_count=len(told.seq_next),
         refold_below={(shard, topic, at): offset for shard, topic, at, offset in told.refold_below},
         seq_next=told.seq_next,

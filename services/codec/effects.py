@@ -52,6 +52,8 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("nominations ended", batch.unnominated),
         ("nominations", batch.nominated),
         ("tombstones", batch.tombstones),
+        ("events handed over", [row._replace(at_ms=0) for row in batch.handed]),
+        ("forwarded keys", batch.forwarded),
         ("dead letters", batch.dead_letters),
         ("profiles", batch.profiles),
         ("configuration", batch.config),

@@ -16,6 +16,7 @@ from domain.model.events import (
     ProfileUpserted,
 )
 from domain.model.pods import PodLife, PodTemplate
+from services.ports.inbox import is_lane
 from services.ports.journal import Feed, Followed, JournalRow, NodeFed, NominationFed, Opened, Refreshed
 from services.ports.ledger import CommitBatch, NodeChange
 
@@ -90,6 +91,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             raised=list(batch.raised),
             unnominated=list(batch.unnominated),
             nominated=promised,
+            lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets if is_lane(a.topic)],
         )
     )
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from domain.model.errors import BerthError
 from domain.model.pods import PodTemplate
+from services.ports.inbox import Handed, Waiting
 from services.ports.journal import Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
 from services.ports.positions import LogFault
@@ -59,6 +60,9 @@ class History(Protocol):
 
     async def decisions(self, seqs: Mapping[int, tuple[int, int]]) -> Sequence[bytes]:
         """Return decision records as recorded, by shard and seq; ``seqs`` is as in ``JournalRow``."""
+
+    async def inbox(self, waiting: Waiting) -> Sequence[Handed]:
+        """Return what was handed over, in its order; up to the first row that is not kept any more."""
 
     async def log_faults(self) -> Sequence[LogFault]:
         """Return each time that the log had lost records."""

@@ -147,6 +147,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         Uids of waiting pods that have no node promised any more.
     nominated : list of NominationFed
         Those that have one from now on.
+    lanes : list of (int, str, int)
+        How far inboxes are written and read after it: shard, topic and number (``services/ports/inbox.py``).
     """
 
     signatures: list[bytes] = []
@@ -164,6 +166,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     raised: list[str] = []
     unnominated: list[str] = []
     nominated: list[NominationFed] = []
+    lanes: list[tuple[int, str, int]] = []
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,5 +287,5 @@ def positions_of(offsets: Mapping[tuple[int, str, int], int]) -> dict[TopicParti
     return {
         TopicPartition(topic, partition): offset
         for (_, topic, partition), offset in offsets.items()
-        if topic != BATCHES
+        if not topic.startswith("~")
     }

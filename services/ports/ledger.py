@@ -12,6 +12,7 @@ from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.guards import Guard
+from services.ports.inbox import Forwarded, Handed, Lanes, Waiting
 from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
 from services.ports.log import TopicPartition
 from services.ports.nodes import NodeChange as NodeChange
@@ -139,6 +140,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``journal`` is the batch's row there; a worker's batch always has one.
     ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
     ledger says which keys were ``raised``.
+    ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
     ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
@@ -161,6 +163,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     unnominated: Sequence[str] = ()
     nominated: Sequence[NominationRow] = ()
     tombstones: Sequence[PodTombstone] = ()
+    handed: Sequence[Handed] = ()
+    forwarded: Sequence[Forwarded] = ()
     dead_letters: Sequence[DeadLetter] = ()
     profiles: Sequence[ProfileRow] = ()
     config: Sequence[ConfigRow] = ()
@@ -205,7 +209,8 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     It holds the last revision of each profile, and the templates of placed pods and of those that have a node
     promised. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
     far its journal had come, ``seq_next`` its next seq, ``guards`` of each key its version
-    (``services/ports/guards.py``). ``seal_secret`` is that of ``services/codec/seal.py``.
+    (``services/ports/guards.py``), ``lanes`` how far all inboxes are written and read. ``seal_secret`` is
+    that of ``services/codec/seal.py``.
     """
 
     nodes: Sequence[NodeRow]
@@ -218,6 +223,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     batches: Mapping[int, int] = {}
     seq_next: Mapping[int, int] = {}
     guards: Mapping[str, int] = {}
+    lanes: Lanes = {}
     shards_count: int = 1
     log_time_ms: int
     seal_secret: bytes
@@ -236,6 +242,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
     pending: Sequence[PendingPod]
     orphaned: Sequence[str] = ()
     tombstones: Sequence[PodTombstone]
+    forwarded: Sequence[Forwarded] = ()
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
     log_time_ms: int
@@ -249,6 +256,7 @@ class LedgerState(LedgerBase, frozen=True, kw_only=True):
     pending: Sequence[PendingPod]
     orphaned: Sequence[str] = ()
     tombstones: Sequence[PodTombstone]
+    forwarded: Sequence[Forwarded] = ()
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
 
@@ -312,6 +320,12 @@ class Ledger(Workers, Protocol):
         are left out of it. At most ``followed_rows_max`` batches come at a time, and no further one from
         ``followed_bytes_max`` on. Whatever a batch could have seen comes before it, so that each answer can
         be folded as it is.
+        """
+
+    async def read_inbox(self, waiting: Sequence[Waiting], rows_max: int) -> Sequence[Handed]:
+        """Return what was handed over, of each lane from its first number on, without a hole.
+
+        At most ``rows_max`` rows, or one of each lane. Rows of a transaction under way are not there yet.
         """
 
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:

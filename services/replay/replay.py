@@ -95,7 +95,7 @@ class Replay:
                 total=sum(max(0, until[shard] - after[shard]) for shard in until),
             )
             return await self._replay(
-                start, Tape(reader, positions_of(start.offsets)), after, until, progress
+                start, Tape(reader, self._history, positions_of(start.offsets)), after, until, progress
             )
         finally:
             await reader.aclose()

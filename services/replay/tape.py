@@ -7,7 +7,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from domain.model.errors import BerthError, LogTruncated
-from services.ports.history import Unreadable
+from services.ports.history import History, Unreadable
+from services.ports.inbox import Waiting, source_of
 from services.ports.journal import JournalRow, Lane, unpack_order
 from services.ports.log import LogReader, Record, TopicPartition
 
@@ -29,12 +30,14 @@ class Tape:
     Parameters
     ----------
     reader : LogReader
+    history : History
+        Has what was handed over to shards.
     positions : mapping of TopicPartition to int
         Where the first batch begins.
     """
 
-    def __init__(self, reader: LogReader, positions: Mapping[TopicPartition, int]) -> None:
-        self._reader = reader
+    def __init__(self, reader: LogReader, history: History, positions: Mapping[TopicPartition, int]) -> None:
+        self._reader, self._history = reader, history
         self._next = dict(positions)
         self._read: dict[TopicPartition, deque[Record]] = {}
         self._is_assigned = False
@@ -60,6 +63,8 @@ class Tape:
 
     async def _lane(self, lane: Lane, row: JournalRow, count: int) -> deque[Record]:
         at = TopicPartition(lane.topic, lane.partition)
+        if (source := source_of(lane.topic)) is not None:
+            return await self._handed(Waiting(lane.shard, source, lane.lo, lane.hi), row)
         if self._next.get(at) != lane.lo or not self._is_assigned:
             await self._seek({**self._next, at: lane.lo})
         await self._fill(at, lane.hi, row.batch)
@@ -79,6 +84,16 @@ class Tape:
                 )
             )
         return taken
+
+    async def _handed(self, waiting: Waiting, row: JournalRow) -> deque[Record]:
+        """Return what a batch took of an inbox."""
+        found = await self._history.inbox(waiting)
+        if len(found) != waiting.hi - waiting.lo:
+            raise LogTooShort(
+                f"batch {row.batch} took events {waiting.lo} to {waiting.hi - 1} that shard {waiting.source} "
+                f"had handed over to shard {waiting.home}, and the ledger has {len(found)} of them now"
+            )
+        return deque(each.record() for each in found)
 
     async def _seek(self, positions: Mapping[TopicPartition, int]) -> None:
         self._next = dict(positions)

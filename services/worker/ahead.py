@@ -10,6 +10,7 @@ from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserte
 from domain.model.limits import read_ahead_records_max
 from domain.state.cluster import ClusterState
 from services.codec.decode import Decoded, Decoder
+from services.ports.inbox import InboxRecord
 from services.ports.log import CONFIG_TOPIC, Record
 from services.worker.book import Book
 
@@ -22,6 +23,9 @@ class Ahead:
     Attributes
     ----------
     records : list of Record
+    handed : list of InboxRecord
+        What other shards handed over. They come before all records and never wait, so that no two shards
+        wait for each other.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book) -> None:
@@ -31,9 +35,13 @@ class Ahead:
         self._decoded: list[Decoded] = []
         self._priorities: list[int] = []  # of the first records: that of a pod that waits
         self.records: list[Record] = []
+        self.handed: list[InboxRecord] = []
 
     def add(self, records: Sequence[Record]) -> None:
-        """Add records that were read."""
+        """Add records that were read; those that were handed over stand first."""
+        if records and type(records[0]) is InboxRecord:
+            self.handed += [record for record in records if isinstance(record, InboxRecord)]
+            records = [record for record in records if not isinstance(record, InboxRecord)]
         self.records += records
         self._decoded += map(self._decode, records)
 
@@ -43,18 +51,24 @@ class Ahead:
         self.records = [self.records[i] for i in kept]
         self._decoded = [self._decoded[i] for i in kept]
         self._priorities.clear()
+        self.handed = [record for record in self.handed if record.partition not in shards]
 
-    def take(self, count: int) -> None:
-        """Forget the first records: they are folded."""
+    def take(self, count: int, handed: Sequence[InboxRecord] = ()) -> None:
+        """Forget the first records: they are folded. ``handed`` are new ones."""
+        count -= (handed_count := min(count, len(self.handed)))
+        self.handed = [*self.handed[handed_count:], *handed]
         if count and self.records[count - 1].topic == CONFIG_TOPIC:
             self._priorities.clear()  # priority classes may be others now
         del self.records[:count], self._decoded[:count], self._priorities[:count]
 
     def batch(self, due: int | None, *, looks_on: bool) -> Iterator[tuple[Record, Decoded]]:
-        """Yield the first ``due`` records, None: all; then those that are to be folded before pods are tried.
+        """Yield what was handed over, then the first ``due`` records, None: all.
 
-        ``looks_on`` is False where there are none.
+        Then come those that are to be folded before pods are tried. ``looks_on`` is False where there are
+        none.
         """
+        for record in self.handed:
+            yield record, self._decode(record.read)
         records, decoded = self.records, self._decoded
         yield from zip(records[:due], decoded[:due], strict=True)
         if looks_on and due is not None and due < len(records):

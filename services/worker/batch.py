@@ -33,6 +33,7 @@ from domain.state.changes import (
 )
 from services.codec.envelope import Rejected
 from services.codec.seal import UNVERIFIED
+from services.ports.inbox import Forwarded, Handed
 from services.ports.ledger import (
     AttemptRows,
     CommitBatch,
@@ -346,7 +347,9 @@ class BatchBuilder(Decider):
 
     # ------------------------------------------------------------------------------------------- result
 
-    def build(self, offsets: list[OffsetAdvance]) -> CommitBatch:
+    def build(
+        self, offsets: list[OffsetAdvance], handed: Sequence[Handed] = (), forwarded: Sequence[Forwarded] = ()
+    ) -> CommitBatch:
         """Return the batch."""
         state = self._scheduler.state
         for pod, _ in self.waiting.values():
@@ -372,6 +375,8 @@ class BatchBuilder(Decider):
             unnominated=list(state.own_changes.unnominated),
             nominated=nomination_rows(state.nominations, state.own_changes.nominated),
             tombstones=list(self._tombstones.values()),
+            handed=handed,
+            forwarded=forwarded,
             dead_letters=self._dead_letters,
             profiles=self._profiles,
             config=self._config,

@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from domain.model.config import ConfigObject
 from domain.model.limits import poll_records_max
+from domain.model.profiles import Profile
 from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
-from services.ports.ledger import Lease, Ledger, LedgerPart
+from services.ports.ledger import Lease, Ledger, LedgerPart, LedgerState
 from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -109,6 +110,15 @@ async def begin(
     return Beginning(part, latest, faults)
 
 
+def planner_at(
+    leases: Sequence[Lease], state: LedgerState, profiles: Mapping[str, Profile], **settings: Any
+) -> Planner:
+    """Return a planner that goes on from one moment of the ledger, with the settings of ``Planner``."""
+    planner = Planner(state, profiles, **settings)
+    planner.take(leases, state.part)
+    return planner
+
+
 def _is_noted(shard: int, known: Mapping[tuple[int, TopicPartition], Position]) -> bool:
     """Say whether the ledger has a shard's place in all of its partitions, and which topics these are."""
     noted = (known.get((shard, at)) for at in partitions_of(shard))
@@ -181,11 +191,15 @@ def _known(planner: Planner, part: LedgerPart, at: TopicPartition) -> Iterator[U
     state = planner.scheduler.state
     if at.topic == PODS_TOPIC:
         for key, placed in state.pods.items():
-            if placed.shard == at.partition:
+            if placed.shard == at.partition and _is_read(key, at, planner):
                 yield Unmentioned(key, placed.spec.uid, placed.node)
         for waiting in part.pending:
-            if waiting.shard == at.partition:
-                yield Unmentioned(f"{waiting.namespace}/{waiting.name}", waiting.pod_uid)
+            key = f"{waiting.namespace}/{waiting.name}"
+            if waiting.shard == at.partition and _is_read(key, at, planner):
+                yield Unmentioned(key, waiting.pod_uid)
+        for row in part.forwarded:
+            if row.shard == at.partition and row.gone_number is None:
+                yield Unmentioned(row.key, row.uid)
     elif at.topic == NODES_TOPIC:
         for name in state.table.names:
             if partition_for(name.encode(), None, planner.shards_count) == at.partition:
@@ -196,6 +210,11 @@ def _known(planner: Planner, part: LedgerPart, at: TopicPartition) -> Iterator[U
         for thing in state.config.known.values():
             if thing.content is not None:
                 yield Unmentioned(_key_of(thing))
+
+
+def _is_read(key: str, at: TopicPartition, planner: Planner) -> bool:
+    """Say whether a pod's events are in a partition; those of gangs may come by an inbox."""
+    return partition_for(key.encode(), None, planner.shards_count) == at.partition
 
 
 def _key_of(thing: ConfigObject) -> str:

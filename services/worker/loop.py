@@ -99,12 +99,25 @@ class Loop:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.holding.changed.wait(), seconds)
             return []
+        if self.planner.is_stalled:  # until another shard has gone on
+            await asyncio.sleep(seconds)
+        handed = await self._inbox()
+        seconds = 0.0 if handed else seconds
         records_max = self.committer.records_max
         ahead_max = read_ahead_records_max * records_max // self.committer.records_most
         records = await self.intake.next_batch(records_max, seconds, self.planner.held, ahead_max)
         if records or not self.progress.has_batch:  # a commit without an answer is no progress
             self.progress.step()
-        return records
+        return [*handed, *records]
+
+    async def _inbox(self) -> Sequence[Record]:
+        """Return what other shards handed over, half a batch at most: own partitions go on beside it."""
+        waiting = self.planner.forwarding.waiting()
+        if not waiting or self.planner.ahead.handed:
+            return []
+        rows = await self._through(partial(self.ledger.read_inbox, waiting, self.committer.records_max // 2))
+        self.planner.forwarding.got(rows)
+        return [row.record() for row in rows]
 
     async def _plan(self, records: Sequence[Record] = (), due: int = 0) -> None:
         """Plan a batch, and begin to commit it when the one before is in.
@@ -137,6 +150,7 @@ class Loop:
             self.metrics.followed(self.planner.book.follow_us / 1e6, [now - each for each in since])
         self.progress.step()
         await self._finish()
+        self.metrics.handed(self.planner.forwarding.waiting_counts())
         if batch is None:
             return
         if is_judged:

@@ -47,6 +47,7 @@ class WorkerMetrics:
         self.lag_seconds = Gauge(
             "berth_shard_lag_seconds", "Age of the oldest record not yet folded", ["shard"], registry=registry
         )
+        self.inbox_waiting = _inbox(registry)
         self.restarts = Counter(
             "berth_worker_restarts", "Times that the state was read anew", ["reason"], registry=registry
         )
@@ -85,6 +86,11 @@ class WorkerMetrics:
         )
         self.conflicts, self.moved, self.follow_refused = _overtaken(registry)
         self.plan_seconds, self.commit_seconds, self._follow_seconds, self._follow_lag = _durations(registry)
+
+    def handed(self, counts: Mapping[int, int]) -> None:
+        """Show how much waits in the inboxes of the shards that this worker holds."""
+        for shard, count in counts.items():
+            self.inbox_waiting.labels(str(shard)).set(count)
 
     def began(self, faults: Sequence[LogFault]) -> None:
         """Count what the log had lost when the state was read."""
@@ -132,6 +138,11 @@ class WorkerMetrics:
         self.unverified.inc(batch.unverified_count)
         for letter in batch.dead_letters:
             self.dead_letters.labels(letter.code).inc()
+
+
+def _inbox(registry: CollectorRegistry) -> Gauge:
+    what = "Events of gangs that other shards handed over and that are not folded yet"
+    return Gauge("berth_inbox_waiting", what, ["shard"], registry=registry)
 
 
 def _overtaken(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter]:

@@ -21,15 +21,17 @@ from services.codec.decode import Decoded
 from services.codec.effects import Source, journal_row
 from services.codec.feed import FeedEvent
 from services.codec.seal import Senders
+from services.ports.inbox import InboxRecord
 from services.ports.journal import BATCHES, DIGEST_EVERY, Followed, JournalRow, Start, positions_of
-from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState, OffsetAdvance
+from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, OffsetAdvance
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, TopicPartition
 from services.worker.ahead import Ahead, is_of_use
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed, without_measured
+from services.worker.forwarding import WAIT, Forwarding, is_member
 from services.worker.guarding import Guarding
-from services.worker.restoring import restore, restore_waiting
+from services.worker.restoring import restore, restore_gone, restore_waiting
 from services.worker.standing import Folded, Standing
 
 
@@ -77,20 +79,13 @@ class Planner:
         self._now_ms = base.log_time_ms
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
+        self.is_stalled = False  # the next record waits for what another shard folds
         told: dict[str, Any] = {"preempts": preempts, "preemption_seconds": preemption_seconds}
         told |= {"usage_window_seconds": usage_window_seconds, "backoff_ms": backoff_ms}
         told |= {"reservation_seconds": reservation_seconds}
-        self.start = Start(
-            worker=worker,
-            build=build,
-            seed=seed,
-            tombstone_hours=tombstone_hours,
-            **told,
-            profiles=profiles,
-            writers=writers,
-            leases={},
-            offsets=[],
-        )
+        who: dict[str, Any] = {"worker": worker, "build": build, "seed": seed, "writers": writers}
+        who |= {"tombstone_hours": tombstone_hours, "profiles": profiles}
+        self.start = Start(**who, **told, leases={}, offsets=[])
         self.guarding = Guarding(base.guards)
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
         self._incarnation, self._is_renewed = incarnation, False
@@ -99,8 +94,9 @@ class Planner:
         self._forgotten: Sequence[str] = ()
         self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
         self.scheduler = Scheduler(profiles, seed=seed, **told)
-        self._ahead = Ahead(self.scheduler, self.book)
+        self.ahead = Ahead(self.scheduler, self.book)
         self.scheduler.own((), self.shards_count)
+        self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
         restore(base, self.scheduler, self.book)
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
@@ -110,11 +106,8 @@ class Planner:
         self._refold_below |= part.refold_below
         self._now_ms = max(self._now_ms, part.log_time_ms)
         restore_waiting(part, self.scheduler, self.book)
-        add_tombstone = self.scheduler.state.tombstones.add
-        for gone in sorted(part.tombstones, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
-            at_ms = gone.at_ms - gone.at_ms % self._step_ms
-            key = f"{gone.namespace}/{gone.name}" if gone.namespace else gone.name
-            add_tombstone(key, gone.uid, gone.resource_version, at_ms)
+        restore_gone(part.tombstones, self.scheduler.state.tombstones, self._step_ms)
+        self.forwarding.take(part)
         self._pass_to(self._now_ms)
         self._untold += self._hold(part.orphaned)
         self._standing.take(self.book.epochs, part.offsets)
@@ -129,7 +122,9 @@ class Planner:
         self._standing.give(self.book.epochs, {at: n for at, n in self._offsets.items() if at[0] in given})
         self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
-        self._ahead.drop(given)
+        self.ahead.drop(given)
+        self.is_stalled = False
+        self.forwarding.give(given)
         self._untold = [e for e in self._untold if self.scheduler.state.pods[e.pod.key].shard not in given]
         self._hold()
         return batches
@@ -144,7 +139,8 @@ class Planner:
         """Let log time come to a step, and forget who was gone for longer than the horizon."""
         step_ms = now_ms - now_ms % self._step_ms
         self._next_step_ms = step_ms + self._step_ms
-        self.scheduler.state.apply(Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
+        self.scheduler.state.apply(passed := Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
+        self.forwarding.forget(passed.forget_before_ms)
 
     @property
     def owned(self) -> Set[int]:
@@ -168,12 +164,13 @@ class Planner:
     @property
     def held(self) -> Sequence[Record]:
         """Records that were read and are not folded yet; they come before any further one."""
-        return self._ahead.records
+        return self.ahead.records
 
     @property
     def has_work(self) -> bool:
         """Whether a batch can be planned without any further record."""
-        return bool(self._ahead.records or self._untold) or self._has_pods_to_try
+        has_records = self.ahead.handed or (self.ahead.records and not self.is_stalled)
+        return bool(has_records or self._untold) or self._has_pods_to_try
 
     @property
     def _has_pods_to_try(self) -> bool:
@@ -244,7 +241,7 @@ class Planner:
         self._follow(followed, builder)
         self.book.follow_us = self._stopwatch() - began_us
         self.scheduler.state.apply(Reached(builder.now_ms))
-        self._ahead.add(records)
+        self.ahead.add(records)
         folded = self._fold(due, builder, is_recorded)
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
@@ -259,7 +256,7 @@ class Planner:
         return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
-        batch = builder.build(self._advance(folded.ends))
+        batch = builder.build(self._advance(folded.ends), *self.forwarding.written())
         self.scheduler.state.apply(Written())
         self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
         guards, journal = self.guarding.guards(self.scheduler.state), self._journal(batch, folded)
@@ -271,6 +268,7 @@ class Planner:
         for row in sorted(rows, key=attrgetter("position")):
             self._standing.follow(row)
             self.guarding.follow(row.feed.raised)
+            self.forwarding.note({at[:2]: at[2] for at in row.feed.lanes})
             if lost := sorted(row.seqs.keys() & self.book.epochs.keys()):
                 raise Fenced(f"another worker decides for shards {lost}")
             self.book.seq |= {shard: following for shard, (_, following) in row.seqs.items()}
@@ -288,9 +286,11 @@ class Planner:
         ends: dict[Source, int] = {}
         sources: list[Source] = []
         shared: list[tuple[int, FeedEvent]] = []
-        end, state = 0, self.scheduler.state
-        for record, decoded in self._ahead.batch(due, looks_on=not (self._refold_below or is_recorded)):
-            shard = record.partition  # those of usage and configuration, which are of shard 0, have one
+        end = home = 0
+        state, is_spread, routes = self.scheduler.state, self.shards_count > 1, self.forwarding.routes
+        here: list[InboxRecord] = []  # handed over to own shards, to be folded next
+        for record, decoded in self.ahead.batch(due, looks_on=not (self._refold_below or is_recorded)):
+            shard = home = record.partition  # usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
             if record.offset < self._refold_below.get(at, 0) and not is_of_use(decoded.event, state):
                 decoded = Decoded(None, None)
@@ -299,28 +299,36 @@ class Planner:
                 break
             if len(builder.decisions) >= batch_decisions_max:
                 break
+            read = record
+            if type(record) is InboxRecord:
+                read = self.forwarding.fold(record)
+            elif is_spread and (routes or is_member(decoded.event)) and record.topic == PODS_TOPIC:
+                home = self.forwarding.send(decoded.event, record, builder.now_ms, ends, here)
+                if home == WAIT:
+                    break
             end += 1
             sources.append(at)
             ends[at] = record.offset + 1
             at_ms = record.timestamp_ms
             if record.topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
                 at_ms = builder.now_ms + limits.tick_ms
-            builder.reach(at_ms, decoded.event_at_ms, self._senders.of(record))
+            builder.reach(at_ms, decoded.event_at_ms, self._senders.of(read))
             if builder.now_ms >= self._next_step_ms:
                 self._pass_to(builder.now_ms)
             if decoded.rejected is not None:
-                builder.refuse(record, shard, decoded.rejected)
-            elif decoded.event is not None:
+                builder.refuse(read, shard, decoded.rejected)
+            elif decoded.event is not None and home == shard:
                 changes = self.scheduler.fold(decoded.event, shard)
                 for change in changes:
-                    builder.take(change, record, shard)
-                if record.topic != PODS_TOPIC and isinstance(decoded.event, FeedEvent) and is_news(changes):
+                    builder.take(change, read, shard)
+                if read.topic != PODS_TOPIC and isinstance(decoded.event, FeedEvent) and is_news(changes):
                     shared.append((len(builder.opened), decoded.event))
                 elif shared and isinstance(decoded.event, NodeDeleted):
                     shared = without_measured(shared, decoded.event.name)
             if configures:
                 break
-        self._ahead.take(end)
+        self.ahead.take(end, () if is_recorded else here)
+        self.is_stalled = home == WAIT and not here
         return Folded(ends, sources, shared)
 
     def _waits(self, event: Event | ProfileEvent | None, configures: bool, taken_count: int) -> bool:
@@ -383,18 +391,9 @@ class Planner:
         advances = []
         for key in sorted(moves):
             shard, topic, partition = key
-            lo, hi = self._offsets[key], moves[key]
+            lo, hi = self._offsets.get(key, 0), moves[key]  # an inbox begins with its first use
             advances.append(OffsetAdvance(shard, topic, partition, self.book.epochs[shard], lo, hi))
             self._offsets[key] = hi
             if hi >= self._refold_below.get(key, hi + 1):
                 del self._refold_below[key]
         return advances
-
-
-def planner_at(
-    leases: Sequence[Lease], state: LedgerState, profiles: Mapping[str, Profile], **settings: Any
-) -> Planner:
-    """Return a planner that goes on from one moment of the ledger, with the settings of ``Planner``."""
-    planner = Planner(state, profiles, **settings)
-    planner.take(leases, state.part)
-    return planner

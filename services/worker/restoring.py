@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,12 +14,14 @@ from domain.model.pods import NO_LIFE, PodSpec, PodTemplate
 from domain.model.profiles import ProfileRevision
 from domain.state.followed import NominationsFollowed
 from domain.state.nominations import Nomination
+from domain.state.tombstones import Tombstones
 from services.ports.ledger import (
     LedgerBase,
     LedgerPart,
     NominationRow,
     PlacementOpened,
     PodRow,
+    PodTombstone,
     ProfileRow,
 )
 from services.worker.book import Book
@@ -79,6 +81,13 @@ def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:
         if not waiting.tried:
             book.untried.add(pod.key)
         book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
+
+
+def restore_gone(gone: Sequence[PodTombstone], tombstones: Tombstones, step_ms: int) -> None:
+    """Restore who is gone, each at the step of log time in which it went."""
+    for row in sorted(gone, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
+        key = f"{row.namespace}/{row.name}" if row.namespace else row.name
+        tombstones.add(key, row.uid, row.resource_version, row.at_ms - row.at_ms % step_ms)
 
 
 def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:

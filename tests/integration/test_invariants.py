@@ -96,6 +96,10 @@ BROKEN = {
         " VALUES (0, 1, '{}', '{}', 1, 0)",
     ),
     "decisions-are-the-journals": ("UPDATE decisions SET payload = payload || 'x' WHERE seq = 5",),
+    "inbox-without-hole": (
+        "INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)"
+        " VALUES (0, '~handed/1', 0, 0, 1)",
+    ),
     "allocatable-is-the-spec": ("UPDATE nodes SET deleted = true WHERE id = 2",),
     "never-over-allocatable": (
         "UPDATE node_specs SET spec = jsonb_set(spec, '{allocatable,cpu}', '50') WHERE node_id = 1",

@@ -21,7 +21,8 @@ from services.codec.seal import seal
 from services.ports.journal import BATCHES
 from services.ports.ledger import Committed, Lease, PendingPod, PlacementOpened
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
-from services.worker.planner import Planner, planner_at
+from services.worker.beginning import planner_at
+from services.worker.planner import Planner
 from tests.builders import Json, event, node_manifest, pod_manifest
 
 SHARDS = 2

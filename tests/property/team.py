@@ -131,7 +131,7 @@ class Team:
         planner = self.planners[number]
         rows = asyncio.run(self._ledger.follow(planner.followed)) if follows else ()
         lost, self.lost[number] = self.lost[number], []
-        batch = planner.plan(records, lost, rows)
+        batch = planner.plan([*self.handed(planner), *records], lost, rows)
         if batch is None:
             return False
         outcome = self.database.apply(batch)
@@ -140,6 +140,13 @@ class Team:
         planner.guarding.settle([outcome.raised])
         self.batches_count += 1
         return True
+
+    def handed(self, planner: Planner, rows_max: int = 100) -> list[Record]:
+        """Return what other shards handed over to those of a worker, as its loop reads it."""
+        waiting = planner.forwarding.waiting()
+        rows = asyncio.run(self._ledger.read_inbox(waiting, rows_max)) if waiting else ()
+        planner.forwarding.got(rows)
+        return [row.record() for row in rows]
 
     def rest(self) -> None:
         """Let all follow and plan until nobody has anything to say any more."""
@@ -153,7 +160,10 @@ class Team:
         """Say whether a worker would plan without records."""
         planner = self.planners[number]
         return bool(
-            planner.has_work or self.lost[number] or asyncio.run(self._ledger.follow(planner.followed))
+            planner.has_work
+            or self.lost[number]
+            or planner.forwarding.waiting()
+            or asyncio.run(self._ledger.follow(planner.followed))
         )
 
     def decided(self) -> list[Json]:

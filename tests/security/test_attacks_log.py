@@ -33,8 +33,9 @@ from services.ports.log import (
     partitions_of,
     topic_specs,
 )
+from services.worker.beginning import planner_at
 from services.worker.intake import Intake
-from services.worker.planner import Planner, planner_at
+from services.worker.planner import Planner
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest, record
 from tests.contract.ledgers import ManualClock
 from tests.property.site import Site, audit

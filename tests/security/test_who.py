@@ -17,7 +17,7 @@ from services.adapters.memory.ledger import state_of
 from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
 from services.config import SettingError, Settings
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
-from services.worker.planner import planner_at
+from services.worker.beginning import planner_at
 from tests.builders import (
     event,
     node_manifest,

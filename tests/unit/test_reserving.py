@@ -10,7 +10,7 @@ from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.changes import NominationEnded
 from services.adapters.memory.ledger import state_of
-from services.worker.planner import planner_at
+from services.worker.beginning import planner_at
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site, audit
 from tests.values import node, pod, template

@@ -14,8 +14,11 @@ from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from services.adapters.batches import ShardAdvance, own_shards, shard_advances
+from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
+from services.adapters.memory.offsets import OffsetRow as OffsetRow
+from services.adapters.memory.offsets import offset_of
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import Claim, announced_keys, first_keys, raised_keys, refused_nodes
@@ -92,16 +95,6 @@ class CursorRow:
 
 
 @dataclasses.dataclass
-class OffsetRow:
-    """How far a shard has come in one partition."""
-
-    epoch: int
-    next_offset: int
-    topic_id: str | None = None
-    resync_below: int | None = None
-
-
-@dataclasses.dataclass
 class PlacementRow:
     """A placement over its time span."""
 
@@ -149,6 +142,7 @@ class MemoryDatabase:
         self.keys: dict[bytes, KeyRow] = {}
         self.accesses: dict[Place, Access] = {}
         self.tombstones: dict[tuple[str, str, str], PodTombstone] = {}
+        self.inbox = InboxTables()
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
@@ -203,7 +197,7 @@ class MemoryDatabase:
     def write(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> None:
         """Write a batch that was settled and checked."""
         for a in batch.offsets:
-            self.offsets[a[:3]].next_offset = a.hi
+            self.offsets.setdefault(a[:3], OffsetRow(a.epoch, 0)).next_offset = a.hi
         for s in advances:
             shard = self.shards[s.shard]
             shard.seq_next = shard.seq_next if s.seq_hi is None else s.seq_hi
@@ -232,6 +226,7 @@ class MemoryDatabase:
     def forget_history(self) -> None:
         """Keep only what a worker starts from."""
         self.placements.clear()
+        self.inbox.handed.clear()
         self._opening_seqs.clear()
         for table in (self.attempts, self.journal, self.node_specs, self.node_versions, self.group_attempts):
             table.clear()
@@ -243,7 +238,7 @@ class MemoryDatabase:
     def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object) -> bool:
         """Return whether an offset, an epoch, its holder or a counter is not as the batch expects it."""
         for a in batch.offsets:
-            row = self.offsets.get(a[:3])
+            row = offset_of(self.offsets, a)
             if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
                 return True
         for s in advances:
@@ -302,6 +297,7 @@ class MemoryDatabase:
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
         self.nominations.check(batch)
+        self.inbox.check(batch)
         if batch.journal is not None and (batch.journal.shard, batch.journal.batch) in self.journal:
             raise LedgerMismatch("journal_pkey: a batch would be written twice")
 
@@ -348,6 +344,7 @@ class MemoryDatabase:
             self.attempts |= {(each.shard, each.seq): each for each in rows.each()}
         self._write_pending(batch)
         self.nominations.write(batch)
+        self.inbox.write(batch)
         for tombstone in batch.tombstones:
             self.tombstones[tombstone.namespace, tombstone.name, tombstone.uid] = tombstone
         for letter in batch.dead_letters:

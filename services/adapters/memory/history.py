@@ -10,6 +10,7 @@ from domain.model.pods import PodTemplate
 from services.adapters.batches import shard_advances
 from services.adapters.memory.database import MemoryDatabase, OffsetRow, PlacementRow
 from services.adapters.memory.ledger import base_of, part_of
+from services.ports.inbox import Handed, Waiting
 from services.ports.journal import BATCHES, Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
 from services.ports.positions import LogFault
@@ -73,6 +74,10 @@ class MemoryHistory:
             for _, payload in self._database.decisions[shard][first - 1 : after - 1]
         ]
 
+    async def inbox(self, waiting: Waiting) -> Sequence[Handed]:
+        """See ``History.inbox``."""
+        return list(self._database.inbox.read([waiting], waiting.hi - waiting.lo))
+
     async def log_faults(self) -> Sequence[LogFault]:
         """See ``History.log_faults``."""
         return self._database.log_faults
@@ -104,6 +109,7 @@ class ScratchLedger:
         database.pending = {(row.pod_uid, row.shard): row for row in state.pending}
         database.nominations.restore(state.nominations)
         database.tombstones = {(row.namespace, row.name, row.uid): row for row in state.tombstones}
+        database.inbox.forwarded = {(row.shard, row.key): row for row in state.forwarded}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}
         database.usage = {row.record.node: row for row in state.usage}

@@ -26,9 +26,11 @@ from services.adapters.memory.database import (
     ShardRow,
     WorkerRow,
 )
+from services.adapters.memory.offsets import offset_of
 from services.codec.feed import followed, unpack_feed
 from services.codec.settling import outcome_of
 from services.ports.clock import Clock
+from services.ports.inbox import Handed, Waiting, lanes_of
 from services.ports.journal import Checkpoint, Followed, Journalled, batches_of
 from services.ports.ledger import (
     CommitBatch,
@@ -262,6 +264,10 @@ class MemoryLedger(Client):
             if before < followed_bytes_max
         ]
 
+    async def read_inbox(self, waiting: Sequence[Waiting], rows_max: int) -> Sequence[Handed]:
+        """See ``Ledger.read_inbox``."""
+        return list(self.recognised().inbox.read(waiting, rows_max))
+
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """See ``Ledger.write_checkpoint``."""
         database, leases = self._answering(), [Lease(*each) for each in at.start.leases.items()]
@@ -294,7 +300,7 @@ class MemoryLedger(Client):
     def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
         """Return whether all rows are as after (before) the batch, which moves at least one of them."""
         for a in batch.offsets:
-            at = self.database.offsets.get(a[:3])
+            at = offset_of(self.database.offsets, a)
             if at is None or (at.epoch, at.next_offset) != (a.epoch, a.hi if after else a.lo):
                 return False
         for s in advances:
@@ -318,7 +324,8 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[database.usage[node] for node in sorted(database.usage)],
-        batches=batches_of({key: row.next_offset for key, row in database.offsets.items()}),
+        batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
+        lanes=lanes_of(offsets),
         seq_next={number: shard.seq_next for number, shard in database.shards.items()},
         guards={key: claim.version for key, claim in database.claims.items()},
         shards_count=len(database.shards),
@@ -341,6 +348,7 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
         orphaned=[f"{ns}/{name}" for ns, name in sorted(orphaned)],
         tombstones=tombstones[-tombstones_max:],
+        forwarded=[row for _, row in sorted(database.inbox.forwarded.items()) if row.shard in owned],
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
         log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),

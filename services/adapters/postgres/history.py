@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from services.adapters.postgres import sql
+from services.adapters.postgres import inbox, sql
 from services.adapters.postgres.connections import BULK, Session
 from services.codec.checkpoint import Head, unpack_state
 from services.ports.history import Unreadable
+from services.ports.inbox import Handed, Waiting
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Owned, Start
 from services.ports.ledger import LedgerState
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
@@ -145,6 +146,11 @@ class PostgresHistory:
                 for shard, span in sorted(seqs.items())
                 for row in await connection.fetch(_DECISIONS, shard, *span)
             ]
+
+    async def inbox(self, waiting: Waiting) -> Sequence[Handed]:
+        """See ``History.inbox``."""
+        async with self._session.use() as connection:
+            return await inbox.read(connection, [waiting], waiting.hi - waiting.lo)
 
     async def log_faults(self) -> Sequence[LogFault]:
         """See ``History.log_faults``."""

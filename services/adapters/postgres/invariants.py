@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from domain.model.limits import batch_decisions_max, poll_records_max
+from services.adapters.postgres.invariants_inbox import INBOX
 from services.adapters.postgres.invariants_journal import JOURNAL
 from services.adapters.postgres.invariants_nodes import OVERCOMMITTED, VERSIONS
 from services.adapters.postgres.invariants_preemption import PREEMPTION
@@ -270,7 +271,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         )
         """,
     ),
-    *(Invariant(*each) for each in (*JOURNAL, *PREEMPTION)),
+    *(Invariant(*each) for each in (*JOURNAL, *INBOX, *PREEMPTION)),
 )
 """``@decisions``, ``@placements``, ``@cycles`` and ``@journal`` stand for the rows that an audit looks at,
 ``@chain`` for those of the journal and the one before them. ``@spans`` are the shards with the first seq that

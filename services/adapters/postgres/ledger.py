@@ -11,15 +11,17 @@ import asyncpg
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from services.adapters.batches import ShardAdvance, own_shards, shard_advances
-from services.adapters.postgres import journal, rows, sql, sql_leases
+from services.adapters.postgres import inbox, journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import COMMIT_SESSION, Leases
 from services.adapters.postgres.loading import load, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, take_back
+from services.adapters.postgres.resolving import stands
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.settling import lost_together, outcome_of, settle
+from services.ports.inbox import Handed, Waiting
 from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
     CommitBatch,
@@ -193,6 +195,7 @@ class PostgresLedger:
                 settled = settle(batch, lost, moved, raised)
                 await _write_placements(connection, settled)
                 await _write_rest(connection, settled)
+                await inbox.write(connection, settled)
                 if settled.journal is not None:
                     await journal.write(connection, settled.journal)
             except asyncpg.UniqueViolationError as error:
@@ -224,6 +227,11 @@ class PostgresLedger:
         async with self._follow_session.use() as connection:
             return await self._following.follow(connection, seen)
 
+    async def read_inbox(self, waiting: Sequence[Waiting], rows_max: int) -> Sequence[Handed]:
+        """See ``Ledger.read_inbox``."""
+        async with self._follow_session.use() as connection:
+            return await inbox.read(connection, waiting, rows_max)
+
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
         """See ``Ledger.write_checkpoint``: one connection reads a snapshot, another one writes."""
         async with (
@@ -242,9 +250,9 @@ class PostgresLedger:
             }
             found = await connection.fetch(sql.READ_SHARDS, [a.shard for a in advances])
             shards = {row["shard"]: row for row in found if row["holder"] == self.incarnation}
-            if _stands(batch, advances, offsets, shards, after=True):
+            if stands(batch, advances, offsets, shards, after=True):
                 return await journal.settled(connection, batch)
-        if _stands(batch, advances, offsets, shards, after=False):
+        if stands(batch, advances, offsets, shards, after=False):
             return NotCommitted.ABSENT
         return NotCommitted.FENCED
 
@@ -274,6 +282,7 @@ async def _advance(
     connection: Connection, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: uuid.UUID
 ) -> bool:
     """Move offsets and counters. False: they are not where the batch expects them, so nothing is written."""
+    await inbox.begin_lanes(connection, batch)
     moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
     if _count(moved) != len(batch.offsets):
         return False
@@ -369,30 +378,3 @@ async def _copy(
 ) -> None:
     if records:
         await connection.copy_records_to_table(table, records=records, columns=columns)
-
-
-# --------------------------------------------------------------------------------------------- resolution
-
-
-def _stands(
-    batch: CommitBatch,
-    advances: Sequence[ShardAdvance],
-    offsets: Mapping[tuple[Any, ...], tuple[Any, ...]],
-    shards: Mapping[int, Any],
-    *,
-    after: bool,
-) -> bool:
-    """Return whether all rows are as after (before) the batch, which moves at least one of them."""
-    for a in batch.offsets:
-        if offsets.get(a[:3]) != (a.epoch, a.hi if after else a.lo):
-            return False
-    for s in advances:
-        row = shards.get(s.shard)
-        seq, dead = (s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo)
-        if row is None or row["epoch"] != s.epoch:
-            return False
-        if (seq is not None and row["seq_next"] != seq) or (
-            dead is not None and row["dead_seq_next"] != dead
-        ):
-            return False
-    return True

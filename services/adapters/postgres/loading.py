@@ -13,7 +13,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import SeriesRecord, UsageRecord
 from domain.state.nominations import Victim
-from services.adapters.postgres import rows, sql, sql_guards
+from services.adapters.postgres import inbox, rows, sql, sql_guards
 from services.adapters.postgres.connections import Connection
 from services.ports.journal import BATCHES
 from services.ports.ledger import (
@@ -77,6 +77,7 @@ async def _base(connection: Connection) -> LedgerBase:
         )
     return LedgerBase(
         batches=dict(map(tuple, await connection.fetch(sql.LOAD_BATCHES, BATCHES))),
+        lanes={tuple(row)[:2]: row["next_offset"] for row in await connection.fetch(inbox.LOAD_LANES)},
         seq_next=dict(map(tuple, await connection.fetch(sql.LOAD_SEQS))),
         guards=dict(map(tuple, await connection.fetch(sql_guards.LOAD))),
         shards_count=shards_count,
@@ -133,6 +134,7 @@ def _part_rows(connection: Connection, owned: Sequence[int]) -> dict[str, AsyncI
             PodTombstone(**dict(row))
             async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
         ),
+        "forwarded": inbox.forwarded(_stream(connection, inbox.LOAD_FORWARDED, owned)),
     }
 
 

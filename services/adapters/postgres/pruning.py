@@ -42,6 +42,21 @@ WITH last_audit AS (
 SELECT count(*) FROM gone
 """
 
+# What was folded, and what no batch took whose row in the journal is kept.
+_INBOX = """
+WITH needed AS (
+    SELECT (lane->>0)::int AS home, lane->>1 AS topic, min((lane->>3)::bigint) AS lo
+    FROM journal j CROSS JOIN LATERAL json_array_elements(j.lanes) AS lane
+    WHERE lane->>1 LIKE '~inbox/%' GROUP BY 1, 2
+), gone AS (
+    DELETE FROM inbox i USING shard_offsets o LEFT JOIN needed n ON (n.home, n.topic) = (o.shard, o.topic)
+    WHERE (o.shard, o.topic) = (i.home, '~inbox/' || i.source)
+        AND i.number < least(o.next_offset, n.lo) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+_HAS_INBOX = "SELECT EXISTS (SELECT FROM inbox)"
+
 # Up to where, and before when: nothing that is not audited or not published.
 _BOUNDS = f"""
 SELECT least(
@@ -123,6 +138,7 @@ class Pruned(NamedTuple):
     """How many rows went, by table."""
 
     journal: int
+    inbox: int
     decisions: int
     cycles: int
     node_specs: int
@@ -154,6 +170,7 @@ async def prune(
             shards = [row["shard"] for row in await connection.fetch(_SHARDS)]
         for shard in shards:
             await add("journal", _journal(session, shard, datetime.timedelta(hours=journal_hours)))
+        await add("inbox", _inbox(session))
         if history_days:
             days = datetime.timedelta(days=history_days)
             for shard in shards:
@@ -173,6 +190,12 @@ async def _journal(session: Session, shard: int, age: datetime.timedelta) -> Asy
         async with session.use() as connection:
             count = await connection.fetchval(_JOURNAL, shard, age, _ROWS_MAX)
         yield count
+
+
+async def _inbox(session: Session) -> AsyncIterator[int]:
+    """Reads all lanes of the journal once, where anything was ever handed over."""
+    async with session.use() as connection:
+        yield await connection.fetchval(_INBOX) if await connection.fetchval(_HAS_INBOX) else 0
 
 
 async def _decisions(session: Session, shard: int, age: datetime.timedelta) -> AsyncIterator[int]:

@@ -6,16 +6,26 @@ says who reads its pod's events now. What waits, and what is remembered as gone,
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from domain.model.pods import POD_GROUP_LABEL
 from services.adapters.postgres.connections import Connection
 from services.codec.partition import partition_for
 
 _ROWS_PER_TURN = 10_000
+_labels = msgspec.json.Decoder(dict[str, str]).decode
 
-_HOMES = "CREATE TEMP TABLE homes (namespace text, name text, shard int) ON COMMIT DROP"
+_HOMES = """
+CREATE TEMP TABLE homes (namespace text, name text, shard int, source int, uid text) ON COMMIT DROP
+"""
 _NAMES = """
-SELECT namespace, name FROM placements WHERE released_at_ms IS NULL
-UNION SELECT namespace, name FROM pending
-UNION SELECT namespace, name FROM pod_tombstones
+SELECT namespace, name, max(labels) AS labels, max(pod_uid) AS uid FROM (
+    SELECT namespace, name, labels, pod_uid FROM placements WHERE released_at_ms IS NULL
+    UNION ALL SELECT namespace, name, labels, pod_uid FROM pending
+    UNION ALL SELECT namespace, name, NULL, NULL FROM pod_tombstones
+) AS known GROUP BY namespace, name
 """
 # A uid that two producers gave to two pods stays where it is: both rows might come to one shard.
 _PLACEMENTS = """
@@ -59,9 +69,15 @@ _PREEMPTORS = """
 UPDATE evictions e SET preemptor_shard = n.shard FROM nominations n
 WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard <> n.shard
 """
+# A pod of a gang comes to the gang's home, also one that was not there: nothing is under way.
+_FORGET_FORWARDED = "DELETE FROM forwarded"
+_FORWARD = """
+INSERT INTO forwarded (shard, key, home, uid)
+SELECT source, namespace || '/' || name, shard, uid FROM homes WHERE shard <> source
+"""
 _STATEMENTS = (
     *(_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES),
-    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS),
+    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _FORGET_FORWARDED, _FORWARD),
 )
 
 
@@ -73,11 +89,20 @@ async def rehome(connection: Connection, shards: int) -> None:
     await connection.execute(_HOMES)
     cursor = await connection.cursor(_NAMES)
     while found := await cursor.fetch(_ROWS_PER_TURN):
-        homes = [(*row, partition_for(_key(*row), None, shards)) for row in found]
+        homes = [_home(row, shards) for row in found]
         await connection.copy_records_to_table("homes", records=homes)
     await connection.execute("ANALYZE homes")
     for statement in _STATEMENTS:
         await connection.execute(statement)
+
+
+def _home(row: Any, shards: int) -> tuple[str, str, int, int, str | None]:
+    """Return whose a pod is, with the shard that reads its events."""
+    namespace, name, labels, uid = row
+    source = home = partition_for(_key(namespace, name), None, shards)
+    if labels and uid and (gang := _labels(labels).get(POD_GROUP_LABEL)):
+        home = partition_for(f"{namespace}/{gang}".encode(), None, shards)
+    return namespace, name, home, source, uid
 
 
 def _key(namespace: str, name: str) -> bytes:

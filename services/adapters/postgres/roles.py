@@ -57,6 +57,8 @@ GRANTS: Mapping[str, Grants] = {
     "nominations": Grants(_ALL),
     "evictions": Grants(_ALL),
     "pod_tombstones": Grants(_ALL),
+    "inbox": Grants(_ADD, replay=_READ, prune=_CUT),
+    "forwarded": Grants(_ALL),
     "shards": Grants("SELECT, UPDATE", _READ),
     "worker_leases": Grants("SELECT, UPDATE"),
     "workers": Grants(_CHANGE),

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from services.adapters.postgres import schema_audit as schema_audit
+from services.adapters.postgres import schema_inbox as schema_inbox
 from services.adapters.postgres import schema_journal as schema_journal
 from services.adapters.postgres import schema_log as schema_log
 from services.adapters.postgres import schema_preemption as schema_preemption

@@ -34,18 +34,33 @@ SELECT namespace, name, uid FROM slice ORDER BY namespace DESC, name DESC, uid D
 async def forget_tombstones(
     session: Session, tombstone_hours: int, pause_seconds: float = PAUSE_SECONDS
 ) -> None:
-    """Delete the tombstones beyond the horizon, a few thousand rows at a time."""
+    """Delete the tombstones and forwarded keys beyond the horizon, a few thousand rows at a time."""
     step_ms = tombstone_hours * 3_600_000 // tombstone_steps
-    last: tuple[str, ...] = ("", "", "")
-    while True:
-        async with session.use() as connection:
-            row = await connection.fetchrow(
-                _FORGET_TOMBSTONES, *last, _ROWS_MAX, (tombstone_steps + 1) * step_ms
-            )
-        if row is None:
-            return
-        last = tuple(row)
-        await asyncio.sleep(pause_seconds)
+    first: tuple[tuple[str, tuple[str | int, ...]], ...] = (
+        (_FORGET_TOMBSTONES, ("", "", "")),
+        (_FORGET_FORWARDED, (-1, "")),
+    )
+    for statement, last in first:
+        while True:
+            async with session.use() as connection:
+                row = await connection.fetchrow(statement, *last, _ROWS_MAX, (tombstone_steps + 1) * step_ms)
+            if row is None:
+                break
+            last = tuple(row)
+            await asyncio.sleep(pause_seconds)
+
+
+# Keys of pods that were deleted: as long as tombstones, no late duplicate may go another way.
+_FORGET_FORWARDED = """
+WITH slice AS (
+    SELECT shard, key FROM forwarded WHERE (shard, key) > ($1::int, $2::text) ORDER BY shard, key LIMIT $3
+), gone AS (
+    DELETE FROM forwarded f USING slice w, shards s
+    WHERE (f.shard, f.key) = (w.shard, w.key)
+        AND s.shard = f.shard AND f.gone_at_ms < s.log_time_ms - $4::bigint
+)
+SELECT shard, key FROM slice ORDER BY shard DESC, key DESC LIMIT 1
+"""
 
 
 # From the first on, without a hole. What the relay has not published stays, and the last that it has.

@@ -1,0 +1,37 @@
+"""The inbox in memory: what the tables of the ledger on Postgres hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from domain.model.errors import LedgerMismatch
+from services.ports.inbox import Forwarded, Handed, Waiting
+from services.ports.ledger import CommitBatch
+
+
+class InboxTables:
+    """Events that were handed over (``handed``), and the keys whose events are (``forwarded``)."""
+
+    def __init__(self) -> None:
+        self.handed: dict[tuple[int, int, int], Handed] = {}  # home, source, number
+        self.forwarded: dict[tuple[int, str], Forwarded] = {}  # shard, key
+
+    def check(self, batch: CommitBatch) -> None:
+        """Refuse what the primary key would refuse."""
+        if not self.handed.keys().isdisjoint(row[:3] for row in batch.handed):
+            raise LedgerMismatch("inbox_pkey: an event would be handed over twice")
+
+    def write(self, batch: CommitBatch) -> None:
+        """Write what a batch handed over."""
+        self.handed |= {row[:3]: row for row in batch.handed}
+        self.forwarded |= {(row.shard, row.key): row for row in batch.forwarded}
+
+    def read(self, waiting: Sequence[Waiting], rows_max: int) -> Iterator[Handed]:
+        """Yield what waits, of each lane up to the first number that is not there."""
+        each_max = max(1, rows_max // max(1, len(waiting)))
+        for home, source, lo, hi in waiting:
+            for number in range(lo, min(hi, lo + each_max)):
+                row = self.handed.get((home, source, number))
+                if row is None:
+                    break
+                yield row

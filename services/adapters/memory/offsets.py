@@ -1,0 +1,25 @@
+"""How far shards have come, in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from services.ports.inbox import is_lane
+from services.ports.ledger import OffsetAdvance
+
+
+@dataclasses.dataclass
+class OffsetRow:
+    """How far a shard has come in one partition."""
+
+    epoch: int
+    next_offset: int
+    topic_id: str | None = None
+    resync_below: int | None = None
+
+
+def offset_of(offsets: Mapping[tuple[int, str, int], OffsetRow], a: OffsetAdvance) -> OffsetRow | None:
+    """Return the row that an advance moves; that of an inbox comes with its first use."""
+    begins = OffsetRow(a.epoch, 0) if is_lane(a.topic) and not a.lo else None
+    return offsets.get(a[:3], begins)

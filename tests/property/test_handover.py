@@ -1,0 +1,176 @@
+"""Does each pod of a gang come to the gang's home, once and in order, whoever dies or changes hands?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from domain.model.pods import POD_GROUP_LABEL
+from services.codec.partition import partition_for
+from services.ports.inbox import home_of, inbox_topic
+from services.ports.log import PODS_TOPIC, Record, TopicPartition
+from services.worker import planner as planner_module
+from services.worker.planner import Planner
+from tests.builders import Json, node_manifest, pod_manifest
+from tests.property.replays import mark, replay
+from tests.property.team import AT_MS, Team, audit
+
+SHARDS = 3
+NAMES = [f"p{number}" for number in range(6)]
+GANGS = ["", "", "g1", "g2", "g3"]
+
+
+def home(gang: str, shards: int = SHARDS) -> int:
+    return partition_for(f"default/{gang}".encode(), None, shards)
+
+
+def member(name: str, gang: str, uid: str, version: int, **more: str) -> Json:
+    labels = {POD_GROUP_LABEL: gang} if gang else {}
+    return pod_manifest(name, cpu=1, uid=uid, resource_version=version, labels={**labels, **more})
+
+
+class Day:
+    """A team that reads its log from where its planners are, and what its producer knows to be there."""
+
+    def __init__(self, seed: int, *shards: list[int]) -> None:
+        self.random = Random(seed)
+        self.team = Team(*shards)
+        self.alive: dict[str, Json] = {}
+        self.sent: list[Record] = []
+        self.version = 0
+
+    def produce(self, count: int) -> None:
+        """Append events of pods that come, change, go and come again; some are sent twice."""
+        for _ in range(count):
+            name = self.random.choice(NAMES)
+            now, draw = self.alive.get(name), self.random.random()
+            self.version += 1
+            if draw < 0.15 and self.sent:  # a producer that is not sure sends all of its last events again
+                since = self.random.randrange(max(0, len(self.sent) - 6), len(self.sent))
+                self.sent = self.sent[since:]
+                for old in self.sent:
+                    self._append(old)
+                continue
+            if now is None:
+                pod = member(name, self.random.choice(GANGS), f"u{self.version}", self.version)
+                self.alive[name] = pod
+                self._tell("ADDED", pod)
+            elif draw < 0.5:
+                gang = self.random.choice(["", now["metadata"]["labels"].get(POD_GROUP_LABEL, ""), "g1"])
+                pod = member(name, gang, now["metadata"]["uid"], self.version, changed=str(self.version))
+                self.alive[name] = pod
+                self._tell("MODIFIED", pod)
+            else:
+                self._tell(
+                    "DELETED", {**now, "metadata": {**now["metadata"], "resourceVersion": str(self.version)}}
+                )
+                del self.alive[name]
+
+    def _tell(self, kind: str, manifest: Json) -> None:
+        self.sent.append(self.team.record(kind, manifest, AT_MS + self.version))
+
+    def _append(self, old: Record) -> None:
+        at = (old.topic, old.partition)
+        self.team.ends[at] += 1
+        self.team.records.append(
+            old._replace(offset=self.team.ends[at] - 1, timestamp_ms=AT_MS + self.version)
+        )
+
+    def step(self, number: int, records_max: int = 5, *, follows: bool = True) -> bool:
+        """Let a worker read on, plan and commit."""
+        return self.team.step(number, self._next(self.team.planners[number], records_max), follows=follows)
+
+    def _next(self, planner: Planner, records_max: int) -> list[Record]:
+        positions, held = planner.positions(), Counter((r.topic, r.partition) for r in planner.held)
+        found: list[Record] = []
+        for shard in sorted(planner.owned):
+            at = positions[TopicPartition(PODS_TOPIC, shard)] + held[PODS_TOPIC, shard]
+            found += [r for r in self.team.records if r[:2] == (PODS_TOPIC, shard) and r.offset >= at]
+        return sorted(found, key=lambda r: (r.timestamp_ms, r.partition, r.offset))[:records_max]
+
+    def rest(self) -> None:
+        """Let all read to the end and come to rest."""
+        for _ in range(200):
+            if not sum([self.step(number, 100) for number in range(len(self.team.planners))]):
+                self.team.rest()
+                return
+        pytest.fail("the workers answer each other for ever")
+
+
+def day(seed: int, rounds: int = 40) -> Day:
+    """Let workers live a day in which shards change hands at any moment."""
+    life = Day(seed, [0, 1, 2])
+    team, random = life.team, life.random
+    team.tell("ADDED", *(node_manifest(f"n{number}", cpu=3) for number in range(3)))
+    mark(team)
+    for _ in range(rounds):
+        life.produce(random.randrange(4))
+        draw = random.random()
+        holders = [at for at, planner in enumerate(team.planners) if planner.owned]
+        if draw < 0.12:
+            giver = random.choice(holders)
+            shard = random.choice(sorted(team.planners[giver].owned))
+            team.give(giver, [shard])
+            others = [at for at in range(len(team.planners)) if at != giver]
+            if others and random.random() < 0.7:
+                while team.step(taker := random.choice(others)):  # it has followed all that was done
+                    pass
+                team.take(team.planners[taker], [shard])
+            else:
+                team.join([shard])
+        elif draw < 0.25:
+            team.die(random.choice(holders))
+        for number in random.sample(range(len(team.planners)), len(team.planners)):
+            if random.random() < 0.7:
+                life.step(number, random.randrange(1, 9), follows=random.random() < 0.7)
+    life.rest()
+    return life
+
+
+def check(life: Day) -> None:
+    """Compare the ledger with what the producer knows."""
+    database = life.team.database
+    assert not [letter for letters in database.dead_letters.values() for letter in letters]
+    found: Counter[tuple[str, str]] = Counter()
+    for (uid, shard), row in database.open_placements.items():
+        found[row.opened.name, uid] += 1
+        assert row.opened.shard == shard
+    for (uid, _), waiting in database.pending.items():
+        found[waiting.name, uid] += 1
+    assert found == {(name, pod["metadata"]["uid"]): 1 for name, pod in life.alive.items()}
+    for (shard, topic, _), lane in database.offsets.items():
+        target = home_of(topic)
+        if target is not None:
+            assert database.offsets[target, inbox_topic(shard), target].next_offset == lane.next_offset
+            rows = [each.number for each in database.inbox.handed.values() if each[:2] == (target, shard)]
+            assert sorted(rows) == list(range(lane.next_offset))
+    bound = Counter(each["pod"]["uid"] for each in life.team.decided() if each["outcome"] == "bound")
+    assert not [uid for uid, count in bound.items() if count > 1]
+    audit(life.team)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_pod_is_lost_or_decided_for_twice_whoever_dies_or_takes_over(seed: int) -> None:
+    check(day(seed))
+
+
+@pytest.fixture(autouse=True)
+def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_day_with_gangs_is_planned_again_with_the_same_bytes(seed: int) -> None:
+    life = day(seed)
+    outcome = replay(life.team)
+    assert outcome.difference is None
+    assert outcome.progress.batches_count == outcome.progress.total > 20
+
+
+def test_days_hand_over_much_and_some_records_wait() -> None:
+    """What the tests above rest on."""
+    lives = [day(seed) for seed in range(8)]
+    assert sum(len(life.team.database.inbox.handed) for life in lives) > 100
+    assert sum(len(life.team.planners) > 1 for life in lives) > 4
