@@ -27,6 +27,7 @@ from services.cli import (
     plan,
     prune,
     replay,
+    search,
     serve,
     setup,
 )
@@ -130,6 +131,7 @@ app.command("up", rich_help_panel=TRY)(serve.up)
 app.command("trace", rich_help_panel=TRY)(setup.trace)
 app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
+app.add_typer(search.app, name="search", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)

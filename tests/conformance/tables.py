@@ -51,6 +51,12 @@ def structure_cases(group: str) -> list[Any]:
     return [pytest.param(case, id=f"{case['id']} {case['name']}") for case in STRUCTURES[group]]
 
 
+def formula_cases() -> list[Any]:
+    """Return what formulas of the study and of the paper on search give for some numbers."""
+    found: list[Any] = json.loads((CASES / "formulas.json").read_text())["formula_cases"]
+    return found
+
+
 def cases(*files: str) -> list[Any]:
     return [
         pytest.param(case, id=f"{name}[{i}] {case['name']}")
