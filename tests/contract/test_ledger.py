@@ -46,6 +46,7 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
         seal_secret=secret,
         shards_count=SHARDS,
         orphaned=[],
+        forwarded=[],
         nominations=[],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from domain.model.errors import LedgerMismatch
@@ -9,12 +10,12 @@ from services.ports.inbox import Forwarded, Handed, Waiting
 from services.ports.ledger import CommitBatch
 
 
+@dataclasses.dataclass
 class InboxTables:
-    """Events that were handed over (``handed``), and the keys whose events are (``forwarded``)."""
+    """Events that were handed over, by home, source and number, and the keys whose events are."""
 
-    def __init__(self) -> None:
-        self.handed: dict[tuple[int, int, int], Handed] = {}  # home, source, number
-        self.forwarded: dict[tuple[int, str], Forwarded] = {}  # shard, key
+    handed: dict[tuple[int, int, int], Handed] = dataclasses.field(default_factory=dict)
+    forwarded: dict[tuple[int, str], Forwarded] = dataclasses.field(default_factory=dict)
 
     def check(self, batch: CommitBatch) -> None:
         """Refuse what the primary key would refuse."""
