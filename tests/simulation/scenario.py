@@ -250,6 +250,8 @@ class Scenario:
         elif draw < 0.8:
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
             requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
+        elif self._preempts and pod["spec"].get("nodeName") and pod["metadata"]["labels"]["app"] != "spread":
+            pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:20:00Z"  # it takes its time to end
         else:
             pod["metadata"]["labels"]["touched"] = str(self._version)
         self.pods[name] = pod

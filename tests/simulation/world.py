@@ -175,6 +175,7 @@ class World:
             checkpoint_batches=self._checkpoint_batches,
             backoff_ms=BACKOFF_MS,
             preempts=self.preempts,
+            preemption_seconds=5,  # some run out while the executor is down
         )
         inner = MemoryLedger(self.database, self.clock)
         self.auditor.tape.delivered[inner] = process.delivered
