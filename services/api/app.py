@@ -24,6 +24,7 @@ from services.api.disconnect import CancelOnDisconnect
 from services.api.failures import ApiError, json_answer
 from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
+from services.api.nominations import nomination_routes
 from services.api.origin import OriginCheck, check_media_type
 from services.api.profiles import profile_routes
 from services.api.resending import resend_routes
@@ -59,9 +60,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )
-    app.include_router(
-        state_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
-    )
+    for routes in (state_routes, nomination_routes):
+        app.include_router(routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )

@@ -125,6 +125,15 @@ def parse_name(text: str) -> str:
     return parts[0]
 
 
+def parse_uid(text: str) -> tuple[str, int]:
+    """Return the (uid, shard) of a cursor."""
+    uid, *shard = _parts(text)
+    found = _whole(shard, _SHARD_MAX)
+    if found is None or "\0" in uid:
+        raise _bad_cursor(text)
+    return uid, found[0]
+
+
 def parse_object(text: str) -> tuple[str, str, str]:
     """Return the (kind, namespace, name) of a cursor."""
     parts = _parts(text)

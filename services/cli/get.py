@@ -28,6 +28,7 @@ class Kind(enum.StrEnum):
     PODS = "pods"
     DECISIONS = "decisions"
     PENDING = "pending"
+    NOMINATIONS = "nominations"
     PROFILES = "profiles"
     CONFIG = "config"
     SHARDS = "shards"
@@ -52,6 +53,7 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.PODS: ("pod", "po"),
     Kind.DECISIONS: ("decision", "dec"),
     Kind.PENDING: (),
+    Kind.NOMINATIONS: ("nomination", "nom"),
     Kind.PROFILES: ("profile", "prof"),
     Kind.CONFIG: tuple(name for names in CONFIG_NAMES.values() for name in names),
     Kind.SHARDS: ("shard",),
@@ -76,6 +78,7 @@ FILTERS: dict[Kind, frozenset[str]] = {
         }
     ),
     Kind.PENDING: frozenset({"shard"}),
+    Kind.NOMINATIONS: frozenset(),
     Kind.PROFILES: frozenset(),
     Kind.CONFIG: frozenset({"namespace"}),
     Kind.SHARDS: frozenset(),
@@ -135,6 +138,8 @@ async def _one(
                 if str(item["shard"]) == name:
                     return item
             raise CommandError(f"shard {name} is not known here")
+        case Kind.NOMINATIONS:
+            raise typer.BadParameter("nominations have no names; see `berth get pods NAMESPACE/NAME`")
         case Kind.PENDING:
             raise typer.BadParameter("groups of pending pods have no names; leave the name out")
 
@@ -143,7 +148,7 @@ KindName = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="nodes, pods, decisions, pending, profiles, config, shards or deadletters; or `pod`, `po`; "
+        help="nodes, pods, decisions, pending, nominations, profiles, config, shards or deadletters; `po`; "
         "of config also namespaces, services, priorityclasses and so on.",
     ),
 ]

@@ -253,6 +253,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("PROFILE", _field("profile"), wide=True),
         Column("SIGNATURE", _field("signature"), wide=True),
     ),
+    "nominations": (
+        Column("POD", lambda item: f"{item['namespace']}/{item['name']}"),
+        Column("PRIORITY", _field("priority"), right=True),
+        Column("NODE", _field("node")),
+        Column("HAVE TO LEAVE", lambda item: " ".join(item["victims"]), lines=lambda item: item["victims"]),
+        moment("SINCE", "since"),
+        moment("EXPIRES", "expires"),
+        Column("SHARD", _field("shard"), wide=True, right=True),
+        Column("UID", _field("uid"), wide=True),
+    ),
     "profiles": (
         Column("NAME", _field("name")),
         Column("REVISION", _field("revision"), right=True),

@@ -20,6 +20,7 @@ KEYS: dict[Kind, tuple[str, ...]] = {
     Kind.NODES: ("name",),
     Kind.PODS: ("uid",),
     Kind.PENDING: ("shard", "signature"),
+    Kind.NOMINATIONS: ("uid", "shard"),
     Kind.PROFILES: ("name",),
     Kind.CONFIG: ("kind", "namespace", "name"),
     Kind.SHARDS: ("shard",),
@@ -29,6 +30,7 @@ GONE: dict[Kind, Json] = {
     Kind.NODES: {"deleted": True},
     Kind.PODS: {"phase": "released", "node": None},
     Kind.PENDING: {"count": 0},
+    Kind.NOMINATIONS: {"node": None},
     Kind.CONFIG: {"object": None},
 }
 """The mark of an item that has left its list. The other lists only grow."""

@@ -87,6 +87,23 @@ class PodState(NamedTuple):
     orphaned: bool
 
 
+class Promised(NamedTuple):
+    """A pod that has a node promised, and who has to leave it and has not: ``namespace/name``, by uid.
+
+    The template has nothing but requests, profile and priority.
+    """
+
+    pod_uid: str
+    namespace: str
+    name: str
+    shard: int
+    node: str
+    at_ms: int
+    expires_ms: int
+    victims: Sequence[str]
+    template: PodTemplate | None
+
+
 class PlacementSpan(NamedTuple):
     """A time span in which a pod counted on a node. Without an end it still counts there."""
 
@@ -265,6 +282,9 @@ class Store(Protocol):
 
         They come by (pods, shard, signature), largest first.
         """
+
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
+        """Return the pods that have a node promised, by (uid, shard)."""
 
     async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
         """Return what is kept of the attempts of a group that failed, oldest first."""

@@ -578,6 +578,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/explanation",
         "/v1/pending",
+        "/v1/nominations",
         "/v1/profiles",
         "/v1/profiles/{name}",
         "/v1/shards",

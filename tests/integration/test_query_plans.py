@@ -56,6 +56,8 @@ FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms)
 SELECT i % 4, i / 4 + 1, 'berth.pods', 0, 1, convert_to({TEAM} || '/p' || i, 'UTF8'), '', '', '', '', 1
 FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO nominations (pod_uid, shard, namespace, name, signature, node, at_ms, expires_ms)
+SELECT 'uid' || i, i % 4, {TEAM}, 'p' || i, '\\x00', 'n' || i, 1, 2 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'Service', {TEAM}, 's' || i, '{{}}', 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
@@ -293,6 +295,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.latest_decisions(["ns/p7", "ns/p8"]),
         {"decisions_pod"},
     ),
+    "nominations": (lambda store: store.nominations(100, ("uid5", 1)), {"nominations_pkey"}),
     "what waits": (lambda store: store.pending(None, None, 100, (7, 1, b"7")), {"pending_group"}),
     "what waits in a shard": (lambda store: store.pending(1), {"pending_group"}),
     "the group of a pod": (lambda store: store.pending(1, b"\7"), {"pending_group"}),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import quote
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -17,6 +18,7 @@ from services.adapters.postgres.queries import PostgresStore
 from services.api import answers
 from services.api.formats import cursor
 from services.api.keys import key_hash, new_key
+from services.bootstrap import Place
 from services.codec.encode import encode_event
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Entry
 from services.ports.store import Grant
@@ -94,7 +96,24 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             await writer.aclose()
             await log.aclose()
             await work_off(place)
+            await promise(place)
             yield World(place, client)
+
+
+async def promise(place: Place) -> None:
+    """Promise a node to a pod of each team; two pods, one of each team, have to leave for ours."""
+    connection = await asyncpg.connect(place.dsn)
+    await connection.execute(
+        "INSERT INTO nominations (pod_uid, shard, namespace, name, signature, node, at_ms, expires_ms) "
+        "SELECT pod_uid, shard, namespace, name, signature, 'n1', since_ms, since_ms + 60000 "
+        "FROM pending WHERE name LIKE '%-huge-0'"
+    )
+    await connection.execute(
+        "INSERT INTO evictions SELECT p.pod_uid, p.shard, p.namespace, p.name, n.pod_uid, n.shard "
+        "FROM placements p, nominations n WHERE p.name LIKE '%-web-0' AND n.namespace = $1",
+        OURS,
+    )
+    await connection.close()
 
 
 # ---------------------------------------------------------------------------- input that no one should send
@@ -265,6 +284,7 @@ async def asked(world: World) -> dict[str, list[str]]:
             f"Service/{team}/{'ant' if team == OURS else MARK}-svc" for team in (OURS, THEIRS)
         ],
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
+        "/v1/nominations": ["", "?limit=1"],
         "/v1/deadletters": ["", "?limit=1"],
         "/v1/deadletters/{id}": letters,
     }
@@ -314,6 +334,17 @@ async def test_a_pod_of_another_team_is_as_if_it_were_not(world: World, ours: Cl
         for suffix in ("", "/explanation"):
             answer = await ours.get(f"/v1/decisions/{every}{suffix}")
             assert answer.status_code == (200 if every in seen else 404)
+
+
+async def test_who_has_to_leave_is_told_as_far_as_it_is_seen(world: World, ours: Client) -> None:
+    (mine,) = (await ours.get("/v1/nominations")).json()["items"]
+    assert (mine["name"], mine["node"], mine["victims"]) == ("ant-huge-0", "n1", [f"{OURS}/ant-web-0"])
+    every = (await world.client.get("/v1/nominations")).json()["items"]
+    victims = {item["name"]: sorted(item["victims"]) for item in every}
+    assert victims == {
+        "ant-huge-0": sorted([f"{OURS}/ant-web-0", f"{THEIRS}/{MARK}-web-0"]),
+        f"{MARK}-huge-0": [],
+    }
 
 
 async def test_configuration_is_that_of_the_own_namespaces_and_of_the_cluster(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from domain.model.errors import LedgerMismatch
+from domain.model.pods import PodTemplate
 from domain.state.nominations import Victim
 from services.adapters.batches import own_shards
 from services.ports.ledger import CommitBatch, NominationRow
+from services.ports.store import Promised
 
 Key = tuple[str, int]
 """Uid and shard of a pod."""
@@ -38,6 +40,17 @@ class NominationTables:
     def _left(self, key: Key, row: NominationRow) -> tuple[Victim, ...]:
         left = (each for each in row.victims if self.evictions.get((each.uid, each.shard)) == key)
         return tuple(sorted(left, key=lambda victim: victim.uid))
+
+    def promised(
+        self, sees: Callable[[str], bool], templates: Mapping[bytes, PodTemplate]
+    ) -> Iterator[Promised]:
+        """Yield the nominations of the namespaces that somebody sees, as ``Store.nominations`` has them."""
+        for row in self.loaded():
+            if sees(row.namespace):
+                victims = [each.key for each in row.victims if sees(each.key.partition("/")[0])]
+                when = row.at_ms, row.expires_ms
+                of = row.pod_uid, row.namespace, row.name, row.shard, row.node
+                yield Promised(*of, *when, victims, templates.get(row.signature))
 
     def check(self, batch: CommitBatch) -> None:
         """Refuse what a primary key would refuse."""

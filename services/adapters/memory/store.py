@@ -45,6 +45,7 @@ from services.ports.store import (
     PlacementSpan,
     PodFilter,
     PodState,
+    Promised,
     Pulse,
     RefusedRecord,
     Rows,
@@ -52,6 +53,10 @@ from services.ports.store import (
     ShardState,
     WaitingGroup,
 )
+
+
+def _name_size(row: Promised) -> int:
+    return len(row.name)
 
 
 class MemoryStore(MemoryCallers):
@@ -281,6 +286,11 @@ class MemoryStore(MemoryCallers):
             ordered = [place for place in ordered if place > (-after[0], *after[1:])]
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
+
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
+        """See ``Store.nominations``."""
+        rows = self._database.nominations.promised(self._sees, self._database.templates)
+        return page([r for r in rows if (r.pod_uid, r.shard) > (after or ("", -1))], limit, _name_size)
 
     def _group(self, shard: int, signature: bytes, pods: Sequence[PendingPod]) -> WaitingGroup:
         why = self._database.pending_groups.get((shard, signature))

@@ -13,6 +13,7 @@ from domain.model.limits import page_bytes_max, raw_bytes_shown_max
 from domain.model.pods import PodTemplate
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import READING, Engine, Pool, Reading
+from services.adapters.postgres.schema_preemption import evictions, nominations
 from services.adapters.postgres.selects import (
     DECISION,
     OF_TEMPLATE,
@@ -37,6 +38,7 @@ from services.ports.store import (
     PlacementSpan,
     PodFilter,
     PodState,
+    Promised,
     RefusedRecord,
     Rows,
     WaitingGroup,
@@ -264,6 +266,25 @@ class Listing(Engine):
         last = len(WaitingGroup._fields) - 1
         groups = (WaitingGroup._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(groups, more=rows.more)
+
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
+        """Read a page along the primary key, each with its victims along their index."""
+        n, e = nominations.c, evictions.c
+        left = sa.select(e.namespace + "/" + e.name).order_by(e.victim_uid)
+        left = left.where(e.preemptor_uid == n.pod_uid, e.preemptor_shard == n.shard)
+        left = left.where(*within(e.namespace, self._seen)).correlate(nominations)
+        query = sa.select(
+            *(n[name] for name in Promised._fields[:-2]),
+            sa.func.array(left.scalar_subquery(), type_=sa.ARRAY(sa.Text)).label("victims"),
+            OF_TEMPLATE,
+        ).select_from(nominations.outerjoin(t.templates, t.templates.c.signature == n.signature))
+        query = query.where(*within(n.namespace, self._seen))
+        if after is not None:
+            query = query.where(sa.tuple_(n.pod_uid, n.shard) > after)
+        rows = await self._page(query, limit, sa.func.octet_length(n.name), ["pod_uid", "shard"])
+        last = len(Promised._fields) - 1
+        found = (Promised._make((*row[:last], template_of(row.spec))) for row in rows)
+        return Rows(found, more=rows.more)
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Rows[RefusedRecord]:
         """Read of each shard along its primary key, or along the index of the keys that are seen."""
