@@ -19,7 +19,7 @@ from domain.manifests.usage import WireNodeUsage
 from domain.model.decisions import Outcome
 from services.adapters.batches import DeadLetterRecord
 from services.codec.encode import DecisionRecord
-from services.codec.envelope import EVENT_TYPES, KINDS, AnyObject, Envelope
+from services.codec.envelope import KINDS, AnyObject, Envelope, types_on
 from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC
 
 FOLDER = Path(__file__).parent.parent / "schemas"
@@ -121,7 +121,7 @@ def _event(kind: str, shape: type) -> Json:
     )
     schema = _schema(shape, said)
     properties = schema["properties"]
-    properties["type"] = {"enum": list(EVENT_TYPES)}
+    properties["type"] = {"enum": list(types_on(topic))}
     properties["object"] = {"$ref": _ref(properties["object"])}
     schema["required"] = ["type", "object"]
     thing = schema["$defs"][properties["object"]["$ref"].rpartition("/")[2]]

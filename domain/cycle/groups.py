@@ -13,7 +13,10 @@ from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
 
 GroupKey = tuple[bytes, int]
-"""The signature of a group's pods, and the number of their class; 0 where they have none."""
+"""The signature of a group's pods, and the number of their class; 0 where they have none.
+
+It is negative where nodes are excluded for them (``domain/cycle/excluded.py``).
+"""
 
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
@@ -98,8 +101,9 @@ class WaitingGroup:
         template: PodTemplate,
         plan: ProfilePlan | None,
         pod_class: PodClass | None = None,
+        number: int = 0,
     ) -> None:
-        self.key: GroupKey = (signature, 0 if pod_class is None else pod_class.number)
+        self.key: GroupKey = (signature, number)
         self.signature = signature
         self.template = template
         self.pod_class = pod_class

@@ -334,7 +334,9 @@ class PreemptingPlacer(Placer):
         if done < len(willing):
             return willing[done][0]
         if group.lines:
-            (self._queue.resume if len(willing) == len(pods) else self._queue.wake_group)(group)
+            if len(willing) == len(pods):  # nothing failed
+                group.failures = group.due_ms = 0
+            self._queue.wake_group(group)
         return len(pods)
 
     def _planned(self, program: Program, count: int, without: Collection[str]) -> list[Planned]:

@@ -19,6 +19,7 @@ from sortedcontainers import SortedList
 
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
+from domain.cycle.excluded import Excluded, without_nodes
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works, draw
 from domain.cycle.waking import Waking
@@ -45,11 +46,13 @@ class Queue:
         state: ClusterState,
         plans: Mapping[str, ProfilePlan],
         backoff_ms: tuple[int, int] = (0, 0),
+        excluded: Excluded | None = None,
     ) -> None:
         self._state = state
         self._plans = plans
         self._works = Works(state.table)
         self._backoff_ms = backoff_ms
+        self._excluded = Excluded() if excluded is None else excluded
         self._now_ms = 0
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: Counter[bytes] = Counter()  # of the groups
@@ -65,10 +68,13 @@ class Queue:
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
         """Let a pod wait. A pod that is not fresh was tried before a restart, and is tried again after it."""
         pod_class = self._state.pods[pod.key].pod_class
-        group = self.groups.get((pod.signature, 0 if pod_class is None else pod_class.number))
+        number, template = 0 if pod_class is None else pod_class.number, pod.template
+        if nodes := self._excluded.of(pod):
+            number, template = self._excluded.number(number, nodes), without_nodes(template, nodes)
+        group = self.groups.get((pod.signature, number))
         if group is None:
             plan = self._plans.get(pod.template.profile)
-            group = WaitingGroup(pod.signature, pod.template, plan, pod_class)
+            group = WaitingGroup(pod.signature, template, plan, pod_class, number)
             self.groups[group.key] = group
             self.signatures[pod.signature] += 1
         line = group.lines.get(pod.namespace)
@@ -116,6 +122,11 @@ class Queue:
         fresh = self.is_fresh(pod.key)
         self.remove(pod.key)
         self.add(pod, arrival, fresh=fresh)
+
+    def readmit(self, key: str) -> None:
+        """Move a pod to the group of its like, if it waits for any node: it may go to more nodes now."""
+        if key in self._line_of:
+            self.regroup(self._state.pods[key].spec, self._state.pods[key].arrival)
 
     def replan(self, profile: str) -> None:
         """Give the waiting groups of a profile its present plan: each is now worth an attempt, or held."""
@@ -269,28 +280,22 @@ class Queue:
             group.woken = self._is_put_off = True
             heapq.heappush(self._backing_off, (group.due_ms, group.key))
 
-    def resume(self, group: WaitingGroup) -> None:
-        """Go on with a group that was parked although nothing failed: its pods have nodes promised."""
-        group.failures = group.due_ms = 0
-        self._activate(group)
-
     def put_off(self, key: GroupKey) -> None:
         """Have a group drawn as one that needs a plan of whom to evict."""
         self.groups[key].owes_plan = self._is_put_off = True
 
     def wake_preemptors(
         self,
+        groups: Iterable[WaitingGroup],
         snapshot: Snapshot,
         rows: Iterable[int],
-        may_preempt: Callable[[WaitingGroup], bool],
         passing: Callable[[WaitingGroup, np.ndarray], np.ndarray],
     ) -> None:
-        """Wake the parked groups that may preempt, and for which one of these rows could be cleared now.
+        """Wake those of some groups, which may preempt, for which one of these rows could be cleared now.
 
         ``passing`` as of ``wake``. They pay for a plan when they are drawn.
         """
         where = np.array(sorted(rows), dtype=np.int64)
-        groups = filter(may_preempt, self._waking.groups)
         for group in self._waking.by_evicting(snapshot, where, groups, passing):
             group.owes_plan = True
             self.wake_group(group)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from operator import itemgetter
 
 from domain.cycle.counted import PodsKnown
+from domain.cycle.excluded import Excluded
 from domain.cycle.homes import Homes
 from domain.cycle.placer import Placer
 from domain.cycle.preempting import Preempting, may_preempt
@@ -24,7 +25,7 @@ from domain.cycle.slots import GroupSlots
 from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import CycleResult
 from domain.kernels import arrays as kernel
-from domain.model.events import Event, PodUpserted, ProfileDeleted, ProfileEvent
+from domain.model.events import BindFailed, Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
     candidates_explained_max,
     cycle_pods_max,
@@ -41,6 +42,7 @@ from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
 from domain.state.budgets import Budgets
 from domain.state.changes import (
+    BindUndone,
     Change,
     NominationEnded,
     PodAdopted,
@@ -97,7 +99,8 @@ class Scheduler:
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
         self.profiles = Profiles(profiles)
         self._backoff_ms = backoff_ms
-        self.queue = Queue(self.state, self.profiles.plans, backoff_ms)
+        self._excluded = Excluded()
+        self.queue = Queue(self.state, self.profiles.plans, backoff_ms, self._excluded)
         self._snapshot = Snapshot(self.state.table)
         self._homes = Homes(self.state)
         self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
@@ -120,6 +123,8 @@ class Scheduler:
         """
         if isinstance(event, PodUpserted):  # as nearly all are: to ask for the others first costs more
             self._grow(event.pod.template)
+        elif isinstance(event, BindFailed):
+            self._grow(event.pod.pod.template)
         elif isinstance(event, ProfileEvent):
             return (self._fold_profile(event),)
         elif isinstance(event, PodsFollowed):
@@ -136,6 +141,9 @@ class Scheduler:
                 case PodWaits():
                     self._unheeded.drop(change.pod.key)
                     self.queue.drop(change.pod.key)
+                    self.queue.add(change.pod, change.arrival, fresh=True)
+                case BindUndone():
+                    self._excluded.note(change.pod, change.node)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case PodResolved():
                     self.queue.regroup(change.pod, change.arrival)
@@ -229,12 +237,11 @@ class Scheduler:
         Cost: O(pods), as of a restart's queue.
         """
         before = self.queue
-        waiting = sorted(
-            ((entry.arrival, entry.spec) for entry in self.state.pods.values() if not entry.node),
-            key=itemgetter(0),
-        )
+        pods = ((entry.arrival, entry.spec) for entry in self.state.pods.values() if not entry.node)
+        waiting = sorted(pods, key=itemgetter(0))
         promised = self.state.nominations.entries
-        self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms)
+        self._excluded.clear()
+        self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self._excluded)
         for arrival, pod in waiting:
             if pod.key not in promised:
                 self.queue.add(pod, arrival, fresh=before.is_fresh(pod.key))
@@ -297,6 +304,8 @@ class Scheduler:
         ended = self._expire(now_ms)
         self.sync()
         self.queue.pass_to(now_ms)
+        for key in self._excluded.pass_to(now_ms):
+            self.queue.readmit(key)
         changed = self._promised_on(self.state.improved_rows)
         self._hold(changed, -1)  # who may not have what is promised finds that out
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
@@ -305,12 +314,8 @@ class Scheduler:
             self.queue.wake_pod(key)
         if self._preempts and self.state.improved_rows:
             lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
-            self.queue.wake_preemptors(
-                self._snapshot,
-                rows,
-                lambda group: may_preempt(group.template, lowest),
-                self._slots.passing,
-            )
+            groups = [g for g in self.queue.groups.values() if g.parked and may_preempt(g.template, lowest)]
+            self.queue.wake_preemptors(groups, self._snapshot, rows, self._slots.passing)
         self.state.improved_rows.clear()
         self.queue.wake_measured(self._snapshot)
         self.queue.wake_counted(self._slots.counters)

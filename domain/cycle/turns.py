@@ -72,6 +72,11 @@ def plan_work(nodes_count: int) -> int:
     return _PLAN + _PLAN_NODES * nodes_count
 
 
+def _shape(group: WaitingGroup) -> object:
+    """Return what the work of a group follows from: its signature, and the nodes that are excluded for it."""
+    return group.signature if group.key[1] >= 0 else group.key
+
+
 class Works:
     """The work of groups and pods, by signature: classes of pods cost nothing by themselves.
 
@@ -82,8 +87,8 @@ class Works:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._seen = (-1, -1)
-        self._of_pod: dict[bytes, int] = {}
-        self._of_group: dict[bytes, int] = {}
+        self._of_pod: dict[object, int] = {}
+        self._of_group: dict[object, int] = {}
 
     def forget(self) -> None:
         """Compute all of it anew."""
@@ -99,18 +104,18 @@ class Works:
 
     def of_pod(self, group: WaitingGroup) -> int:
         """Return the work of one more pod of a group."""
-        work = self._of_pod.get(group.signature)
+        work = self._of_pod.get(_shape(group))
         if work is None:
             work = _POD if group.plan is None else pod_work(group.template, group.plan, self._table)
-            self._of_pod[group.signature] = work
+            self._of_pod[_shape(group)] = work
         return work
 
     def of_group(self, group: WaitingGroup) -> int:
         """Return the work of a group that was not seen before, or of one that waits for a plan."""
-        work = self._of_group.get(group.signature)
+        work = self._of_group.get(_shape(group))
         if work is None:
             work = 0 if group.plan is None else group_work(group.template, group.plan, self._table)
-            self._of_group[group.signature] = work
+            self._of_group[_shape(group)] = work
         return work + plan_work(self._table.count) if group.owes_plan else work
 
 

@@ -147,7 +147,8 @@ class Waking:
         found: list[WaitingGroup] = []
         asking: dict[int, list[WaitingGroup]] = {}
         for group in groups:
-            (found if group.reads_pods else asking.setdefault(group.template.priority, [])).append(group)
+            if group in self._places:
+                (found if group.reads_pods else asking.setdefault(group.template.priority, [])).append(group)
         for priority, equals in asking.items() if len(rows) else ():
             room = np.column_stack([self._cleared(row, priority) for row in rows.tolist()])
             columns = snapshot.columns._replace(

@@ -38,6 +38,10 @@ class Outcome(enum.StrEnum):
         "conflict",
         "another worker changed the chosen node first; the pod waits and is tried again",
     )
+    BIND_FAILED = (
+        "bind-failed",
+        "the pod could not be bound to the chosen node; it waits, and is tried on others",
+    )
     RELEASED = "released", "the pod finished or was deleted; what it held is free"
 
 

@@ -39,6 +39,13 @@ class PodUpserted(msgspec.Struct, frozen=True, gc=False):
     priority_class: str | None = None
 
 
+class BindFailed(msgspec.Struct, frozen=True, gc=False):
+    """Whoever binds pods could not bind one to ``node``, where berth had placed it. ``pod``: as it is."""
+
+    pod: PodUpserted
+    node: str
+
+
 class PodDeleted(msgspec.Struct, frozen=True, gc=False):
     """A pod was deleted. An empty ``uid``, a tombstone of the compacted topic, means any pod of the name."""
 
@@ -88,5 +95,6 @@ class ProfileDeleted(msgspec.Struct, frozen=True, gc=False):
 
 
 ConfigEvent = ConfigUpserted | ConfigDeleted
-Event = NodeUpserted | NodeDeleted | NodeUsed | PodUpserted | PodDeleted | ConfigUpserted | ConfigDeleted
+PodEvent = PodUpserted | BindFailed | PodDeleted
+Event = NodeUpserted | NodeDeleted | NodeUsed | PodEvent | ConfigEvent
 ProfileEvent = ProfileUpserted | ProfileDeleted

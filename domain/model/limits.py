@@ -68,6 +68,7 @@ reservation_look_ms = 1_000  # between two looks at a reservation, in log time
 reservation_tries_max = 4  # groups for which a node is sought in one look
 dying_seconds_max = 3_600  # for which a promise is kept, at most, while victims that are told to end do so
 unheeded_seconds_max = 3_600  # for which a pod evicts nobody, at most, after promises that ran out
+bind_failure_seconds = 60  # of log time in which a pod is kept off a node that it could not be bound to
 tombstone_steps = 64  # by which that time passes
 usage_ahead_seconds_max = 60  # by which the clock of whoever measures may be ahead of the log's
 unknown_nodes_measured_max = 10_000

@@ -112,6 +112,15 @@ class PodReleased(msgspec.Struct, frozen=True, gc=False):
     resource_version: int | None
 
 
+class BindUndone(msgspec.Struct, frozen=True, gc=False):
+    """A pod could not be bound to ``node``, where it counted. It waits again, as if it came now."""
+
+    pod: PodSpec
+    node: str
+    node_version: int | None
+    arrival: int
+
+
 class PodMissed(msgspec.Struct, frozen=True, gc=False):
     """A pod that was never known is gone. It is remembered, so that what comes late does not bring it.
 
@@ -193,6 +202,7 @@ Change = (
     | PodOrphaned
     | PodReturned
     | PodReleased
+    | BindUndone
     | PodMissed
     | PodResolved
     | NominationEnded

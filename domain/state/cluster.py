@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from domain.model.events import (
+    BindFailed,
     ConfigDeleted,
     ConfigUpserted,
     Event,
@@ -26,6 +27,7 @@ from domain.model.limits import resource_names_max, usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.state.changes import (
+    BindUndone,
     Change,
     NodeChanged,
     NodeMeasured,
@@ -123,6 +125,8 @@ class ClusterState(Restorable):
                 return self._upsert_pod(self.config.settled(event, self.pods), shard)
             case PodDeleted():
                 return self._delete_pod(event, shard)
+            case BindFailed():
+                return self._undo_bind(event, shard)
             case NodeUpserted():
                 return self._upsert_node(event.node, shard)
             case NodeDeleted():
@@ -348,6 +352,22 @@ class ClusterState(Restorable):
         if refused:
             return (Skipped(refused),)
         return self._release(entry, "deleted", version)
+
+    def _undo_bind(self, event: BindFailed, shard: int) -> tuple[Change, ...]:
+        """Let a pod wait again that berth had placed there; of any other the event says how it is now."""
+        pod, entry = event.pod.pod, self.pods.get(event.pod.pod.key)
+        if entry is None or (entry.spec.uid, entry.node, entry.adopted) != (pod.uid, event.node, False):
+            return self.apply(event.pod, shard)
+        if self._is_of_another(entry, shard):
+            return (_of_another(entry, shard),)
+        if pod.terminating or entry.spec.terminating:  # it never will be bound
+            return self._release(entry, "deleted", pod.resource_version)
+        self._occupancy.unplace(entry)
+        if entry.spec.node_name:
+            self.index.renew(entry, msgspec.structs.replace(entry.spec, node_name=""))
+        entry.arrival = self._next_arrival
+        self._next_arrival += 1
+        return (BindUndone(entry.spec, event.node, self._occupancy.version_of(event.node), entry.arrival),)
 
     def _miss(self, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
         """Remember a pod that was gone before it was known. Cost: O(1)."""

@@ -51,7 +51,7 @@ class Error(Struct, kw_only=True):
 class Event(Struct, kw_only=True):
     """A watch event: what happened to one object. Unknown fields are ignored."""
 
-    type: Annotated[str, about("ADDED, MODIFIED or DELETED")]
+    type: Annotated[str, about("ADDED, MODIFIED or DELETED; of a pod also BIND_FAILED")]
     object: Annotated[
         dict[str, Any],
         about("v1 Node or v1 Pod as in Kubernetes, or berth/v1 SchedulingProfile or NodeUsage"),

@@ -216,6 +216,8 @@ def _opening(decision: Decision) -> str:
             return f"{name} waits: no node would fit even if all other pods left; it asks for {asks}."
         case Outcome.CONFLICT:
             return f"{name} waits: another worker changed the chosen node first; it asks for {asks}."
+        case Outcome.BIND_FAILED:
+            return f"{name} waits: it could not be bound to {node}; it asks for {asks}."
         case Outcome.RELEASED:
             return f"{name} is gone{from_node}; what it held is free: {asks}."
         case Outcome.RESIZED:

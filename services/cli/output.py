@@ -30,6 +30,7 @@ STYLES = {
     "pending": "yellow",
     "unschedulable": "yellow",
     "conflict": "yellow",
+    "bind-failed": "yellow",
     "nominated": "yellow",
     "cleared": "yellow",
     "evicted": "red",

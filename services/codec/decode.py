@@ -34,6 +34,7 @@ from domain.manifests.usage import usage_from_wire
 from domain.manifests.volumes import without_plain
 from domain.model.errors import FieldError
 from domain.model.events import (
+    BindFailed,
     Event,
     NodeDeleted,
     NodeUpserted,
@@ -57,6 +58,7 @@ from domain.model.timestamps import clamp_ms, to_ms
 from domain.model.validation import check_dns_label, check_printable, check_subdomain, field_error, shown
 from services.codec.config_events import ConfigDecoder, config_tombstone
 from services.codec.envelope import (
+    BIND_FAILED,
     AnyObject,
     Envelope,
     NodeEvent,
@@ -199,7 +201,13 @@ class Decoder:
             strict=True,
         )
         check_key(record.key, spec.key)
-        return PodUpserted(spec, asked)
+        if event.type != BIND_FAILED:
+            return PodUpserted(spec, asked)
+        if not node_name:
+            raise FieldError(
+                "object.spec.nodeName", "is missing; it names the node to which the pod could not be bound"
+            )
+        return BindFailed(PodUpserted(msgspec.structs.replace(spec, node_name=""), asked), node_name)
 
     def _spec_of(self, raw: msgspec.Raw, status: WirePodStatus | None) -> tuple[_Shape, str, str | None]:
         """Return what is made of a spec, its node name and its priority class.

@@ -15,7 +15,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import format_ms
 from domain.model.validation import shown
-from services.codec.envelope import EVENT_TYPES, KINDS, NAMESPACED_KINDS, AnyObject
+from services.codec.envelope import BIND_FAILED, EVENT_TYPES, KINDS, NAMESPACED_KINDS, AnyObject
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 
 
@@ -182,7 +182,7 @@ def encode_event(event_type: str, thing: Any, at: str | None = None, event_id: s
     FieldError
         If the type is unknown or the object holds what JSON cannot.
     """
-    if event_type not in EVENT_TYPES:
+    if event_type not in EVENT_TYPES and event_type != BIND_FAILED:
         raise FieldError("type", f"{shown(event_type)} is not allowed; allowed are {', '.join(EVENT_TYPES)}")
     event: dict[str, Any] = {"type": event_type, "object": thing}
     if at is not None:

@@ -17,6 +17,9 @@ from domain.model.validation import shown
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 
 EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+BIND_FAILED = "BIND_FAILED"
+"""What may happen to a pod alone: whoever binds pods could not bind it to the node that it names."""
+
 KINDS: Mapping[str, tuple[str, str]] = {
     "Node": ("v1", NODES_TOPIC),
     "Pod": ("v1", PODS_TOPIC),
@@ -36,6 +39,11 @@ KINDS: Mapping[str, tuple[str, str]] = {
 """Every kind that berth knows: its apiVersion and the topic of its events."""
 
 NAMESPACED_KINDS = ("Pod", *(kind for kind in CONTENTS if kind not in OF_CLUSTER))
+
+
+def types_on(topic: str) -> tuple[str, ...]:
+    """Return what may happen to the objects of a topic."""
+    return (*EVENT_TYPES, BIND_FAILED) if topic == PODS_TOPIC else EVENT_TYPES
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):
@@ -106,16 +114,16 @@ def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:
     """Return the object of an event whose type and kind belong on the topic."""
     if (
         thing is not None
-        and event_type in EVENT_TYPES
+        and (event_type in EVENT_TYPES or (event_type == BIND_FAILED and topic == PODS_TOPIC))
         and KINDS.get(thing.kind or "") == (thing.api_version, topic)
     ):
         return thing  # as nearly all are
     if event_type is None:
-        raise Refusal("not-an-event", "type", f"is missing; allowed are {', '.join(EVENT_TYPES)}")
+        raise Refusal("not-an-event", "type", f"is missing; allowed are {', '.join(types_on(topic))}")
     if thing is None:
         raise Refusal("not-an-event", "object", "is missing; an event carries the object that it is about")
-    if event_type not in EVENT_TYPES:
-        allowed = ", ".join(EVENT_TYPES)
+    if event_type not in types_on(topic):
+        allowed = ", ".join(types_on(topic))
         raise Refusal("unknown-type", "type", f"{shown(event_type)} is not allowed; allowed are {allowed}")
     kind, api_version = thing.kind or "", thing.api_version
     if kind not in KINDS:

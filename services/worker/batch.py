@@ -13,6 +13,7 @@ from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
 from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
+    BindUndone,
     Change,
     ConfigChanged,
     NodeChanged,
@@ -144,6 +145,8 @@ class BatchBuilder(Decider):
                 self._decide_placed(change, outcome, self._pods[change.pod.key].shard, None)
             case PodReleased():
                 self._release(change, shard)
+            case BindUndone():
+                self._undo_bind(change)
             case PodMissed():
                 self._remember_gone(change.key, change.uid, change.resource_version, shard)
                 self._skip(change.reason)
@@ -231,6 +234,14 @@ class BatchBuilder(Decider):
             reason=describe_node(change.node, change.reasons),
             reasons=dict.fromkeys(change.reasons, 1),
         )
+
+    def _undo_bind(self, change: BindUndone) -> None:
+        pod, shard = change.pod, self._pods[change.pod.key].shard
+        self._end_placement(pod)
+        self.take(PodWaits(pod, change.arrival), None, shard)
+        at = self.now_ms, self.event_at_ms, self.sent_by
+        version, why = change.node_version, f"could not be bound to {change.node}"
+        self._decide(pod, shard, Outcome.BIND_FAILED, change.node, *at, node_version=version, reason=why)
 
     def _release(self, change: PodReleased, shard: int) -> None:
         pod = change.pod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from domain.model.decisions import Outcome
 from domain.model.errors import Fenced, LedgerMismatch
 from domain.model.pods import Controller, PodLife, PodTemplate
 from services.ports.ledger import (
@@ -144,6 +145,24 @@ async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
     assert await ledger.commit(msgspec.structs.replace(moving, placements_closed=closing)) == COMMITTED
     (placement,) = (await ledger.load([lease])).placements
     assert (placement.node, placement.seq) == ("n2", 2)
+
+
+async def test_a_pod_waits_again_whose_placement_could_not_be_bound(ledger: Ledger) -> None:
+    lease, _ = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(lease, [1], 0)) == COMMITTED
+    failed = record(decision(lease, 2, "p0-1", "n1", outcome=Outcome.BIND_FAILED))
+    undone = bind(
+        lease,
+        [2],
+        1,
+        decisions=[failed],
+        placements_opened=[],
+        placements_closed=[PlacementClosed("uid-p0-1", AT_MS + 1)],
+        pending_added=[waiting(lease, "p0-1", 9)],
+    )
+    assert await ledger.commit(undone) == COMMITTED
+    state = await ledger.load([lease])
+    assert ([p.pod_uid for p in state.pending], list(state.placements)) == (["uid-p0-1"], [])
 
 
 async def test_a_placement_gets_a_newer_resource_version_and_labels(ledger: Ledger) -> None:

@@ -36,6 +36,7 @@ class Producer:
     version: int = 0
     at_ms: int = 1_700_000_000_000
     shards: int = SHARDS
+    bind_failures: bool = False
     ends: Counter[TopicPartition] = dataclasses.field(default_factory=Counter)
 
     def records(self, count: int) -> list[Record]:
@@ -81,6 +82,9 @@ class Producer:
         kind = random.choice(("ADDED", "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED", ""))
         if not kind:
             return None
+        if self.bind_failures and random.random() < 0.3:
+            at, who = f"n{random.randrange(4)}", f"{name}.{namespace}"
+            return event("BIND_FAILED", pod_manifest(name, namespace, cpu="1", node_name=at, uid=who))
         uid = random.choice((f"{name}.{namespace}", f"{name}.{namespace}", f"{name}.{namespace}.2", None))
         if random.random() < 0.05:
             uid = f"p{random.randrange(6)}.a"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.model.events import (
+    BindFailed,
     ConfigDeleted,
     ConfigUpserted,
     Event,
@@ -67,6 +68,8 @@ def key_of(event: Event) -> tuple[str, str]:
             return ("pod", event.pod.key)
         case PodDeleted():
             return ("pod", f"{event.namespace}/{event.name}")
+        case BindFailed():
+            return ("pod", event.pod.pod.key)
         case ConfigUpserted():
             return ("config", event.name)
         case ConfigDeleted():

@@ -19,7 +19,7 @@ from tests.simulation.promises import Promises
 from tests.simulation.tape import Commit
 
 PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
-WAITS = ("unschedulable", "unresolvable", "conflict", "nominated", "cleared")
+WAITS = ("unschedulable", "unresolvable", "conflict", "nominated", "cleared", "bind-failed")
 _NOWHERE = Node(gone=True)
 
 Placed = dict[str, tuple[str, Pod]]
@@ -177,6 +177,8 @@ class Outside:
                 self._require(pod.node == node, Invariant.PHANTOM_DECISION, f"{who}: it is on {pod.node!r}")
             case "resized":
                 self._require(life.node == node != "", Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
+            case "bind-failed":
+                self._require(life.node == node != "", Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
             case "orphaned" | "returned" as outcome:
                 told = life.node == node and life.node_gone == (outcome == "returned")
                 self._require(told, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
@@ -223,7 +225,7 @@ class Outside:
         self._order += self._knows_order
         order = self._order, decision["seq"]
         if node and outcome != "cleared":
-            stays = None if outcome in ("released", "nominated") else pod
+            stays = None if outcome in ("released", "nominated", "bind-failed") else pod
             step = Step(decision["node_version"], order, outcome, pod.uid, stays)
             self._steps.setdefault(node, []).append(step)
         if life.node and life.node != node:

@@ -12,7 +12,7 @@ from tests.simulation.facts import Node, Pod, why_not
 from tests.simulation.invariants import Findings, Invariant
 
 ENDS = ("bound", "cleared", "conflict")
-_LEAVES = ("released", "adopted", "resized")
+_LEAVES = ("released", "adopted", "resized", "bind-failed")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def table(heading: str, first_column: str) -> dict[str, str]:
     found = {}
     for row in rows.split("\n\n")[0].splitlines():
         names, meaning = row.strip("| ").split(" | ", 1)
-        found.update(dict.fromkeys(re.findall("`([a-z_]+)`", names), meaning))
+        found.update(dict.fromkeys(re.findall("`([a-z_-]+)`", names), meaning))
     return found
 
 
@@ -42,6 +42,7 @@ def test_every_decision_has_the_fields_that_the_page_lists() -> None:
     site.tell("ADDED", pod_manifest("later", cpu=8))
     site.tell("DELETED", node_manifest("n", resource_version=2))
     site.tell("ADDED", node_manifest("n", cpu=8, resource_version=3))
+    site.tell("BIND_FAILED", pod_manifest("p", cpu=2, node_name="n", resource_version=2))
     site.tell("DELETED", pod_manifest("p", resource_version=3))
     decided = site.decided()
     lost = next(row for row in decided if row["outcome"] == "bound")

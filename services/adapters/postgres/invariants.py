@@ -142,13 +142,13 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "released-is-over",
-        "a pod that was released has no open placement from before",
+        "a pod that was released, or could not be bound, has no open placement from before",
         """
         SELECT d.shard, d.seq, d.pod_uid, p.node, p.seq AS placed_seq
         FROM @decisions AS d JOIN placements p
             ON coalesce(p.home, p.shard) = d.shard AND p.pod_uid = d.pod_uid AND p.released_at_ms IS NULL
                 AND (p.shard <> d.shard OR p.seq < d.seq)
-        WHERE d.outcome = 'released'
+        WHERE d.outcome IN ('released', 'bind-failed')
         """,
     ),
     Invariant(

@@ -25,7 +25,7 @@ _LAST_VERSION = 2**63 - 1
 OVERCOMMITTED = f"""
 WITH told AS MATERIALIZED (
     SELECT shard, seq, pod_uid, namespace, name, node, signature, outcome, recorded_at, {VERSION} AS version
-    FROM @decisions AS d WHERE outcome IN ('bound', 'adopted', 'resized', 'released')
+    FROM @decisions AS d WHERE outcome IN ('bound', 'adopted', 'resized', 'released', 'bind-failed')
 ), lives AS (
     SELECT *, lag(seq) OVER pod AS before, lead(seq) OVER pod AS end_seq, lead(node) OVER pod AS end_node,
         lead(version) OVER pod AS ended
@@ -47,7 +47,7 @@ WITH told AS MATERIALIZED (
     FROM @placements AS p JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL AND p.counted
     UNION ALL
     SELECT d.node, d.signature, d.version, d.seq, d.shard, -1, d.pod_uid, NULL, false
-    FROM lives d WHERE d.before IS NULL AND d.outcome = 'released' AND d.node IS NOT NULL
+    FROM lives d WHERE d.before IS NULL AND d.outcome IN ('released', 'bind-failed') AND d.node IS NOT NULL
     UNION ALL
     SELECT p.node, p.signature, CASE WHEN p.node = d.node THEN d.version END, d.seq, d.shard, -1, d.pod_uid,
         NULL, false
@@ -55,11 +55,12 @@ WITH told AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.seq, e.outcome FROM decisions e
         WHERE (e.namespace, e.name) = (d.namespace, d.name) AND e.shard = d.shard AND e.pod_uid = d.pod_uid
-            AND e.seq < d.seq AND e.outcome IN ('bound', 'adopted', 'resized', 'released')
+            AND e.seq < d.seq AND e.outcome IN ('bound', 'adopted', 'resized', 'released', 'bind-failed')
         ORDER BY e.seq DESC LIMIT 1
     ) AS e
     JOIN placements p ON p.shard = d.shard AND p.seq = e.seq
-    WHERE d.before IS NULL AND d.outcome IN ('adopted', 'resized') AND e.outcome <> 'released'
+    WHERE d.before IS NULL AND d.outcome IN ('adopted', 'resized')
+        AND e.outcome NOT IN ('released', 'bind-failed')
 ), ordered AS (
     SELECT node, signature, seq, shard, change, pod_uid, recorded_at, is_decided,
         coalesce(version, max(version) OVER (PARTITION BY node, shard ORDER BY seq)) AS version
@@ -111,7 +112,8 @@ WHERE s.is_decided AND s.held > offered.amount
 VERSIONS = f"""
 WITH told AS (
     SELECT d.shard, d.seq, d.node, d.outcome, d.recorded_at, {VERSION} AS version
-    FROM @decisions AS d WHERE outcome IN ('bound', 'adopted', 'resized', 'released') AND node IS NOT NULL
+    FROM @decisions AS d
+    WHERE outcome IN ('bound', 'adopted', 'resized', 'released', 'bind-failed') AND node IS NOT NULL
 ), begun AS (
     SELECT n.id, n.name AS node, n.version AS now, (
         SELECT h.recorded_at FROM node_specs h WHERE h.node_id = n.id ORDER BY h.version LIMIT 1
