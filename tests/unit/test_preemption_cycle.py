@@ -277,6 +277,15 @@ def test_a_pod_for_which_nobody_left_tries_another_node_and_then_waits_longer_ea
     assert nominated == [(60, other), (180, first), (360, other), (660, first)]
 
 
+def test_a_promise_without_victims_that_runs_out_lets_nobody_wait_longer() -> None:
+    site = site_of(pods_each=1)
+    site.tell("ADDED", high("first", cpu=1), high("second", cpu=1))
+    for seconds in range(60, 600, 60):
+        pass_to(site, AT_MS + seconds * 1_000)
+    cleared = Counter(name for name, how, _ in told(site, "first", "second") if how == "cleared")
+    assert cleared["first"] < cleared["second"], "the room of the second one depends on others alone"
+
+
 def test_others_of_its_group_do_not_wait_with_it() -> None:
     site = site_of()
     site.tell("ADDED", high())
