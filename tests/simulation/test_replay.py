@@ -22,9 +22,10 @@ def replay(world: World, first: int | None = None, last: int | None = None) -> O
     return asyncio.run(Replay(history, world.log, ScratchLedger, _silent).run(first, last))
 
 
-def lived(seed: int, checkpoint_batches: int = 7) -> World:
+def lived(seed: int, checkpoint_batches: int = 7, *, preempts: bool = False) -> World:
     # A version that somebody else gave a node is in no log, and what a fail-over lost is in no journal.
-    world = World(seed, checkpoint_batches=checkpoint_batches, without=[Fault.FOREIGN_WRITE, Fault.FAIL_OVER])
+    without = [Fault.FOREIGN_WRITE, Fault.FAIL_OVER]
+    world = World(seed, checkpoint_batches=checkpoint_batches, without=without, preempts=preempts)
     world.run()
     return world
 
@@ -36,7 +37,16 @@ def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> None:
-    world = lived(seed)
+    compare(lived(seed))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_so_is_a_day_with_preemption(seed: int) -> None:
+    compare(lived(seed, preempts=True))
+
+
+def compare(world: World) -> None:
+    """Plan a day again, whole and from each checkpoint."""
     try:
         outcome = replay(world)
     except CannotReplay:
