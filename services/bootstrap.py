@@ -328,14 +328,14 @@ async def audit(
     since: datetime.datetime | None,
     report: Callable[[str], None],
     *,
-    everything: bool = False,
     topic: bool = False,
+    **asked: Any,
 ) -> Audit:
-    """Ask the ledger's invariants, and with ``topic`` compare the topic of decisions with the ledger."""
+    """Ask the ledger's invariants (``asked`` as of it), and with ``topic`` compare that of decisions."""
     from services.adapters.postgres.audit import audit as audit_ledger
     from services.relay.topic import audit_topic
 
-    found = await audit_ledger(at.dsn, since=since, everything=everything, report=report)
+    found = await audit_ledger(at.dsn, since=since, report=report, **asked)
     if not topic:
         return found
     log, outbox = open_log(at), open_outbox(at)

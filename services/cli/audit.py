@@ -39,6 +39,15 @@ async def audit(
     topic: Annotated[
         bool, typer.Option("--topic", help="Compare berth.decisions with the ledger, too; needs the log.")
     ] = False,
+    unconfirmed: Annotated[
+        int,
+        typer.Option(
+            "--unconfirmed",
+            min=0,
+            metavar="SECONDS",
+            help="Warn of pods of which nothing was heard for so long since they were placed; 0: do not ask.",
+        ),
+    ] = 0,
     form: Annotated[AuditFormat, typer.Option("-o", "--output", help="How to show it.")] = AuditFormat.TEXT,
 ) -> None:
     """Ask the ledger's invariants: of its present state, and of its history since the last audit.
@@ -55,7 +64,9 @@ async def audit(
         at_ms = parse_instant("--since", since)
         begun = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
     async with bootstrap.place(settings, join=True) as at:
-        found = await bootstrap.audit(at, begun, reporter(), everything=everything, topic=topic)
+        found = await bootstrap.audit(
+            at, begun, reporter(), everything=everything, topic=topic, unconfirmed_seconds=unconfirmed
+        )
     if form is AuditFormat.JSON:
         import msgspec
 

@@ -115,3 +115,24 @@ async def test_the_command_fails_and_names_the_first_offenders(place: Place, tmp
     wrong = await run("--since", "yesterday")
     assert wrong.returncode == 1
     assert "--since" in wrong.stderr
+
+
+async def test_pods_of_which_nothing_was_heard_since_they_were_placed_are_named_where_asked(
+    place: Place,
+) -> None:
+    assert (await audit(place, unconfirmed_seconds=3_600)).broken == [], "none is that old"
+    await change(place, "UPDATE placements SET recorded_at = recorded_at - interval '2 hours'")
+    assert "unconfirmed" not in {each.name for each in (await audit(place)).broken}
+    (found,) = [e for e in (await audit(place, unconfirmed_seconds=3_600)).broken if e.name == "unconfirmed"]
+    open_ones = "released_at_ms IS NULL AND NOT adopted"
+    named = {row["pod_uid"] for row in found.rows}
+    assert found.warning
+    assert named
+    heard = sorted(named)[0]
+    await change(
+        place, f"UPDATE placements SET resource_version = 1000000 WHERE {open_ones} AND pod_uid = '{heard}'"
+    )
+    found_then = (await audit(place, unconfirmed_seconds=3_600)).broken
+    assert {row["pod_uid"] for e in found_then if e.name == "unconfirmed" for row in e.rows} == named - {
+        heard
+    }

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from services.adapters.postgres.connections import BULK, Connection, Limits, fresh
-from services.adapters.postgres.invariants import INVARIANTS
+from services.adapters.postgres.invariants import INVARIANTS, unconfirmed
 from services.adapters.postgres.rows import json_text
 from services.ports.audit import Audit, Broken, Span
 
@@ -54,6 +54,7 @@ async def audit(
     *,
     since: datetime.datetime | None = None,
     everything: bool = False,
+    unconfirmed_seconds: int = 0,
     remember: bool = True,
     report: Callable[[str], None] = lambda _: None,
     limits: Limits = LIMITS,
@@ -61,7 +62,8 @@ async def audit(
     """Ask all invariants of one snapshot of the ledger.
 
     Of its history they are asked from where the last audit ended in which all held, or from ``since`` on, or
-    of all that is kept (``everything``). ``report`` is told each invariant before it is asked. Where
+    of all that is kept (``everything``). ``unconfirmed_seconds``: ask, too, of which pods nothing was heard
+    for so long since they were placed; 0: not. ``report`` is told each invariant before it is asked. Where
     ``remember`` is given and the login may write ``audits``, the next audit goes on from here.
 
     Raises
@@ -71,13 +73,14 @@ async def audit(
     """
     started = time.monotonic()
     broken: list[Broken] = []
+    asked = INVARIANTS + ((unconfirmed(unconfirmed_seconds),) if unconfirmed_seconds else ())
     async with fresh(dsn, "berth-audit", limits) as connection:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             at = await connection.fetchval("SELECT now()")
             may_write = await connection.fetchval("SELECT has_table_privilege('audits', 'INSERT')")
             seqs, batches, kept_from = await _window(connection, since, everything=everything)
             relations = _relations(seqs, batches, kept_from)
-            for invariant in INVARIANTS:
+            for invariant in asked:
                 report(invariant.name)
                 query = invariant.query
                 for name, rows in relations.items():
@@ -90,7 +93,7 @@ async def audit(
         result = Audit(
             at=at,
             seconds=round(time.monotonic() - started, 3),
-            invariants_count=len(INVARIANTS),
+            invariants_count=len(asked),
             kept_from=kept_from,
             seqs=seqs,
             batches=batches,

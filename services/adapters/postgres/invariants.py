@@ -277,3 +277,25 @@ INVARIANTS: tuple[Invariant, ...] = (
 ``@chain`` for those of the journal and the one before them. ``@spans`` are the shards with the first seq that
 is kept, the first of the audit and the next after it; ``@batches`` the first and last batch of each journal.
 """
+
+
+def unconfirmed(seconds: int) -> Invariant:
+    """Return the rule that something is heard of a placed pod in time. Only who is asked to asks it.
+
+    A newer version of the pod or its start says that somebody took note of the decision.
+    """
+    return Invariant(
+        "unconfirmed",
+        f"of each pod that berth placed something was heard within {seconds} s",
+        f"""
+        SELECT p.shard, p.seq, p.pod_uid, p.namespace, p.name, p.node, p.recorded_at
+        FROM placements p JOIN decisions d USING (shard, seq)
+        WHERE p.released_at_ms IS NULL AND d.outcome = 'bound'
+            AND p.recorded_at < now() - interval '{seconds} s'
+            AND p.resource_version::text IS NOT DISTINCT FROM
+                convert_from(d.payload, 'UTF8')::json->'pod'->>'resource_version'
+            AND coalesce(p.life::json->>'start_time', '') = ''
+        ORDER BY p.recorded_at
+        """,
+        warning=True,
+    )
