@@ -7,12 +7,18 @@ from functools import cache
 from typing import Protocol
 
 from domain.manifests.codes import UNSUPPORTED
+from domain.model.limits import gang_members_max
 
 _OF_NO_PLUGIN = {
     "unsupported": "were not tried: this version does not honour",
     "scheduling-gated": "were not tried: the pod still has the gate",
     "unknown-profile": "were not tried: there is no profile",
     "unknown-priority-class": "were not tried: there is no priority class",
+    "gang-unknown": "were not tried: the PodGroup of the pod's gang does not exist",
+    "gang-incomplete": "were not tried: too few pods of the gang exist",
+    "gang-too-large": f"were not tried: more than {gang_members_max:,} pods of the gang wait",
+    "gang-too-varied": "were not tried: the pods of the gang differ too much to be looked at together",
+    "gang-resources": "were not tried: all nodes together have too little for the gang of",
     "too-many-rules": "were not tried: the pod asks too much of other pods",
     "too-many-wide-terms": (
         "were not tried: its namespace has too many different affinity terms over all others"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs.build.writing import write_or_check
-from domain.manifests.fields import BY_LABEL, BY_PROFILE, SHAPES, Shape, Treatment
+from domain.manifests.fields import BY_PROFILE, SHAPES, Shape, Treatment
 
 PAGE = Path(__file__).parent.parent / "manifests.md"
 COMMAND = "python -m docs.build.manifest_pages"
@@ -61,7 +61,6 @@ def page() -> str:
     parts += ["`berth.io/cluster` and `berth.io/role` are honoured ([events](events.md)). Another label"]
     parts += ["asks a scheduler plugin for what berth does not have.\n"]
     parts += ["| label | what becomes of it |", "|---|---|"]
-    parts += [f"| {label} | ignored: `{code}` |" for code, label in BY_LABEL]
     return "\n".join([*parts, _TAIL])
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from domain.cycle.cells import Cells
-from domain.cycle.domains import Domains
+from domain.cycle.domains import Domains, Moved
 from domain.cycle.effects import Effects
 from domain.kernels import arrays as kernel
 from domain.model.limits import counter_cells_max
@@ -212,7 +212,7 @@ class CounterTable:
         for namespace in renamed:
             for pod_class, number, more in self.effects.weigh_anew(namespace):
                 changes += [(number, row, more * count) for row, count in self._rows_of(pod_class)]
-        self._add(changes, self._domains.domain, self._domains.eligible)
+        self.add(changes)
 
     def _rows_of(self, pod_class: PodClass) -> Iterator[tuple[int, int]]:
         """Yield rows, and how many pods of a class count there."""
@@ -233,24 +233,24 @@ class CounterTable:
             for k, (row, name) in enumerate(zip(moved.rows.tolist(), moved.names, strict=True)):
                 gone += [(n, k, -weight) for n, weight in self.effects.on_node(nodes, name)]
                 came += [(n, row, weight) for n, weight in self.effects.on_node(nodes, names.get(row))]
-            self._add(gone, moved.domain, moved.eligible)
-            self._add(came, self._domains.domain, self._domains.eligible)
+            self.add(gone, moved)
+            self.add(came)
             for counter in self._by_spec.values():
                 self._write_nodes(counter)
         for number in self._by_number:
             if not self.arrays.length[number] and self._capacity(number) < self._paged_from:
                 self._load(number)
 
-    def _add(self, changes: list[tuple[int, int, int]], domains: np.ndarray, eligible: np.ndarray) -> None:
-        """Add to counters: number, column of ``domains`` and ``eligible``, and how much."""
+    def add(self, changes: list[tuple[int, int, int]], moved: Moved | None = None) -> None:
+        """Add to counters: number, row (of ``moved``: its column), and how much."""
         if not changes:
             return
-        arrays = self.arrays
+        arrays, of = self.arrays, moved or self._domains
         number, column, value = np.array(changes, dtype=np.int64).T
-        domain, mask = np.abs(domains[arrays.topology[number], column] + 1) - 1, arrays.mask[number]
+        domain, mask = np.abs(of.domain[arrays.topology[number], column] + 1) - 1, arrays.mask[number]
         counted = domain >= 0
         masked = np.flatnonzero(mask >= 0)
-        counted[masked] &= eligible[mask[masked], column[masked]] != 0
+        counted[masked] &= of.eligible[mask[masked], column[masked]] != 0
         number, domain, value = number[counted], domain[counted], value[counted]
         np.add.at(arrays.sums, arrays.first[number] + domain, value.astype(np.int32))
         np.add.at(arrays.total, number, value)
@@ -304,7 +304,7 @@ class CounterTable:
             changes += [(number, row, weight * count) for row, count in self._rows_of(pod_class)]
         version = self.arrays.version[number]
         self.arrays.total[number] = 0
-        self._add(changes, self._domains.domain, self._domains.eligible)
+        self.add(changes)
         self.arrays.version[number] = version
 
     def _write_nodes(self, counter: Counter) -> None:

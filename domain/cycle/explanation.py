@@ -11,7 +11,15 @@ from domain.cycle.counters import CounterTable
 from domain.cycle.groups import WaitingGroup
 from domain.cycle.program import OTHERS, Program, StaticPart, warnings_of
 from domain.kernels import arrays as kernel
-from domain.model.decisions import Attempt, Basis, Candidate, Extremes, RuleSeen, is_unresolvable
+from domain.model.decisions import (
+    Attempt,
+    Basis,
+    Candidate,
+    Extremes,
+    GangSeen,
+    RuleSeen,
+    is_unresolvable,
+)
 from domain.model.limits import reason_codes_bytes_max
 from domain.plugins.counting import Rule
 from domain.plugins.registry import ProfilePlan
@@ -22,11 +30,21 @@ _EXPLAINED = 2
 """Best nodes whose sums are stored where no score reads usage: the chosen one and the runner-up."""
 
 
-def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int, nodes_count: int) -> Attempt:
+def explain_held(
+    group: WaitingGroup,
+    codes: Sequence[str],
+    gang: GangSeen | msgspec.UnsetType,
+    *,
+    seed: int,
+    generation: int,
+    at_ms: int,
+    nodes_count: int,
+) -> Attempt:
     """Return the attempt of a group that must not be tried: every node refuses it, for what holds the group.
 
-    The profile's revision is 0 where there is no such profile.
+    ``gang`` is set where that is its gang. The profile's revision is 0 where there is no such profile.
     """
+    held = gang is msgspec.UNSET
     return Attempt(
         signature=group.signature,
         profile=group.template.profile,
@@ -35,10 +53,11 @@ def explain_held(group: WaitingGroup, *, seed: int, generation: int, at_ms: int,
         generation=generation,
         looked_at_ms=at_ms,
         nodes_count=nodes_count,
-        unresolvable_count=nodes_count,
-        reasons=dict.fromkeys(group.held_by, nodes_count),
-        reasons_at_failure=dict.fromkeys(group.held_by, nodes_count),
-        unresolvable=is_unresolvable(held=True, nodes_count=nodes_count, hopeless_count=nodes_count),
+        unresolvable_count=nodes_count if held else 0,
+        reasons=dict.fromkeys(codes, nodes_count),
+        reasons_at_failure=dict.fromkeys(codes, nodes_count),
+        unresolvable=held,
+        gang=gang,
         warnings=warnings_of(group.plan, group.template),
     )
 

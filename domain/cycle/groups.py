@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from domain.cycle.turns import Candidate
+from domain.cycle.turns import Candidate, Works
 from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
+
+if TYPE_CHECKING:
+    from domain.cycle.gangs import Gang
 
 GroupKey = tuple[bytes, int]
 """The signature of a group's pods, and the number of their class; 0 where they have none.
@@ -54,11 +58,30 @@ class Line:
 
     def drawable(self) -> Iterator[tuple[str, int]]:
         """Yield the pods that have a turn to come, with their arrival, oldest first."""
+        self._sort()
+        if self.group.gang is not None and not self.group.held_by:
+            return iter(())  # they have theirs together
+        return iter((self.pods if self.group.is_active else self.fresh).items())
+
+    def _sort(self) -> None:
         if not self.is_sorted:
             self.pods = dict(sorted(self.pods.items(), key=itemgetter(1)))
             self.fresh = dict(sorted(self.fresh.items(), key=itemgetter(1)))
             self.is_sorted = True
-        return iter((self.pods if self.group.is_active else self.fresh).items())
+
+    def oldest(self) -> int:
+        """Return the arrival of its oldest pod."""
+        self._sort()
+        return next(iter(self.pods.values()))
+
+    @property
+    def size(self) -> int:
+        """How many pods have a turn at a time."""
+        return 1
+
+    def work(self, works: Works) -> int:
+        """Return about how much work a turn is, once its group was looked at."""
+        return works.of_pod(self.group)
 
     def first(self) -> Candidate | None:
         """Return the first of these."""
@@ -68,7 +91,7 @@ class Line:
 
 
 class WaitingGroup:
-    """The waiting pods of one signature and class, in a line per namespace.
+    """The waiting pods of one signature and class, in a line per namespace; ``gang`` is theirs, if any.
 
     ``attempt`` is the attempt that parked the group, ``failures`` how many such there were in a row without a
     pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``. Where it
@@ -81,7 +104,9 @@ class WaitingGroup:
         "attempt",
         "due_ms",
         "failures",
+        "gang",
         "held_by",
+        "held_by_itself",
         "is_patient",
         "key",
         "lines",
@@ -108,6 +133,7 @@ class WaitingGroup:
         self.template = template
         self.pod_class = pod_class
         self.lines: dict[str, Line] = {}
+        self.gang: Gang | None = None
         self.replan(plan)
 
     @property
@@ -120,6 +146,11 @@ class WaitingGroup:
         """The keys of its pods."""
         return chain.from_iterable(line.pods for line in self.lines.values())
 
+    @property
+    def pods_count(self) -> int:
+        """How many these are."""
+        return sum(len(line.pods) for line in self.lines.values())
+
     def replan(self, plan: ProfilePlan | None) -> None:
         """Take a plan. What was found under the one before holds no longer."""
         self.plan = plan
@@ -127,7 +158,12 @@ class WaitingGroup:
         self.parked = self.woken = self.is_patient = self.owes_plan = False
         self.reads_pods = True
         self.failures = self.due_ms = 0
-        self.held_by = self._hold()
+        self.held_by_itself = self._hold()
+        self.hold_with("")
+
+    def hold_with(self, reason: str) -> None:
+        """Hold the pods for what their gang lacks ("": nothing), beside what they lack themselves."""
+        self.held_by = self.held_by_itself or ((reason,) if reason else ())
 
     def _hold(self) -> tuple[str, ...]:
         """Return the reason codes that keep every pod of the group from being tried."""

@@ -28,7 +28,7 @@ from domain.cycle.slots import GroupSlots
 from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
-from domain.model.decisions import Attempt
+from domain.model.decisions import Attempt, GangSeen
 from domain.model.limits import cycle_pods_max
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, NominationEnded
@@ -61,10 +61,16 @@ class Placer:
         self._at_ms = at_ms
         self._is_home = False  # whether home nodes alone are looked at
         self._programs_max = cycle_pods_max  # of one call
+        self._ordered_count = 0  # how many verdicts stand where they stay
+        self._above: int | None = None
 
-    def place(self, candidates: Sequence[Tried]) -> None:
-        """Place the candidates, one after another: on the best home node, else on the best of all nodes."""
+    def place(self, candidates: Sequence[Tried], *, above: int | None = None) -> None:
+        """Place the candidates, one after another: on the best home node, else on the best of all nodes.
+
+        Others of the priority ``above`` come behind them.
+        """
         verdicts, at_home = self.result.verdicts, list[Placement | Failure]()
+        start, self._above = self._ordered_count, above
         promises, promises_before = self.result.promises, len(self.result.promises)
         if self._slots.homes.divide and candidates:
             refused_count = len(verdicts)
@@ -76,9 +82,10 @@ class Placer:
             candidates = [each for each in candidates if not self._state.pods[each[0]].node]
         self._place_all(candidates)
         if len(promises) == promises_before:  # else they stand in the order in which they were made
-            verdicts.sort(key=_turn)
-        verdicts[:0] = at_home
+            verdicts[start:] = sorted(verdicts[start:], key=_turn)
+        verdicts[start:start] = at_home
         promises[promises_before:] = [(n + len(at_home), each) for n, each in promises[promises_before:]]
+        self._ordered_count = len(verdicts)
 
     def _place_all(self, candidates: Sequence[Tried]) -> None:
         done = 0
@@ -88,7 +95,24 @@ class Placer:
     def _place(self, candidates: Sequence[Tried], start: int) -> int:
         """Place as many candidates as fit the slots and the change log; return where to go on."""
         tried, programs, end = self._compile(candidates, start)
-        if not self._snapshot.reserve(len(tried)):
+        placed = self._run(tried, programs)
+        if self._is_home:
+            # Who found no home node is tried on all: that attempt says why, and what the group waits for.
+            placed.reason_code[:, 1, 0] = -1
+            placed.exhausted[:] = 0
+            found = (placed.row >= 0).nonzero()[0]
+            tried = [tried[i] for i in found.tolist()]
+            placed = placed._replace(row=placed.row[found], score=placed.score[found])
+            programs = {group.key: programs[group.key] for _, group in tried}
+        if tried or not self._is_home:
+            return self._end_call(candidates, end, tried, programs, placed)
+        return end
+
+    def _run(
+        self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program], changes: int = 1
+    ) -> kernel.Placed:
+        """Let the kernel place pods; the change log gets room for so many changes for each of them."""
+        if not self._snapshot.reserve(changes * len(tried)):
             self._slots.void()
         sequence = np.array([programs[group.key].slot for _, group in tried], dtype=np.int32)
         variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
@@ -117,17 +141,7 @@ class Placer:
                 counted=counted,
             ),
         )
-        if self._is_home:
-            # Who found no home node is tried on all: that attempt says why, and what the group waits for.
-            placed.reason_code[:, 1, 0] = -1
-            placed.exhausted[:] = 0
-            found = (placed.row >= 0).nonzero()[0]
-            tried = [tried[i] for i in found.tolist()]
-            placed = placed._replace(row=placed.row[found], score=placed.score[found])
-            programs = {group.key: programs[group.key] for _, group in tried}
-        if tried or not self._is_home:
-            return self._end_call(candidates, end, tried, programs, placed)
-        return end
+        return placed
 
     def _let_stop(
         self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program], placed: kernel.Placed
@@ -202,8 +216,13 @@ class Placer:
         candidates: Sequence[Tried],
         programs: Mapping[GroupKey, Program],
         placed: kernel.Placed,
+        *,
+        is_undone: bool = False,
     ) -> None:
-        """Turn the kernel's rows into placements and failures, and count the placements in the state."""
+        """Turn the kernel's rows into placements and failures, and count the placements in the state.
+
+        ``is_undone``: what it placed was taken back, so that rows say of nobody where it goes.
+        """
         result, state = self.result, self._state
         base = len(result.attempts)
         table, pods = state.table, state.pods
@@ -243,7 +262,7 @@ class Placer:
         for key in keys:
             self._queue.remove(key)
         if not self._is_home:
-            self._park(programs, placed, attempts)
+            self._park(programs, placed, attempts, is_undone=is_undone)
         self._queue.wake_counted(self._slots.counters)
 
     def _note_rules(self, program: Program, attempt: int) -> None:
@@ -263,23 +282,34 @@ class Placer:
                     self._queue.add(change.pod, change.arrival, fresh=False)
 
     def _park(
-        self, programs: Mapping[GroupKey, Program], placed: kernel.Placed, attempts: Sequence[Attempt]
+        self,
+        programs: Mapping[GroupKey, Program],
+        placed: kernel.Placed,
+        attempts: Sequence[Attempt],
+        *,
+        is_undone: bool,
     ) -> None:
-        """Park the groups whose last pod found no node. Others with pods left are tried again."""
+        """Park the groups whose last pod found no node. Others with pods left are tried again.
+
+        Where all was undone, the groups wait of which any pod found none.
+        """
         for (key, program), attempt in zip(programs.items(), attempts, strict=True):
             group, a = self._queue.groups.get(key), placed.attempt_of[program.slot]
-            if group is not None and placed.exhausted[a]:
+            if group is not None and is_undone and attempt.reasons_at_failure:
+                self._queue.park(group, attempt, self._reads(program, None, attempt))
+            elif group is not None and placed.exhausted[a]:
                 self._queue.park(group, attempt, self._reads(program, int(placed.version[a]), attempt))
             elif group is not None and attempt.reasons_at_failure:
                 self._queue.wake_group(group)
 
     def _reads(
-        self, program: Program, version: int, attempt: Attempt
+        self, program: Program, version: int | None, attempt: Attempt
     ) -> tuple[Sequence[Counter], int] | None:
         """Return the counters whose rules refused nodes, and the sum of their versions then; None: no rule.
 
-        ``version`` is the part of those that a placement can cure. The others are as they were: placing
-        only adds to them. Rules about a node by itself are left out: what cures them makes room on it.
+        ``version`` is the part of those that a placement can cure; None: all are as of now. The others are as
+        they were: placing only adds to them. Rules about a node by itself are left out: what cures them makes
+        room on it.
         """
         if attempt.rules is msgspec.UNSET and not program.counted.is_cut:
             return None
@@ -291,26 +321,36 @@ class Placer:
         if not spanning:
             return None
         counters = self._slots.counters
+        read = counters.having(number for number, _ in spanning)
+        if version is None:
+            return read, counters.version_of(read)
         at_most = counters.having(number for number, kind in spanning if kind == kernel.AT_MOST)
-        return counters.having(number for number, _ in spanning), version + counters.version_of(at_most)
+        return read, version + counters.version_of(at_most)
 
     def refuse(self, group: WaitingGroup, keys: Sequence[str]) -> None:
         """Let fresh pods of a parked or held group wait without an attempt of their own."""
         if group.held_by:
-            held = explain_held(
-                group,
-                seed=self._seed,
-                generation=self._snapshot.generation,
-                at_ms=self._at_ms,
-                nodes_count=self._state.table.count,
-            )
-            self._queue.park(group, held)
+            seen = group.gang.seen() if group.gang is not None and not group.held_by_itself else msgspec.UNSET
+            self._queue.park(group, self._explain_held(group, group.held_by, seen))
         assert group.attempt is not None
         result = self.result
         result.attempts.append(group.attempt.again(len(keys), self._snapshot.generation))
         for key in keys:
             entry = self._state.pods[key]
             result.verdicts.append(Failure(entry.spec, entry.arrival, len(result.attempts) - 1))
+
+    def _explain_held(
+        self, group: WaitingGroup, codes: Sequence[str], gang: GangSeen | msgspec.UnsetType
+    ) -> Attempt:
+        return explain_held(
+            group,
+            codes,
+            gang,
+            seed=self._seed,
+            generation=self._snapshot.generation,
+            at_ms=self._at_ms,
+            nodes_count=self._state.table.count,
+        )
 
 
 def _turn(verdict: Placement | Failure) -> tuple[int, int]:

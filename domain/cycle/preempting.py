@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from domain.cycle.gang_placer import GangPlacer
+from domain.cycle.gangs import Gang
 from domain.cycle.groups import GroupKey, Tried
-from domain.cycle.placer import Placer
 from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
@@ -39,11 +40,15 @@ _PROGRAMS_MIN = 16
 
 
 def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
-    """Say whether pods of a template may let others go, where the lowest priority of any pod is this."""
+    """Say whether pods of a template may let others go, where the lowest priority of any pod is this.
+
+    The pods of a gang may not: one that did would have a node for itself.
+    """
     return (
         template.profile == DEFAULT_PROFILE
         and template.preemption_policy != NEVER
         and template.priority > lowest_priority
+        and not template.gang
     )
 
 
@@ -65,7 +70,7 @@ class Preempting(NamedTuple):
     reserved: str = ""
 
 
-class PreemptingPlacer(Placer):
+class PreemptingPlacer(GangPlacer):
     """Tries the candidates of one cycle, and pods on the nodes that are promised to them."""
 
     def __init__(self, *of: Any, seed: int, at_ms: int, preempting: Preempting) -> None:
@@ -83,9 +88,19 @@ class PreemptingPlacer(Placer):
 
     # ------------------------------------------------------------------------------------------- bands
 
+    def place_gang(self, gang: Gang) -> None:
+        """Place a gang; what is promised to pods of lower priority than all of its members is not kept."""
+        lowest = min(group.template.priority for group in gang.ready)
+        known = self._state.nominations.entries.values()
+        self._hold([each for each in known if each.priority < lowest], -1)
+        super().place_gang(gang)
+        self._put_back(None)
+
     def _place_all(self, candidates: Sequence[Tried]) -> None:
         """Place the candidates; those that compete with the same nominations together, from the top down."""
-        tries = [] if self._is_home else self._tries
+        above = self._above
+        count = 0 if self._is_home else sum(above is None or e.priority >= above for e in self._tries)
+        tries, self._tries = self._tries[:count], self._tries[count:]
         firsts = [-group.template.priority for _, group in candidates[:1]]
         firsts += [-nomination.priority for nomination in tries[:1]]
         if not firsts:

@@ -80,11 +80,12 @@ class Plans(NamedTuple):
 def may_preempt(pod: PodSpec, nodes: Mapping[str, NodeEntry], hopeless: Collection[str] = ()) -> bool:
     """Say whether a pod may preempt if it finds no node.
 
-    It may not where its policy is ``Never``, nor while a pod of lower priority leaves the node that a
-    scheduler promised it; but for a node that is among the ``hopeless``, which refuse it whatever leaves.
+    It may not where its policy is ``Never`` or it is in a gang, nor while a pod of lower priority leaves the
+    node that a scheduler promised it; but for a node that is among the ``hopeless``, which refuse it whatever
+    leaves.
     Source: kube-scheduler, PodEligibleToPreemptOthers.
     """
-    if pod.template.preemption_policy == NEVER:
+    if pod.template.preemption_policy == NEVER or pod.template.gang:
         return False
     if not pod.nominated_node or pod.nominated_node in hopeless:
         return True

@@ -4,7 +4,7 @@ A group is in one of four states. *Active*: its pods are tried in their turn. *P
 node, and nothing happened since that could cure it (``domain/cycle/waking.py``). *Backing off*: something
 did, but its last attempt is too short a while ago. *Held*: it must not be tried at all. A pod that was never
 tried, a *fresh* one, has a turn in any state, as it has to be told why it waits. A flood of equal pods is one
-group, so a million parked pods cost as much as one.
+group, so a million parked pods cost as much as one. Pods of a gang have their turn together (``gangs.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sortedcontainers import SortedList
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
 from domain.cycle.excluded import Excluded, without_nodes
+from domain.cycle.gangs import GangLine, Gangs, Turn
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works, draw
 from domain.cycle.waking import Waking
@@ -62,6 +63,7 @@ class Queue:
         self._backing_off: list[tuple[int, GroupKey]] = []  # a heap
         self._waking = Waking(state)
         self._blocked: dict[GroupKey, int] = {}  # groups that fail -> since when, the longest first
+        self.gangs = Gangs(state, backoff_ms, self._activate, self._changed)
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
         self._is_put_off = False
 
@@ -76,6 +78,7 @@ class Queue:
             plan = self._plans.get(pod.template.profile)
             group = WaitingGroup(pod.signature, template, plan, pod_class, number)
             self.groups[group.key] = group
+            self.gangs.join(group)
             self.signatures[pod.signature] += 1
         line = group.lines.get(pod.namespace)
         if line is None:
@@ -83,6 +86,8 @@ class Queue:
         line.put(pod.key, arrival, fresh=fresh)
         self._line_of[pod.key] = line
         self._changed[line] = None
+        if group.gang is not None:
+            self.gangs.changed[group.gang.key] = None
         if not fresh:
             self.wake_group(group)
 
@@ -100,6 +105,8 @@ class Queue:
         line.tried(key)
         if line.entry is not None and line.entry[2] == key:
             self._changed[line] = None
+        if group.gang is not None:
+            self.gangs.changed[group.gang.key] = None
         if line.pods:
             return
         del group.lines[line.namespace]
@@ -138,6 +145,9 @@ class Queue:
             group.replan(plan)
             self._blocked.pop(group.key, None)
             self._waking.drop(group)
+            if group.gang is not None:
+                self.gangs.changed[group.gang.key] = None
+                self.gangs.activate(group.gang)
             self._changed.update(dict.fromkeys(group.lines.values()))
             if group.held_by:
                 self._newly_held[group.key] = None
@@ -170,6 +180,9 @@ class Queue:
         self._changed.update(dict.fromkeys(group.lines.values()))
         if group.held_by:
             return
+        if group.gang is not None:
+            self._waking.park(group, attempt, counted)
+            return
         group.failures = 1 if attempt.bound_count else group.failures + 1
         if group.failures == 1:
             self._blocked.pop(group.key, None)
@@ -187,6 +200,7 @@ class Queue:
             group = self.groups.get(key)
             if group is not None and group.woken and group.due_ms == due_ms:
                 self._activate(group)
+        self.gangs.pass_to(now_ms)
 
     def has_blocked(self, until_ms: int) -> bool:
         """Say whether any group found no node at all since then, or for longer."""
@@ -206,7 +220,8 @@ class Queue:
     @property
     def backs_off(self) -> bool:
         """Whether any group waits for log time to pass."""
-        return any(group.woken for group in self.groups.values())
+        gangs = self.gangs.known.values()
+        return any(each.woken for each in self.groups.values()) or any(each.is_woken for each in gangs)
 
     def note_look(self) -> None:
         """Record that something was looked at which a replay has to look at in the same cycle."""
@@ -218,8 +233,8 @@ class Queue:
         A group was woken while it backs off, or could be cured by more. What did it may be undone before the
         group is tried, so that nobody could tell later why it was.
         """
-        is_put_off = self._is_put_off or self._waking.is_widened
-        self._is_put_off = self._waking.is_widened = False
+        is_put_off = self._is_put_off or self._waking.is_widened or self.gangs.is_put_off
+        self._is_put_off = self._waking.is_widened = self.gangs.is_put_off = False
         return is_put_off
 
     def wake(
@@ -271,7 +286,9 @@ class Queue:
 
         With a fresh pod, which does not back off, it is tried now.
         """
-        if not group.parked or group.held_by or group.woken:
+        if group.gang is not None:
+            self.gangs.wake(group.gang)
+        if group.gang is not None or not group.parked or group.held_by or group.woken:
             return
         if group.due_ms <= self._now_ms or any(line.fresh for line in group.lines.values()):
             self._activate(group)
@@ -313,6 +330,10 @@ class Queue:
 
     def _settle(self) -> None:
         """Bring the lines that changed to their places."""
+        for group in self.gangs.renew() if self.gangs.has_changed else ():
+            self._newly_held.pop(group.key, None)
+            if group.held_by:  # it is to be told why, though no pod of it may be fresh
+                self._newly_held[group.key] = None
         if not self._changed:
             return
         for group in {line.group: None for line in self._changed if line.fresh and line.group.parked}:
@@ -345,7 +366,7 @@ class Queue:
         So it is where something could have cured the group, or a pod could that is placed before it in the
         same cycle, and where nodes changed otherwise, so that it may matter now whether other pods leave.
         """
-        if group.held_by:
+        if group.held_by or group.gang is not None:
             return False
         assert group.plan is not None
         assert group.attempt is not None
@@ -359,7 +380,7 @@ class Queue:
             or (group.plan.filters_by_usage and table.last_usage_generation > since)
         )
 
-    def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Tried]]:
+    def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Turn]]:
         """Return whose turn it is: parked and held groups with pods to be told why, and pods to be tried.
 
         These count as tried from then on. The verdict that parked a group holds for its fresh pods, too, as
@@ -379,9 +400,13 @@ class Queue:
         self._newly_held.clear()
         parked: dict[GroupKey, list[str]] = {}
         tried: list[Tried] = []
+        turns: list[Turn] = []
         for _, _, key, line in drawn:
             group = line.group
-            if group.held_by:
+            if isinstance(line, GangLine):
+                turns.append((tried, line.gang))
+                tried = []
+            elif group.held_by:
                 held.setdefault(group.key, []).append(key)
             elif group.parked:
                 parked.setdefault(group.key, []).append(key)
@@ -395,4 +420,4 @@ class Queue:
                 continue
             self.tried(keys)
             refused.append((group, keys))
-        return refused, tried
+        return refused, [*turns, (tried, None)]

@@ -14,8 +14,8 @@ from operator import itemgetter
 
 from domain.cycle.counted import PodsKnown
 from domain.cycle.excluded import Excluded
+from domain.cycle.gang_placer import GangPlacer
 from domain.cycle.homes import Homes
-from domain.cycle.placer import Placer
 from domain.cycle.preempting import Preempting, may_preempt
 from domain.cycle.preemption import Preemptor
 from domain.cycle.profiles import Profiles
@@ -309,6 +309,8 @@ class Scheduler:
         changed = self._promised_on(self.state.improved_rows)
         self._hold(changed, -1)  # who may not have what is promised finds that out
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
+        if self.state.improved_rows:
+            self.queue.gangs.wake_short()
         self._hold(changed, 1)
         for key in self._unheeded.pass_to(now_ms):
             self.queue.wake_pod(key)
@@ -323,10 +325,13 @@ class Scheduler:
         self._grown.clear()
         placer = self._placer(changed, now_ms)
         placer.result.promises.extend((0, each) for each in ended)
-        refused, tried = self.queue.draw(cycle_work_max, cycle_pods_max)
+        refused, turns = self.queue.draw(cycle_work_max, cycle_pods_max)
         for group, keys in refused:
             placer.refuse(group, keys)
-        placer.place(tried)
+        for tried, gang in turns:
+            placer.place(tried, above=None if gang is None else gang.priority)
+            if gang is not None:
+                placer.place_gang(gang)
         if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, now_ms):
             self._reserving.look(self.queue, placer, now_ms)
         return placer.result
@@ -366,12 +371,12 @@ class Scheduler:
             row = self.state.table.rows[each.node]
             self._snapshot.hold(row, *self.state.nominations.amounts(each), sign)
 
-    def _placer(self, changed: Sequence[Nomination], now_ms: int) -> Placer:
+    def _placer(self, changed: Sequence[Nomination], now_ms: int) -> GangPlacer:
         """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
         of = (self.state, self.queue, self._snapshot, self._slots, self._view)
         is_plain = not (self._preempts or self.state.nominations.entries)
         if is_plain and not self._reserving.is_due(self.queue, now_ms):
-            return Placer(*of, seed=self.seed, at_ms=now_ms)
+            return GangPlacer(*of, seed=self.seed, at_ms=now_ms)
         if self._budgets is None:
             self._budgets = Budgets(self.state, self.state.nominations.evicted)
         preempting = Preempting(

@@ -161,10 +161,10 @@ def draw(
     opened: list[Line] = []
     pods = {namespace: merged(heads, opened) for namespace, heads in waiting.items()}
     purse = _Purse(works)
-    drawn: list[Candidate] = []
+    drawn: list[Candidate] = []  # a gang is one of them
     ahead = [next(each) for each in pods.values()]
     heapq.heapify(ahead)
-    while ahead and purse.spent < work_max // 2 and len(drawn) < pods_max // 2:
+    while ahead and purse.spent < work_max // 2 and len(drawn) + purse.more < pods_max // 2:
         candidate = ahead[0]
         line = candidate[3]
         purse.pay(line)
@@ -178,7 +178,7 @@ def draw(
             heapq.heapreplace(ahead, following)
     turns = [(purse.used.get(each[3].namespace, 0), each) for each in ahead]
     heapq.heapify(turns)
-    while turns and purse.spent < work_max and len(drawn) < pods_max:
+    while turns and purse.spent < work_max and len(drawn) + purse.more < pods_max:
         candidate = turns[0][1]
         line = candidate[3]
         used = purse.pay(line)
@@ -193,10 +193,13 @@ def draw(
 
 
 class _Purse:
-    """What the namespaces have had of a cycle's work. Each pays for the groups of its pods, shared or not."""
+    """What the namespaces have had of a cycle's work. Each pays for the groups of its pods, shared or not.
+
+    ``more`` is how many pods have their turn with another one, as those of a gang have.
+    """
 
     def __init__(self, works: Works) -> None:
-        self.spent = 0
+        self.spent = self.more = 0
         self.used: dict[str, int] = {}
         self._works = works
         self._of_pod: dict[Line, int] = {}
@@ -207,7 +210,8 @@ class _Purse:
         work = self._of_pod.get(line)
         if work is None:
             group = line.group
-            work = self._of_pod[line] = self._works.of_pod(group)
+            work = self._of_pod[line] = line.work(self._works)
+            self.more += line.size - 1
             if (line.namespace, group.signature) not in self._paid:
                 self._paid.add((line.namespace, group.signature))
                 work += self._works.of_group(group)

@@ -58,6 +58,8 @@ class CycleResult(msgspec.Struct, frozen=True):
     place pods too, ``matchers`` are those of the attempts that have rules over other pods, by their index.
     ``promises`` say which nodes were promised, and which promises ended, each before the verdict with its
     number.
+    ``gangs`` says of each gang of which pods were placed how many of these must keep their nodes, so that the
+    others may.
     ``strict`` are the indices of attempts that ask for more of a node than its spec and room.
     """
 
@@ -65,4 +67,5 @@ class CycleResult(msgspec.Struct, frozen=True):
     verdicts: list[Placement | Failure]
     matchers: dict[int, tuple[Matcher, ...]] = {}
     strict: set[int] = set()
+    gangs: dict[str, int] = {}
     promises: list[tuple[int, Preemption | NominationEnded]] = []

@@ -28,7 +28,6 @@ IGNORED: Mapping[str, str] = {
     "disks": "the limits of nodes for attached disks",
     "comparing-tolerations": "tolerations that compare numbers (Lt, Gt)",
     "runtime-class": "what its RuntimeClass adds (overhead, node selector, tolerations)",
-    "pod-group": "the pod group that its label names",
     "node-selector": _unread("its node selector", "filter NodeAffinity"),
     "required-node-affinity": _unread("required node affinity", "filter NodeAffinity"),
     "preferred-node-affinity": _unread("preferred node affinity", "score NodeAffinity"),

@@ -21,7 +21,6 @@ from domain.manifests.ports import WirePort
 from domain.manifests.status import WireContainerStatus, WirePodStatus
 from domain.manifests.volumes import WireVolume
 from domain.model.limits import anti_affinity_keys_per_pod_max
-from domain.model.pods import POD_GROUP_LABEL
 
 
 class Treatment(enum.StrEnum):
@@ -343,9 +342,6 @@ SHAPES = (
     NODE_STATUS,
 )
 
-BY_LABEL = (("ignored:pod-group", f"`metadata.labels[{POD_GROUP_LABEL}]`"),)
-"""Labels of a pod that ask another scheduler for something: the code, and the label."""
-
 BY_PROFILE = (
     ("ignored:node-selector", "`spec.nodeSelector`", "filter NodeAffinity"),
     ("ignored:required-node-affinity", f"`nodeAffinity.{_REQUIRED}`", "filter NodeAffinity"),
@@ -368,4 +364,4 @@ BY_PROFILE = (
 def codes() -> set[str]:
     """Return every code that the fields of a manifest can give a pod as a reason or a warning."""
     of_fields = {code for shape in SHAPES for field in shape.fields for code in field.codes}
-    return of_fields | {code for code, *_ in (*BY_LABEL, *BY_PROFILE)} | {_HELD_BY_KEYS}
+    return of_fields | {code for code, *_ in BY_PROFILE} | {_HELD_BY_KEYS}

@@ -34,6 +34,10 @@ class Outcome(enum.StrEnum):
         "the pod has to leave its node for another one, and counts there until it has",
     )
     SPARED = "spared", "the pod does not have to leave its node any more"
+    GANG_WAITING = (
+        "gang-waiting",
+        "too few of the pods of its gang exist or find a node, so that none of them is placed; the pod waits",
+    )
     CONFLICT = (
         "conflict",
         "another worker changed the chosen node first; the pod waits and is tried again",
@@ -166,6 +170,35 @@ class RuleSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     domains: dict[str, int] = {}
 
 
+class GangSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What an attempt saw of a gang of which no pod was placed.
+
+    Attributes
+    ----------
+    name : str
+        The PodGroup, as ``namespace/name``.
+    min_member : int
+        How many of its pods must have a node; 0 where there is no such PodGroup.
+    placed_count, waiting_count : int
+        Pods that have a node, and pods that wait and nothing else holds; of the shard that decides for it.
+    found_count : int
+        How many of those that wait would have had a node.
+    missing : str
+        The first pod that found none, as ``namespace/name``, whose reasons the attempt has; "" where none
+        was tried.
+    late_seconds : int
+        For how long the gang has failed, where that is longer than its ``scheduleTimeoutSeconds``; else 0.
+    """
+
+    name: str
+    min_member: int
+    placed_count: int = 0
+    waiting_count: int = 0
+    found_count: int = 0
+    missing: str = ""
+    late_seconds: int = 0
+
+
 class Attempt(msgspec.Struct, kw_only=True):
     """One scheduling attempt of one group: what all decisions of the attempt share.
 
@@ -178,7 +211,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     pods had no say (``ignored:<code>``); unset where all of it had, so that the ledger does not pay for it.
     ``rules`` are those that refused nodes, as of the first pod without a node, or else as of the first pod;
     unset where none did. ``nodes_home`` is how many nodes were looked at, where these were the home nodes
-    alone and all pods of the attempt found one; unset where all ``nodes_count`` were looked at.
+    alone and all pods of the attempt found one; unset where all ``nodes_count`` were looked at. ``gang`` is
+    set where no pod was placed for want of the others of its gang.
 
     The ledger keeps one row of it per shard: ``seq`` is that of the attempt's first decision there, and
     ``duration_us`` that of the worker's whole cycle, of which the attempt is a part.
@@ -207,10 +241,13 @@ class Attempt(msgspec.Struct, kw_only=True):
     warnings: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     rules: tuple[RuleSeen, ...] | msgspec.UnsetType = msgspec.UNSET
     nodes_home: int | msgspec.UnsetType = msgspec.UNSET
+    gang: GangSeen | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def outcome_at_failure(self) -> Outcome:
         """What a pod is told that found no node in the attempt."""
+        if self.gang is not msgspec.UNSET:
+            return Outcome.GANG_WAITING
         return Outcome.UNRESOLVABLE if self.unresolvable else Outcome.UNSCHEDULABLE
 
     def again(self, pods_count: int, generation: int) -> Attempt:

@@ -14,7 +14,7 @@ CLUSTER_LABEL = "berth.io/cluster"
 ROLE_LABEL = "berth.io/role"
 MASTER = "master"
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-"""The label by which the coscheduling plugin of Kubernetes knows the members of a gang."""
+"""The label that names the PodGroup of a gang's members, as the coscheduling plugin of Kubernetes has it."""
 
 LABELS_READ = frozenset((CLUSTER_LABEL, POD_GROUP_LABEL))
 """Labels of a pod without which no other label matters for placing it."""
@@ -87,14 +87,14 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     for containers that ask for nothing (100m and 200 MiB; kube-scheduler's non-zero request).
     ``limits`` holds the effective limit of cpu and memory, left out where there is none.
     ``cluster`` (as ``namespace/name``) and ``role`` say what the pod is part of, and as what: the labels
-    ``berth.io/cluster`` and ``berth.io/role``, both "" where either is missing. No other label
-    matters for placing.
+    ``berth.io/cluster`` and ``berth.io/role``, both "" where either is missing.
     ``unsupported`` names what the pod demands and berth does not honour: such a pod waits. ``ignored`` names
     what it only prefers, or what berth takes no notice of; ``ProfilePlan.ignores`` adds what the profile
     leaves out. ``priority_class`` is the class by which the pod has its priority, "" where it has it by a
     number or by the default class. ``missing`` names what the pod waits for because it is not there.
     ``images`` are those of the containers, ``volume_images`` those that are mounted as volumes. ``features``
-    names what a node must declare that it can do. Fields from ``ignored`` on came later: see
+    names what a node must declare that it can do. ``gang`` is the PodGroup (as ``namespace/name``) with whose
+    other pods this one is placed, "" where it is placed alone. Fields from ``ignored`` on came later: see
     ``signature.template_to_json``.
     """
 
@@ -125,6 +125,7 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     pod_anti_affinity: PodAffinity | None = None
     volume_images: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    gang: str = ""
 
 
 def is_master(template: PodTemplate) -> bool:
@@ -135,13 +136,13 @@ def is_master(template: PodTemplate) -> bool:
 def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str) -> PodTemplate:
     """Return the template of a pod that has these labels: itself, or what they make of it.
 
-    A cluster is one of its namespace, so that nobody counts among the masters of another's.
+    A cluster is one of its namespace, so that nobody counts among the masters of another's; likewise a gang.
     """
     cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
     if cluster and role:
         template = msgspec.structs.replace(template, cluster=f"{namespace}/{cluster}", role=role)
-    if POD_GROUP_LABEL in labels:
-        template = msgspec.structs.replace(template, ignored=(*template.ignored, "pod-group"))
+    if gang := labels.get(POD_GROUP_LABEL):
+        template = msgspec.structs.replace(template, gang=f"{namespace}/{gang}")
     return template
 
 

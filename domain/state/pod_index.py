@@ -17,6 +17,7 @@ from domain.model.marks import Mark, TermMark, marks_of
 from domain.model.pods import PodSpec
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.selectors import LabelSelector
+from domain.state.gang_members import GangMembers
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
 from domain.state.watching import Watching
@@ -34,6 +35,8 @@ class PodIndex:
 
     Attributes
     ----------
+    gangs : GangMembers
+        The pods of each gang.
     namespaces : dict
         Name -> labels of its Namespace object; without an object it is missing.
     journal : list or None
@@ -57,6 +60,7 @@ class PodIndex:
     """
 
     def __init__(self) -> None:
+        self.gangs = GangMembers()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.journal: list[tuple[PodClass | None, str, int]] | None = None
         self.changed: set[PodClass] | None = None
@@ -88,6 +92,8 @@ class PodIndex:
         self.lowest_priority = min(self.lowest_priority, pod.template.priority)
         if self._pods is not None:
             self._pods.setdefault(pod.namespace, set()).add(key)
+        if pod.template.gang:
+            self.gangs.enter(pod.template.gang, key)
         labels = None
         if self._watching.has_any:
             labels = self._watching.enter(key, pod)
@@ -98,6 +104,8 @@ class PodIndex:
     def leave(self, entry: PodEntry) -> None:
         """Forget a pod, which counts on no node any more."""
         key, namespace = entry.spec.key, entry.spec.namespace
+        if entry.spec.template.gang:
+            self.gangs.leave(entry.spec.template.gang, key)
         if self._watching.has_any:
             self._watching.leave(key, entry.spec)
         if self._pods is not None:
@@ -110,6 +118,9 @@ class PodIndex:
 
     def renew(self, entry: PodEntry, pod: PodSpec) -> bool:
         """Give a pod its new spec and class, and say whether that is another class."""
+        if entry.spec.template.gang or pod.template.gang:
+            self.gangs.leave(entry.spec.template.gang, pod.key)
+            self.gangs.enter(pod.template.gang, pod.key)
         labels = None
         if self._watching.has_any:
             self._watching.leave(pod.key, entry.spec)

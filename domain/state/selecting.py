@@ -1,10 +1,11 @@
-"""What Namespaces, Services, owners of pods and budgets say: which pods they select from outside."""
+"""What Namespaces, Services, owners of pods, budgets and PodGroups say: which pods they mean from outside."""
 
 from __future__ import annotations
 
 from domain.model.config import (
     DISRUPTION_BUDGET,
     NAMESPACE,
+    POD_GROUP,
     SERVICE,
     ConfigObject,
     DisruptionBudget,
@@ -50,6 +51,8 @@ class Selectors:
             self._put_namespace(thing)
         elif thing.kind == DISRUPTION_BUDGET:
             self._put_budget(thing)
+        elif thing.kind == POD_GROUP:
+            self._index.gangs.changed[f"{thing.namespace}/{thing.name}"] = None
         elif thing.kind == SERVICE or thing.kind in CONTROLLERS:
             self._put_selector(thing)
 

@@ -100,6 +100,13 @@ class Snapshot:
         self.changes.rows[length] = row
         self.changes.length[0] = length + 1
 
+    def take_back(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+        """Undo the placements of equal pods, a row for each; the change log has room for that."""
+        np.subtract.at(self.columns.requested, (columns[:, None], rows[None, :]), values[:, None])
+        length = int(self.changes.length[0])
+        self.changes.rows[length : length + len(rows)] = rows
+        self.changes.length[0] = length + len(rows)
+
     def caught_up(self) -> None:
         """Record that the state has counted exactly what was written here since the last ``sync``."""
         self.generation = self._table.last_generation

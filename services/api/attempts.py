@@ -15,7 +15,7 @@ from services.ports.store import DecisionFilter, Store
 
 DECISIONS_MAX = 1000
 _REFUSALS = (
-    *(Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.CONFLICT),
+    *(Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING, Outcome.CONFLICT),
     *(Outcome.NOMINATED, Outcome.CLEARED, Outcome.BIND_FAILED),
 )
 

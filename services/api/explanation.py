@@ -176,7 +176,7 @@ def summary(explanation: Explanation) -> str:
 
 def _sentences(explanation: Explanation) -> Iterator[str]:
     decision, cycle = explanation.decision, explanation.cycle
-    waits = decision.outcome in (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE)
+    waits = decision.outcome in (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING)
     yield _opening(decision)
     if waits and explanation.reasons:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
@@ -214,6 +214,8 @@ def _opening(decision: Decision) -> str:
             return f"{name} waits: no node fits now; it asks for {asks}."
         case Outcome.UNRESOLVABLE:
             return f"{name} waits: no node would fit even if all other pods left; it asks for {asks}."
+        case Outcome.GANG_WAITING:
+            return f"{name} waits for the others of its gang; it asks for {asks}."
         case Outcome.CONFLICT:
             return f"{name} waits: another worker changed the chosen node first; it asks for {asks}."
         case Outcome.BIND_FAILED:

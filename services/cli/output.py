@@ -29,6 +29,7 @@ STYLES = {
     "Ready": "green",
     "pending": "yellow",
     "unschedulable": "yellow",
+    "gang-waiting": "yellow",
     "conflict": "yellow",
     "bind-failed": "yellow",
     "nominated": "yellow",

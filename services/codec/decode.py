@@ -259,7 +259,7 @@ class Decoder:
         cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
         between = shape.between
         values = tuple(map(labels.get, between.label_keys)) if between is not None else ()
-        key = (shape.signature, shape.asked, namespace, cluster, role, POD_GROUP_LABEL in labels, values)
+        key = (shape.signature, shape.asked, namespace, cluster, role, labels.get(POD_GROUP_LABEL), values)
         known = self._of_labels.get(key)
         if known is not None:
             return known

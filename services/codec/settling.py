@@ -12,7 +12,15 @@ from services.codec.effects import decisions_hash, effects_of
 from services.codec.encode import conflict_reason, encode_conflict, encode_spared, move_version
 from services.codec.feed import pack_again
 from services.ports.journal import JournalRow
-from services.ports.ledger import AttemptRows, CommitBatch, Committed, NodeChange, PendingPod, PlacementOpened
+from services.ports.ledger import (
+    AttemptRows,
+    CommitBatch,
+    Committed,
+    GangPlaced,
+    NodeChange,
+    PendingPod,
+    PlacementOpened,
+)
 
 _replace = msgspec.structs.replace
 
@@ -125,15 +133,24 @@ def lost_together(batch: CommitBatch, lost: Set[int]) -> set[int]:
 
     A batch counts the pods of a matcher one after another: where one of them is lost, what the others saw in
     their zones is not so. A batch of the only worker says nothing of matchers: all go that ask for more than
-    room.
+    room. The pods of a gang of which too few are left go, too.
     """
     found = set(lost)
-    if found and not batch.guards:
-        return found | {claim.id for claim in batch.claims if not claim.resource_only}
     together = [guard.nodes for guard in batch.guards if guard.raises]
-    while more := set().union(*(nodes for nodes in together if not nodes.isdisjoint(found))) - found:
+    if found and not batch.guards:
+        together = [frozenset(claim.id for claim in batch.claims if not claim.resource_only) | found]
+    while True:
+        gone = [nodes for nodes in together if not nodes.isdisjoint(found)]
+        gone += [frozenset(gang.nodes) for gang in batch.gangs if _is_short(gang, found)]
+        more = set().union(*gone) - found
+        if not more:
+            return found
         found |= more
-    return found
+
+
+def _is_short(gang: GangPlaced, lost: Set[int]) -> bool:
+    """Say whether too few pods of a gang are left for any of them to keep its node."""
+    return sum(node not in lost for node in gang.nodes) < gang.needed_count
 
 
 def outcome_of(
@@ -144,6 +161,7 @@ def outcome_of(
     refused: Set[int] = frozenset(),
 ) -> Committed:
     """Return what to tell the worker about a planned batch of which this was lost, moved and raised."""
+    gangs = frozenset(gang.name for gang in batch.gangs if lost and set(gang.nodes) <= lost)
     if not lost and not moved:
         return Committed(raised=tuple(raised))
     lost_names = {claim.name for claim in batch.claims if claim.id in lost}
@@ -156,14 +174,27 @@ def outcome_of(
         moved_count=sum(d.node in moved_names for d in bound),
         raised=tuple(raised),
         refused=frozenset(refused),
+        lost_gangs=gangs,
     )
 
 
-def doubt(batch: CommitBatch, lost_nodes: Set[int], keys: Set[str] = frozenset()) -> CommitBatch:
+def doubt(
+    batch: CommitBatch,
+    lost_nodes: Set[int],
+    keys: Set[str] = frozenset(),
+    gangs: Set[str] = frozenset(),
+) -> CommitBatch:
     """Return a batch that was planned while claims on some nodes were not granted, and keys did not go up.
 
-    The versions that it saw of these count pods that lost: they say nothing, even where they fit.
+    The versions that it saw of these count pods that lost: they say nothing, even where they fit. What it
+    places of ``gangs`` that lost is lost, too: it was planned as if they ran.
     """
+    if gangs:
+        hopeless = [
+            each._replace(needed_count=len(each.nodes) + 1) if each.name in gangs else each
+            for each in batch.gangs
+        ]
+        batch = _replace(batch, gangs=hopeless)
     if keys:
         unsure = [_replace(each, version_seen=-1) if each.key in keys else each for each in batch.guards]
         batch = _replace(batch, guards=unsure)

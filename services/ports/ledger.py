@@ -106,6 +106,17 @@ class UsageRow(NamedTuple):
     sent_by: str | None = None
 
 
+class GangPlaced(NamedTuple):
+    """What a batch places of a gang: the id of the node of each of these pods.
+
+    At least ``needed_count`` of them must be granted, or none is.
+    """
+
+    name: str
+    needed_count: int
+    nodes: tuple[int, ...]
+
+
 class AttemptRows(NamedTuple):
     """An attempt, and the rows that the ledger keeps of it: per shard the seq of its first decision there."""
 
@@ -138,6 +149,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or falls with
     the claim on its node. Its victims are evicted until they leave, or it ends.
     ``journal`` is the batch's row there; a worker's batch always has one.
+    ``gangs`` are those of which it places pods: with too few of them the claims on the nodes of all are lost.
     ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
     ledger says which keys were ``raised``.
     ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
@@ -175,6 +187,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     log_time_ms: int = 0
     unverified_count: int = 0
     journal: JournalRow | None = None
+    gangs: Sequence[GangPlaced] = ()
     guards: Sequence[Guard] = ()
     followed: Mapping[int, int] = {}
     raised: Sequence[str] = ()
@@ -186,7 +199,8 @@ class Committed(NamedTuple):
     Others had changed the nodes of the pods in ``lost`` (key -> uid): these wait again. ``lost_nodes`` are
     the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
     changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and ``refused``
-    the nodes among the lost ones that were lost by guards.
+    the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no pod was
+    granted.
     """
 
     lost: Mapping[str, str] = {}
@@ -194,6 +208,7 @@ class Committed(NamedTuple):
     moved_count: int = 0
     raised: tuple[str, ...] = ()
     refused: frozenset[int] = frozenset()
+    lost_gangs: frozenset[str] = frozenset()
 
 
 class NotCommitted(enum.Enum):

@@ -57,6 +57,7 @@ from services.worker.ledger_rows import (
     dead_letter,
     describe_attempt,
     describe_node,
+    gangs_placed,
     node_claims,
     node_facts,
     pending_groups,
@@ -95,6 +96,8 @@ class BatchBuilder(Decider):
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
         self.strict: set[str] = set()
+        self._gangs: dict[str, int] = {}  # of which pods were bound: how many must keep their nodes
+        self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._attempts: list[AttemptRows] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.now_ms = now_ms
@@ -284,6 +287,8 @@ class BatchBuilder(Decider):
                     self.strict.add(verdict.node)
             else:
                 self._let_wait(verdict, result.attempts[index], shard, cycle_seq)
+        for name, needed_count in result.gangs.items():
+            self._gangs[name] = max(needed_count, self._gangs.get(name, 0))
         for _, promise in promises:
             self._promise(promise, result.attempts, seqs)
         for attempt in result.attempts:
@@ -329,6 +334,8 @@ class BatchBuilder(Decider):
             cycle_seq=cycle_seq,
         )
         self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
+        if pod.template.gang:
+            self._members.setdefault(pod.template.gang, []).append(placement.node)
 
     def _note_tried(self, pod: PodSpec, arrival: int) -> None:
         if pod.key in self._book.untried:
@@ -372,6 +379,7 @@ class BatchBuilder(Decider):
             facts=node_facts(state, self._specs),
             claims=node_claims(state, self.strict),
             counted=count_placements(self.opened, state),
+            gangs=gangs_placed(self._gangs, self._members, state),
             orphaned=dict(state.own_changes.told),
             waited=self._waited,
             templates=self._templates,

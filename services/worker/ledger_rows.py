@@ -20,6 +20,7 @@ from services.codec.kept import kept_of_refused
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
+    GangPlaced,
     NodeClaim,
     NodeFact,
     PendingGroup,
@@ -85,6 +86,17 @@ def node_claims(state: ClusterState, strict: Set[str]) -> list[NodeClaim]:
             resource_only=each.name not in strict,
         )
         for each in state.own_changes.claims()
+    ]
+
+
+def gangs_placed(
+    gangs: Mapping[str, int], members: Mapping[str, Sequence[str]], state: ClusterState
+) -> list[GangPlaced]:
+    """Return the gangs of which pods were bound, each given with how many of these must keep their nodes."""
+    nodes = state.nodes
+    return [
+        GangPlaced(name, gangs.get(name, 0), tuple(nodes[node].ordinal for node in on))
+        for name, on in members.items()
     ]
 
 

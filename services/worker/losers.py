@@ -98,4 +98,4 @@ class Losers:
         nodes = self._last.lost_nodes
         if uids and not (self._is_guarded and batch.guards):
             nodes |= {claim.id for claim in batch.claims}
-        return doubt(batch, nodes, self._unsure)
+        return doubt(batch, nodes, self._unsure, self._last.lost_gangs)

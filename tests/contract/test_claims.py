@@ -22,6 +22,7 @@ from services.ports.ledger import (
     AttemptRows,
     CommitBatch,
     Committed,
+    GangPlaced,
     Lease,
     Ledger,
     LedgerState,
@@ -246,6 +247,31 @@ async def test_losing_one_node_leaves_the_others(backend: Backend, writers: tupl
         ("conflict", None),
         ("bound", "n2"),
     ]
+
+
+@pytest.mark.parametrize(("needed_count", "lost"), [(2, {1, 2}), (1, {1})])
+async def test_a_gang_of_which_too_few_are_granted_is_not_placed_at_all(
+    backend: Backend, writers: tuple[Writer, Writer], needed_count: int, lost: set[int]
+) -> None:
+    first, second = writers
+    assert await first[0].commit(batch_of(first[1], 1, 1, claim(1, 1))) == Committed()
+    made = [decision(second[1], seq, f"p1-{seq}", f"n{seq}") for seq in (1, 2)]
+    batch = bind(
+        second[1],
+        [1, 2],
+        0,
+        decisions=[record(one, 2) for one in made],
+        placements_opened=[opened(one) for one in made],
+        claims=[claim(1, 1), claim(2, 1, resource_only=True)],
+        gangs=[GangPlaced("ns/gang", needed_count, (1, 2))],
+    )
+    assert isinstance(outcome := await second[0].commit(batch), Committed)
+    assert outcome.lost_nodes == lost
+    assert outcome.lost_gangs == ({"ns/gang"} if 2 in lost else set())
+    row = await node(await load(second), 2)
+    assert (row.version, row.requested) == ((1, {}) if 2 in lost else (2, ONE))
+    outcomes = [each["outcome"] for each in await told(backend, 1)]
+    assert outcomes == ["conflict", "conflict" if 2 in lost else "bound"]
 
 
 # ------------------------------------------------------------------------------------------------- facts

@@ -61,7 +61,7 @@ class Pair:
             if group.is_active or key in line.fresh
         ]
         expected = [each.key for each in plain_draw(waiting, self.works, work_max, pods_max)]
-        refused, tried = self.queue.draw(work_max, pods_max)
+        refused, [(tried, _)] = self.queue.draw(work_max, pods_max)
         told = {key for _, keys in refused for key in keys}
         assert [key for key, _ in tried] == [key for key in expected if key not in told]
         assert told == {each.key for each in waiting if not each.group.is_active} & set(expected)

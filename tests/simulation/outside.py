@@ -19,7 +19,10 @@ from tests.simulation.promises import Promises
 from tests.simulation.tape import Commit
 
 PLACED = ("bound", "adopted", "resized", "orphaned", "returned")
-WAITS = ("unschedulable", "unresolvable", "conflict", "nominated", "cleared", "bind-failed")
+WAITS = (
+    *("unschedulable", "unresolvable", "gang-waiting", "conflict"),
+    *("nominated", "cleared", "bind-failed"),
+)
 _NOWHERE = Node(gone=True)
 
 Placed = dict[str, tuple[str, Pod]]

@@ -66,7 +66,6 @@ ASKS: dict[str, list[Json]] = {
     "ignored:disks": [{"volumes": [{"name": "v", disk: {}}]} for disk in DISKS],
     "ignored:runtime-class": [{"runtimeClassName": "kata"}],
     "ignored:comparing-tolerations": [{"tolerations": [{"key": "k", "operator": "Gt", "value": "5"}]}],
-    "ignored:pod-group": [{}],
     "ignored:node-selector": [{"nodeSelector": {"a": "b"}}],
     "ignored:required-node-affinity": [
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [TERM]}}}}
@@ -106,8 +105,7 @@ def test_every_code_has_a_field_and_a_pod_and_words() -> None:
     ("code", "spec"), [(code, spec) for code, specs in ASKS.items() for spec in specs], ids=str
 )
 def test_a_pod_that_asks_for_it_is_told_so_and_nothing_else(code: str, spec: Json) -> None:
-    labels = {"scheduling.x-k8s.io/pod-group": "g"} if code == "ignored:pod-group" else None
-    assert told(template_of(spec, labels=labels), BARE) == [code]
+    assert told(template_of(spec), BARE) == [code]
 
 
 def test_what_the_profile_looks_at_is_no_warning() -> None:

@@ -1,0 +1,319 @@
+"""Gangs: waiting pods that are placed together or not at all. Each gang has one turn in the queue."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
+from domain.cycle.turns import Candidate, Works
+from domain.model.config import POD_GROUP, PodGroup
+from domain.model.decisions import GangSeen
+from domain.model.limits import gang_members_max
+from domain.model.resources import PODS
+from domain.state.cluster import ClusterState
+from domain.state.pods import PodEntry
+from domain.state.resources import NOWHERE
+from domain.state.snapshot import Snapshot
+
+
+class GangLine(Line):
+    """A gang in the queue: it stands there as one pod, its oldest, with the priority of its highest."""
+
+    __slots__ = ("gang",)
+
+    def __init__(self, namespace: str, group: WaitingGroup, gang: Gang) -> None:
+        super().__init__(namespace, group)
+        self.gang = gang
+
+    def drawable(self) -> Iterator[tuple[str, int]]:
+        """Yield the gang, if it has a turn to come."""
+        return iter([(self.gang.key, self.gang.arrival)] if self.gang.is_active else [])
+
+    def first(self) -> Candidate | None:
+        """Return it."""
+        return (-self.gang.priority, self.gang.arrival, self.gang.key, self) if self.gang.is_active else None
+
+    @property
+    def size(self) -> int:
+        """How many pods have their turn with it."""
+        return self.gang.waiting_count
+
+    def work(self, works: Works) -> int:
+        """Return the work of its turn, but for that of the first of its groups."""
+        groups = self.gang.ready
+        others = sum(works.of_group(group) for group in groups if group is not self.group)
+        return others + sum(works.of_pod(group) * group.pods_count for group in groups)
+
+
+class Gang:
+    """The waiting members of a gang, as groups of equal ones.
+
+    Attributes
+    ----------
+    placed : list of PodEntry
+        The members that have a node.
+    reason : str
+        Why none of those that wait is tried: a code, "" where they are.
+    is_parked, is_woken, failures, due_ms
+        As of a group, but for all of the gang.
+    failing_since_ms : int or None
+        Log time of the first failed attempt since members were placed.
+    tried_as : tuple
+        ``shape`` after the last attempt.
+    """
+
+    def __init__(self, key: str, group: WaitingGroup) -> None:
+        self.key = key
+        self.groups: dict[GroupKey, WaitingGroup] = {}
+        self.line = GangLine(key.partition("/")[0], group, self)
+        self.spec: PodGroup | None = None
+        self.placed: list[PodEntry] = []
+        self.reason = ""
+        self.priority = self.arrival = self.waiting_count = 0
+        self.is_parked = self.is_woken = False
+        self.failures = self.due_ms = 0
+        self.failing_since_ms: int | None = None
+        self.tried_as: tuple[object, ...] = ()
+
+    @property
+    def ready(self) -> list[WaitingGroup]:
+        """The groups that nothing of their own holds."""
+        return [group for group in self.groups.values() if group.lines and not group.held_by_itself]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is tried in its turn."""
+        return not (self.reason or self.is_parked) and self.waiting_count > 0
+
+    @property
+    def lacking_count(self) -> int:
+        """How many more members must find a node, so that any may keep it."""
+        return 0 if self.spec is None else self.spec.min_member - len(self.placed)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What decides, beside the nodes, whether enough of its members find one."""
+        return self.spec, len(self.placed), self.waiting_count
+
+    def members(self) -> list[Tried]:
+        """Return the members to be tried, by (priority, arrival)."""
+        found = [
+            (-group.template.priority, arrival, key, group)
+            for group in self.ready
+            for line in group.lines.values()
+            for key, arrival in line.pods.items()
+        ]
+        found.sort(key=lambda each: each[:2])
+        return [(key, group) for _, _, key, group in found]
+
+    def renew(self, state: ClusterState) -> None:
+        """Look again who waits, who is placed, and whether they can be tried."""
+        namespace, _, name = self.key.partition("/")
+        known = state.config.known.get((POD_GROUP, namespace, name))
+        content = None if known is None else known.content
+        assert content is None or isinstance(content, PodGroup)
+        self.spec = content
+        self.placed = state.index.gangs.placed(self.key, state.pods, state.own)
+        self.groups = {key: group for key, group in self.groups.items() if group.lines}
+        ready = self.ready
+        self.waiting_count = sum(group.pods_count for group in ready)
+        self.priority = max((group.template.priority for group in ready), default=0)
+        lines = chain.from_iterable(group.lines.values() for group in ready)
+        self.arrival = min((line.oldest() for line in lines), default=0)
+        if ready:
+            self.line.group = ready[0]
+        self.reason = self._why_not()
+
+    def _why_not(self) -> str:
+        if self.spec is None:
+            return "gang-unknown"
+        if self.waiting_count > gang_members_max:
+            return "gang-too-large"
+        return "gang-incomplete" if self.waiting_count < self.lacking_count else ""
+
+    def seen(self, found_count: int = 0, missing: str = "", *, at_ms: int = 0) -> GangSeen:
+        """Return what an attempt saw of it. ``missing`` is the first member that found no node."""
+        spec = self.spec or PodGroup(min_member=0)
+        since_ms = self.failing_since_ms
+        limit_s = spec.schedule_timeout_seconds
+        waited_s = 0 if since_ms is None else (at_ms - since_ms) // 1000
+        return GangSeen(
+            name=self.key,
+            min_member=spec.min_member,
+            placed_count=len(self.placed),
+            waiting_count=self.waiting_count,
+            found_count=found_count,
+            missing=missing,
+            late_seconds=waited_s if limit_s is not None and waited_s >= limit_s > 0 else 0,
+        )
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether any of those to be tried was never tried before."""
+        return any(line.fresh for group in self.ready for line in group.lines.values())
+
+
+Turn = tuple[list[Tried], Gang | None]
+"""Pods that are tried one after another, and the gang that is tried behind them, if any."""
+
+
+class Gangs:
+    """The gangs with members that wait.
+
+    Parameters
+    ----------
+    activate : callable
+        Has a group tried that waited for what could cure it.
+    lines : dict
+        The lines whose first pod may be another; it is written.
+
+    Attributes
+    ----------
+    changed : dict
+        Names of gangs to be looked at again; what the state says changed comes on top.
+    is_put_off : bool
+        Whether a gang was woken while it backs off.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        backoff_ms: tuple[int, int],
+        activate: Callable[[WaitingGroup], None],
+        lines: dict[Line, None],
+    ) -> None:
+        self._state = state
+        self._backoff_ms = backoff_ms
+        self._activate_group = activate
+        self._lines = lines
+        self._now_ms = 0
+        self.known: dict[str, Gang] = {}
+        self.changed: dict[str, None] = {}
+        self.is_put_off = False
+        self._backing_off: list[tuple[int, str]] = []  # a heap
+        self._short: dict[str, None] = {}  # gangs that wait for room anywhere
+
+    def join(self, group: WaitingGroup) -> None:
+        """Let a new group of members wait with its gang, if it has one."""
+        key = group.template.gang
+        if key:
+            if key not in self.known:
+                self.known[key] = Gang(key, group)
+            group.gang = self.known[key]
+            group.gang.groups[group.key] = group
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether any is to be looked at again."""
+        return bool(self.changed or self._state.index.gangs.changed)
+
+    def renew(self) -> Iterator[WaitingGroup]:
+        """Look again at the gangs that changed: who is complete has a turn, the pods of others are held.
+
+        Yields the groups that something else holds than before, or nothing.
+        """
+        of_state = self._state.index.gangs.changed
+        changed = {**self.changed, **of_state}
+        self.changed.clear()
+        of_state.clear()
+        for gang in [self.known[key] for key in changed if key in self.known]:
+            gang.renew(self._state)
+            if not gang.groups:
+                del self.known[gang.key]
+                self._short.pop(gang.key, None)
+            for group in gang.ready:
+                before = group.held_by
+                group.hold_with(gang.reason)
+                if group.held_by != before:
+                    self._activate_group(group)
+                    yield group
+            if gang.reason or gang.has_fresh:
+                self.activate(gang)
+            elif gang.shape != gang.tried_as:
+                self.wake(gang)
+            self._lines[gang.line] = None
+
+    def park(self, gang: Gang, at_ms: int, *, placed_any: bool, is_short: bool = False) -> None:
+        """Park a gang whose groups were parked as far as their pods found no node.
+
+        With ``is_short`` none of them was tried, for want of room anywhere.
+        """
+        gang.renew(self._state)
+        gang.tried_as = gang.shape
+        gang.is_parked = True
+        if placed_any:
+            gang.failing_since_ms = None
+        elif gang.failing_since_ms is None:
+            gang.failing_since_ms = at_ms
+        gang.failures = 1 if placed_any else gang.failures + 1
+        first_ms, longest_ms = self._backoff_ms
+        wait_ms = min(first_ms << min(gang.failures - 1, 30), longest_ms)
+        gang.due_ms = at_ms + (longest_ms if gang.seen(at_ms=at_ms).late_seconds else wait_ms)
+        if is_short:
+            self._short[gang.key] = None
+        self._lines[gang.line] = None
+
+    def wake_short(self) -> None:
+        """Wake the gangs that wait for room anywhere."""
+        for key in list(self._short):
+            self.wake(self.known[key])
+
+    def wake(self, gang: Gang) -> None:
+        """Have a parked gang tried again, when its backoff has ended; with a fresh pod at once."""
+        if not gang.is_parked or gang.is_woken or gang.reason:
+            return
+        self.activate(gang)
+        if gang.due_ms > self._now_ms and not gang.has_fresh:
+            gang.is_parked = gang.is_woken = self.is_put_off = True
+            heapq.heappush(self._backing_off, (gang.due_ms, gang.key))
+
+    def activate(self, gang: Gang) -> None:
+        """Have a gang tried in its turn."""
+        gang.is_parked = gang.is_woken = False
+        self._short.pop(gang.key, None)
+        for group in gang.ready:
+            self._activate_group(group)
+        self._lines[gang.line] = None
+
+    def pass_to(self, now_ms: int) -> None:
+        """Let log time pass: gangs whose backoff ended are active again."""
+        self._now_ms = now_ms
+        while self._backing_off and self._backing_off[0][0] <= now_ms:
+            due_ms, key = heapq.heappop(self._backing_off)
+            gang = self.known.get(key)
+            if gang is not None and gang.is_woken and gang.due_ms == due_ms:
+                self.activate(gang)
+
+
+def lacking(gang: Gang, state: ClusterState, snapshot: Snapshot) -> Mapping[str, int]:
+    """Return what is not free of the least resources of a gang; its own pods take nothing away from it.
+
+    Source: the coscheduling plugin of scheduler-plugins (``CheckClusterResource``). Cost: O(nodes) for each
+    resource, nothing where the PodGroup names none.
+    """
+    assert gang.spec is not None
+    if not gang.spec.min_resources:
+        return {}
+    own = Counter[str]()
+    for entry in gang.placed:
+        if entry.node in state.table.rows:
+            own.update({**entry.spec.template.requests, PODS: 1})
+    needed = {**gang.spec.min_resources, PODS: gang.spec.min_member}
+    short = {name: amount - own[name] - _free(state, snapshot, name) for name, amount in needed.items()}
+    return {name: amount for name, amount in short.items() if amount > 0}
+
+
+def _free(state: ClusterState, snapshot: Snapshot, name: str) -> int:
+    column, columns = state.resources.column(name), snapshot.columns
+    if column == NOWHERE:
+        return 0
+    count = int(columns.rows_count[0])
+    return sum((columns.allocatable[column, :count] - columns.requested[column, :count]).tolist())
+
+
+def codes_of(short: Mapping[str, int]) -> Sequence[str]:
+    """Return a reason code for each resource that is short."""
+    return [f"gang-resources:{name}" for name in sorted(short)]

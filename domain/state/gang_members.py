@@ -1,0 +1,38 @@
+"""The pods of each gang, placed or waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from domain.state.pods import PodEntry
+
+
+class GangMembers:
+    """Which pods name which gang (as ``namespace/name``).
+
+    ``changed`` are gangs with members that came, left or became others since the queue last emptied it.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, None]] = {}
+        self.changed: dict[str, None] = {}
+
+    def enter(self, gang: str, key: str) -> None:
+        """Take a pod that names a gang; "" is none."""
+        if gang:
+            self._members.setdefault(gang, {})[key] = None
+            self.changed[gang] = None
+
+    def leave(self, gang: str, key: str) -> None:
+        """Forget a pod of a gang."""
+        if gang:
+            members = self._members[gang]
+            del members[key]
+            if not members:
+                del self._members[gang]
+            self.changed[gang] = None
+
+    def placed(self, gang: str, pods: Mapping[str, PodEntry], shards: Iterable[int]) -> list[PodEntry]:
+        """Return the members that have a node, of these shards. Cost: O(members)."""
+        entries = (pods[key] for key in self._members.get(gang, ()))
+        return [entry for entry in entries if entry.node and entry.shard in shards]
