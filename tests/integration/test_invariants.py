@@ -39,6 +39,7 @@ from tests.contract.batches import (
     node_spec,
     opened,
     record,
+    waiting,
 )
 from tests.contract.ledgers import SHARDS, PostgresBackend, start
 from tests.servers import MakeDatabase
@@ -435,6 +436,38 @@ async def test_a_broken_invariant_stays_red_until_somebody_audits_from_later_on(
     later = (await audit(backend.dsn, remember=False)).at
     assert (await audit(backend.dsn, since=later)).ok
     assert (await audit(backend.dsn)).ok
+
+
+async def test_a_node_that_is_full_takes_a_pod_when_another_could_not_be_bound_there(
+    empty: PostgresBackend,
+) -> None:
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
+    one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
+    spec = node_spec("n1", allocatable={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2})
+    facts = [new_node(1, spec=spec, delta=one), new_node(2, delta=one)]
+    await _commit(ledger, msgspec.structs.replace(everything(lease), facts=facts), 1)
+    failed = decision(lease, 4, "placed", "n1", outcome=Outcome.BIND_FAILED)
+    undone = CommitBatch(
+        offsets=[advance(lease, 5, 6)],
+        facts=[change_node(1, 1, {resource: -amount for resource, amount in one.items()})],
+        decisions=[record(failed)],
+        placements_closed=[PlacementClosed("uid-placed", failed.decided_at_ms)],
+        pending_added=[waiting(lease, "placed", 9, tried=False)],
+        seq_next={0: 5},
+    )
+    await _commit(ledger, undone, 2)
+    other = decision(lease, 5, "other", "n1")
+    bound = CommitBatch(
+        offsets=[advance(lease, 6, 7)],
+        facts=[change_node(1, 2, one)],
+        decisions=[record(other)],
+        placements_opened=[opened(other)],
+        seq_next={0: 6},
+    )
+    await _commit(ledger, bound, 3)
+    assert [each.name for each in await check(empty.dsn) if not each.warning] == []
 
 
 @pytest_asyncio.fixture
