@@ -178,7 +178,8 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     decision, cycle = explanation.decision, explanation.cycle
     waits = decision.outcome in (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING)
     yield _opening(decision)
-    if waits and explanation.reasons:
+    alone = decision.outcome is not Outcome.GANG_WAITING
+    if waits and alone and explanation.reasons:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
     elif decision.reason:
         yield f"Reason: {decision.reason}."
@@ -196,7 +197,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         )
     if not waits:
         yield from _choice(explanation, cycle)
-    elif cycle.feasible:
+    elif cycle.feasible and alone:
         room, before = plural(cycle.feasible, "node"), plural(cycle.bound, "equal pod")
         yield f"When its cycle began, {room} had room; {before} got there first."
 

@@ -107,3 +107,15 @@ def test_two_gangs_that_each_need_most_of_the_cluster_do_not_hold_each_other_up(
     for i in range(12):
         team.tell("DELETED", mixed[2 * i])
     assert running(team) == {"b": 12}
+
+
+def test_the_reason_says_who_is_missing() -> None:
+    team = Team([0])
+    team.tell("ADDED", node_manifest("n", cpu=2), pod_group("g", 3))
+    team.tell("ADDED", member("a", "g"), member("b", "g"))
+    team.tell("ADDED", member("c", "g"))
+    reasons = [each["reason"] for each in team.decided()]
+    assert reasons == [
+        *["gang default/g: 2 of at least 3 pods exist"] * 2,
+        "gang default/g: 2 of at least 3 pods find a node; default/c: 0/1 nodes: 1 insufficient:cpu",
+    ]

@@ -42,6 +42,7 @@ def test_every_decision_has_the_fields_that_the_page_lists() -> None:
     site.tell("ADDED", pod_manifest("later", cpu=8))
     site.tell("DELETED", node_manifest("n", resource_version=2))
     site.tell("ADDED", node_manifest("n", cpu=8, resource_version=3))
+    site.tell("ADDED", pod_manifest("member", labels={"scheduling.x-k8s.io/pod-group": "g"}))
     site.tell("BIND_FAILED", pod_manifest("p", cpu=2, node_name="n", resource_version=2))
     site.tell("DELETED", pod_manifest("p", resource_version=3))
     decided = site.decided()
