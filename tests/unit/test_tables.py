@@ -60,6 +60,13 @@ SELECTS = {
     ]
 }
 SHOWN = {**TABLES, "accesses": accesses.COLUMNS}
+
+
+def nomination(victims: list[str], **fields: object) -> Item:
+    made: Item = {"namespace": "default", "name": "high", "priority": 1_000, "node": "n", "victims": victims}
+    return made | {"since": THEN, "expires": THEN, "shard": 0, "uid": "u", **fields}
+
+
 DATA: dict[str, list[Item]] = {
     "nodes": [
         node(),
@@ -70,6 +77,12 @@ DATA: dict[str, list[Item]] = {
         pod(),
         pod(LONG, phase="pending", node=None, since=THEN),
         pod(LONG, namespace="a-namespace-that-is-long-as-well", node="ip-10-31-7-104.eu.compute.internal"),
+    ],
+    "nominations": [
+        nomination([]),
+        nomination(
+            [f"default/{LONG}", "default/small"], name=LONG, node="ip-10-31-7-104.eu.compute.internal"
+        ),
     ],
     "config": [
         config_object(),
