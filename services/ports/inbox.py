@@ -6,10 +6,11 @@ one, the home of the gang, takes them in this order, and counts them as it count
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from services.ports.log import PODS_TOPIC, Record
+from services.ports.pods import PodTombstone
 
 _INBOX = "~inbox/"
 _HANDED = "~handed/"
@@ -101,3 +102,11 @@ class Forwarded(NamedTuple):
     uid: str
     gone_number: int | None = None
     gone_at_ms: int | None = None
+
+
+class Sent(NamedTuple):
+    """What a batch handed over, the keys whose way changed, and who is remembered here as gone for that."""
+
+    handed: Sequence[Handed] = ()
+    forwarded: Sequence[Forwarded] = ()
+    buried: Sequence[PodTombstone] = ()

@@ -34,7 +34,7 @@ from domain.state.changes import (
 )
 from services.codec.envelope import Rejected
 from services.codec.seal import UNVERIFIED
-from services.ports.inbox import Forwarded, Handed
+from services.ports.inbox import Sent
 from services.ports.ledger import (
     AttemptRows,
     CommitBatch,
@@ -365,9 +365,7 @@ class BatchBuilder(Decider):
 
     # ------------------------------------------------------------------------------------------- result
 
-    def build(
-        self, offsets: list[OffsetAdvance], handed: Sequence[Handed] = (), forwarded: Sequence[Forwarded] = ()
-    ) -> CommitBatch:
+    def build(self, offsets: list[OffsetAdvance], sent: Sent) -> CommitBatch:
         """Return the batch."""
         state = self._scheduler.state
         for pod, _ in self.waiting.values():
@@ -393,9 +391,9 @@ class BatchBuilder(Decider):
             pending_groups=list(self._pending_groups.values()),
             unnominated=list(state.own_changes.unnominated),
             nominated=nomination_rows(state.nominations, state.own_changes.nominated),
-            tombstones=list(self._tombstones.values()),
-            handed=handed,
-            forwarded=forwarded,
+            tombstones=[*self._tombstones.values(), *sent.buried],
+            handed=sent.handed,
+            forwarded=sent.forwarded,
             dead_letters=self._dead_letters,
             profiles=self._profiles,
             config=self._config,

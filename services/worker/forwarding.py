@@ -8,6 +8,7 @@ shard at a time has anything to say of a key, and hears it in the order of the l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from domain.model.events import Event, PodDeleted, PodUpserted, ProfileEvent
 from domain.model.pods import POD_GROUP_LABEL, PodSpec
@@ -19,13 +20,14 @@ from services.ports.inbox import (
     Handed,
     InboxRecord,
     Lanes,
+    Sent,
     Waiting,
     handed_topic,
     home_of,
     lanes_of,
     source_of,
 )
-from services.ports.ledger import LedgerPart
+from services.ports.ledger import LedgerPart, PodTombstone
 from services.ports.log import Record
 
 WAIT = -1
@@ -69,6 +71,7 @@ class Forwarding:
         self._read: dict[tuple[int, int], int] = {}  # the next one to be read here, of own homes
         self._rows: list[Handed] = []
         self._changed: dict[str, Forwarded] = {}
+        self._buried: list[PodTombstone] = []
         self.note(lanes)
 
     def note(self, lanes: Lanes) -> None:
@@ -116,21 +119,28 @@ class Forwarding:
         shard = record.partition
         if not isinstance(event, PodUpserted | PodDeleted):
             return shard
-        home = self._home(event, shard)
         key = event.pod.key if isinstance(event, PodUpserted) else f"{event.namespace}/{event.name}"
-        if home == WAIT or (home == shard and key not in self.routes):
+        row = self.routes.get(key)
+        if row is None and not is_member(event):
+            return shard
+        if isinstance(event, PodUpserted) and self._is_late(event.pod):
+            return shard  # it is folded here, and changes nothing
+        home = self._home(event, shard)
+        if home == WAIT or (home == shard and row is None):
             return home
         lane, number = (shard, home), self._ends.get((shard, home), 0)
+        if row is not None and row.home != home:
+            self._bury(row, now_ms)
         self._remember(key, event, shard, home, number, max(now_ms, record.timestamp_ms))
         if home == shard:
             return home
         self._ends[lane] = ends[shard, handed_topic(home), shard] = number + 1
         said = record.offset, record.key, record.value, record.timestamp_ms, record.seal
-        row = Handed(home, shard, number, *said)
-        self._rows.append(row)
+        handed = Handed(home, shard, number, *said)
+        self._rows.append(handed)
         if home in self._own and self._read.get(lane, 0) == number:
             self._read[lane] = number + 1
-            here.append(row.record())
+            here.append(handed.record())
         return home
 
     @property
@@ -148,13 +158,24 @@ class Forwarding:
             if gang is None or gang == shard:
                 return shard
             known = self._state.pods.get(pod.key)
-            is_late = self._state.tombstones.why_late(pod.key, pod.uid, pod.resource_version)
-            return shard if is_late or (known is not None and known.shard == shard) else gang
+            return shard if known is not None and known.shard == shard else gang
         if row.gone_number is None or pod.uid == row.uid or gang in (None, row.home):
             return row.home
         # Another pod, of another gang: wherever it goes, the end of the last one must be known there.
         is_heard = row.home == shard or self._taken.get((shard, row.home), 0) > row.gone_number
         return gang if is_heard and gang is not None else WAIT
+
+    def _is_late(self, pod: PodSpec) -> bool:
+        """Say whether a pod is known to be gone here: it was of this shard before its name was forwarded."""
+        return bool(self._state.tombstones.why_late(pod.key, pod.uid, pod.resource_version))
+
+    def _bury(self, row: Forwarded, now_ms: int) -> None:
+        """Remember who is gone in this shard: its late duplicates come by here, and no longer to its home."""
+        namespace, _, name = row.key.partition("/")
+        self._state.apply(PodDeleted(namespace, name, row.uid), row.shard)
+        who: dict[str, Any] = {"namespace": namespace, "name": name, "uid": row.uid, "shard": row.shard}
+        if row.uid != row.key:
+            self._buried.append(PodTombstone(**who, resource_version=None, at_ms=now_ms))
 
     def _remember(
         self, key: str, event: PodUpserted | PodDeleted, shard: int, home: int, number: int, now_ms: int
@@ -185,10 +206,10 @@ class Forwarding:
 
     # ----------------------------------------------------------------------------------------------- rows
 
-    def written(self) -> tuple[list[Handed], list[Forwarded]]:
-        """Return what was handed over since the last call, and the keys whose way changed."""
-        found = self._rows, list(self._changed.values())
-        self._rows, self._changed = [], {}
+    def written(self) -> Sent:
+        """Return what was handed over since the last call, the keys whose way changed, and who is gone."""
+        found = Sent(self._rows, list(self._changed.values()), self._buried)
+        self._rows, self._changed, self._buried = [], {}, []
         return found
 
     def waiting(self) -> list[Waiting]:

@@ -256,7 +256,7 @@ class Planner:
         return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
-        batch = builder.build(self._advance(folded.ends), *self.forwarding.written())
+        batch = builder.build(self._advance(folded.ends), self.forwarding.written())
         self.scheduler.state.apply(Written())
         self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
         guards, journal = self.guarding.guards(self.scheduler.state), self._journal(batch, folded)

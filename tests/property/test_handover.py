@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
 
+from domain.model.errors import BerthError
+from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import POD_GROUP_LABEL
 from services.codec.partition import partition_for
 from services.ports.inbox import home_of, inbox_topic
+from services.ports.ledger import LedgerPart
 from services.ports.log import PODS_TOPIC, Record, TopicPartition
 from services.worker import planner as planner_module
+from services.worker.forwarding import WAIT, Forwarding, gang_home
 from services.worker.planner import Planner
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.replays import mark, replay
@@ -174,3 +180,42 @@ def test_days_hand_over_much_and_some_records_wait() -> None:
     lives = [day(seed) for seed in range(8)]
     assert sum(len(life.team.database.inbox.handed) for life in lives) > 100
     assert sum(len(life.team.planners) > 1 for life in lives) > 4
+
+
+def _forget_routes(forwarding: Forwarding, part: LedgerPart) -> None:
+    _TAKE(forwarding, msgspec.structs.replace(part, forwarded=[]))
+
+
+def _never_wait(forwarding: Forwarding, event: PodUpserted | PodDeleted, shard: int) -> int:
+    home = _HOME(forwarding, event, shard)
+    if home == WAIT and isinstance(event, PodUpserted):
+        return gang_home(event.pod, SHARDS) or 0
+    return home
+
+
+def _all_but_deletions(forwarding: Forwarding, event: PodUpserted | PodDeleted, shard: int) -> int:
+    return shard if isinstance(event, PodDeleted) else _HOME(forwarding, event, shard)
+
+
+_TAKE, _HOME = Forwarding.take, Forwarding._home
+
+
+@pytest.mark.parametrize(
+    ("method", "broken"),
+    [
+        ("take", _forget_routes),
+        ("_home", _never_wait),
+        ("_home", _all_but_deletions),
+    ],
+)
+def test_a_broken_hand_over_is_found(
+    method: str, broken: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Forwarding, method, broken)
+    with pytest.raises((AssertionError, KeyError, BerthError, pytest.fail.Exception)):
+        live(range(30))
+
+
+def live(seeds: range) -> None:
+    for seed in seeds:
+        check(day(seed))

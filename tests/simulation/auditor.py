@@ -11,7 +11,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.cluster import ClusterState
 from services.adapters.batches import shard_advances
 from services.ports.guards import Guard
-from services.ports.journal import BATCHES
+from services.ports.inbox import home_of, inbox_topic
 from services.ports.ledger import CommitBatch, NodeClaim, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -112,7 +112,7 @@ class Auditor:
 
     def judge(self) -> None:
         """Check what must hold when all records are worked off."""
-        events = Events()
+        events = Events(len(self._database.shards))
         outside = Outside(events, self.findings)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
@@ -259,7 +259,7 @@ class Auditor:
     def unnoticed(self) -> str:
         """Return where the log lost records that the ledger is ahead of, "" where it did not."""
         for (_, topic, number), row in self._database.offsets.items():
-            if topic != BATCHES and row.next_offset > self._log.partition(TopicPartition(topic, number)).end:
+            if topic[0] != "~" and row.next_offset > self._log.partition(TopicPartition(topic, number)).end:
                 return f"{topic}/{number} ends before {row}"
         return ""
 
@@ -275,6 +275,12 @@ class Auditor:
                 return f"{topic}/{shard} ends at {end}, and the ledger is at {row}"
         if lost := self.unnoticed():
             return lost
+        for (source, topic, _), row in offsets.items():
+            home = home_of(topic)
+            if home is not None:
+                taken = offsets.get((home, inbox_topic(source), home))
+                if taken is None or taken.next_offset < row.next_offset:
+                    return f"shard {home} is at {taken} of what shard {source} handed over, {row}"
         if promised := self._database.nominations.rows:
             return f"promised, and neither kept nor ended: {sorted(promised)}"
         for shard, rows in self._database.decisions.items():
@@ -286,7 +292,9 @@ class Auditor:
     def activity(self) -> int:
         """Return what moves with all that happens but ticks."""
         offsets = self._database.offsets.items()
-        read = sum(row.next_offset for (_, topic, _), row in offsets if topic not in (TICKS_TOPIC, BATCHES))
+        read = sum(
+            row.next_offset for (_, topic, _), row in offsets if topic != TICKS_TOPIC and topic[0] != "~"
+        )
         return read + sum(shard.seq_next for shard in self._database.shards.values())
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from domain.model.pods import POD_GROUP_LABEL
+from services.codec.partition import partition_for
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, Record
 
 Json = dict[str, Any]
@@ -188,14 +190,15 @@ class Events:
     ended : set of str
         Uids of pods that finished, were deleted, or made way for another one of their name.
     homes : dict
-        Key of a pod -> the partitions that held records of it.
+        Key of a pod -> the partitions that held records of it, and the homes of the gangs that it named.
     nodes : dict
         Name -> all states that the node was in, one after another.
     broken : list
         (topic, partition, offset) of records that make no sense, each as often as it was taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shards_count: int = 1) -> None:
+        self._shards_count = shards_count  # there were never more
         self.said: dict[tuple[str, int], Pod] = {}
         self.alive: dict[str, Pod] = {}
         self.ended: set[str] = set()
@@ -220,7 +223,11 @@ class Events:
         kind, thing = event["type"], event["object"]
         version = int(thing["metadata"].get("resourceVersion", 0))
         if record.topic == PODS_TOPIC:
-            self.homes.setdefault((record.key or b"").decode(), set()).add(record.partition)
+            homes = self.homes.setdefault((record.key or b"").decode(), set())
+            homes.add(record.partition)
+            if gang := (thing["metadata"].get("labels") or {}).get(POD_GROUP_LABEL):
+                of_gang = f"{thing['metadata']['namespace']}/{gang}".encode()
+                homes |= {partition_for(of_gang, None, count + 1) for count in range(self._shards_count)}
             if "spec" in thing:
                 self._fold_pod(kind, read_pod(thing))
             else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
 
 from services.adapters.batches import own_shards
-from services.ports.journal import BATCHES
+from services.ports.inbox import source_of
 from services.ports.ledger import CommitBatch, OffsetAdvance
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from tests.simulation.invariants import Findings, Invariant
@@ -71,20 +71,25 @@ class Tape:
 
     def note(self, batch: CommitBatch, versions: Mapping[str, tuple[int, int]]) -> None:
         """Take a transaction down, and check that it took all that it moved past."""
-        records = in_order([list(self._taken(advance)) for advance in batch.offsets])
+        handed = {(row.source, row.log_offset) for row in batch.handed}
+        records = in_order([list(self._taken(advance, handed)) for advance in batch.offsets])
         decided = [(d.shard, d.seq) for d, _ in batch.decisions]
         number = (batch.journal.shard, batch.journal.batch) if batch.journal else (0, 0)
         commit = Commit(records, decided, versions, number, own_shards(batch), batch.followed)
         self.commits.append(commit)
 
-    def _taken(self, a: OffsetAdvance) -> Iterator[Record]:
+    def _taken(self, a: OffsetAdvance, handed: Set[tuple[int, int]]) -> Iterator[Record]:
+        """Yield the records of a move, without those that were handed over: their home takes them."""
         key = a[:3]
         known = self._offsets.get(key, a.lo)
         if any((f.shard, *f.at, f.goes_on_at) == (*key, a.lo) for f in self._database.log_faults):
             known = a.lo  # the ledger notes that the log lost records, and where the shard goes on
         self._require(known == a.lo <= a.hi, f"{key} from {known} to {a.lo}..{a.hi}")
         self._offsets[key] = a.hi
-        if a.topic == BATCHES:
+        if (source := source_of(a.topic)) is not None:
+            rows = (self._database.inbox.handed[a.shard, source, number] for number in range(a.lo, a.hi))
+            yield from (row.record().read for row in rows)
+        if a.topic.startswith("~"):
             return
         own = a.shard == a.partition if a.topic in (NODES_TOPIC, PODS_TOPIC) else a.shard == 0
         self._findings.require(own, Invariant.KEY_ORDER, f"shard {a.shard} took {a.topic}/{a.partition}")
@@ -98,7 +103,8 @@ class Tape:
         for offset in range(a.lo, a.hi):
             record = given.get(offset)
             # Of a partition that is read again, only the latest record of each key counts.
-            if record is not None and (offset >= below or last[record.key] == offset):
+            is_here = a.topic != PODS_TOPIC or (a.shard, offset) not in handed
+            if is_here and record is not None and (offset >= below or last[record.key] == offset):
                 yield record
 
     def _require(self, holds: bool, message: str) -> None:
