@@ -230,6 +230,7 @@ class Occupancy:
         node = entry.node
         entry.node = ""
         self.orphaned.discard(entry.spec.key)
+        self.uncounted.pop(entry.spec.key, None)
         self.nominations.evicted.pop(entry.spec.key, None)
         self.own_changes.told.pop(entry.spec.uid, None)
         known = self.nodes[node]
