@@ -58,6 +58,8 @@ SELECT i % 4, i / 4 + 1, 'berth.pods', 0, 1, convert_to({TEAM} || '/p' || i, 'UT
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO nominations (pod_uid, shard, namespace, name, signature, node, at_ms, expires_ms)
 SELECT 'uid' || i, i % 4, {TEAM}, 'p' || i, '\\x00', 'n' || i, 1, 2 FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO evictions SELECT 'uid' || i, i % 4, {TEAM}, 'p' || i, 'uid' || i / 4, i / 4 % 4
+FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'Service', {TEAM}, 's' || i, '{{}}', 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;

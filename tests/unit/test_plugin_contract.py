@@ -87,6 +87,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cpu_claim": (CpuClaim(), CpuClaim(fixed_milli=700), CpuClaim(requested_milli=300, silent_count=2)),
     "cluster": ("", "x", "y"),
     "role": ("", "master", "replica"),
+    "gang": ("", "default/x"),
     "gates": ((), ("gate",)),
     "unsupported": ((), ("pod-affinity",)),
     "ignored": ((), ("disks",)),
