@@ -67,8 +67,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
-    for routes in (audit_routes, access_routes):
-        app.include_router(routes(deps), tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
+    for router in (audit_routes(deps.audits), access_routes(deps)):
+        app.include_router(router, tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])
     app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
 

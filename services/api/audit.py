@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,9 +13,6 @@ from services.api.caller import caller_of
 from services.api.contract import answering
 from services.api.failures import ApiError, json_answer
 from services.ports.audit import Audit
-
-if TYPE_CHECKING:
-    from services.api.deps import Deps
 
 FRESH_SECONDS = 10.0
 
@@ -48,16 +44,16 @@ class Audits:
             await asyncio.wait([self._running])
 
 
-def audit_routes(deps: Deps) -> APIRouter:
-    """Return the route of the audit."""
+def audit_routes(audits: Audits | None) -> APIRouter:
+    """Return the route of the audit; without ``audits`` there is no ledger that can be audited."""
     router = APIRouter()
 
     @router.get("/v1/audit", responses=answering(AuditAnswer), summary="Ask the ledger's invariants")
     async def audit(request: Request) -> Response:
         if caller_of(request).namespaces is not None:
             raise ApiError("forbidden", "an audit is of all namespaces; this key is limited to some")
-        if deps.audits is None:
+        if audits is None:
             raise ApiError("not-found", "there is no ledger here that can be audited")
-        return json_answer(audit_answer(await deps.audits.look()))
+        return json_answer(audit_answer(await audits.look()))
 
     return router

@@ -15,6 +15,7 @@ import typer
 
 from services.cli import documents, options, plan_answers
 from services.cli.options import CommandError, with_settings
+from services.cli.plan_answers import Answer
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from services.plan.capacity import Capacity
     from services.plan.kinds import Skipped
     from services.plan.objects import Given
-    from services.plan.plan import Plan, Planned
+    from services.plan.plan import Plan
 
 UNKNOWN_PROFILE_EXIT = 3
 CELLS_MAX = 200_000
@@ -86,15 +87,6 @@ Diff = Annotated[
     ),
 ]
 Output = Annotated[Form, typer.Option("-o", "--output", help="How to show the answer.")]
-
-
-class Answer(NamedTuple):
-    """The plan of one scenario, or of all manifests together."""
-
-    name: str
-    plan: Plan
-    planned: list[Planned]
-    is_scenario: bool
 
 
 @with_settings("seed")

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
 
@@ -24,9 +24,8 @@ from services.phrases import (
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict
-    from services.cli.plan import Answer
     from services.plan.capacity import Capacity
-    from services.plan.plan import Plan
+    from services.plan.plan import Plan, Planned
     from services.plan.summary import Summary
 
 NODES_SHOWN_MAX = 5
@@ -34,6 +33,15 @@ MOVED_SHOWN_MAX = 10
 REASONS_SHOWN_MAX = 5
 RULES_SHOWN_MAX = 5
 DOMAINS_SHOWN_MAX = 8
+
+
+class Answer(NamedTuple):
+    """The plan of one scenario, or of all manifests together."""
+
+    name: str
+    plan: Plan
+    planned: list[Planned]
+    is_scenario: bool
 
 
 def write_json(stream: TextIO, answers: Sequence[Answer], every_node: Sequence[bool]) -> None:
