@@ -1,0 +1,110 @@
+"""The arrays of the large-neighbourhood search (``repacking.py``), and its costs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+PLACED, BALANCED, FEWEST, PEAKED = range(4)
+"""What a node costs, with u the part of each resource that is used:
+
+``PLACED`` nothing, so that only the number of pods counts; ``BALANCED`` the sum of weight times
+(u - target) squared; ``FEWEST`` 1 less half the square of its fullest resource if it holds anything, so that
+nodes become empty; ``PEAKED`` the mean of 1 + 10 (exp(max(0, u - 0.5)) - 1) over the resources with weight, if it holds anything.
+"""
+
+WAITING, MOVED, STEPS, KEPT = range(4)
+"""The places of ``Layout.totals``."""
+
+WAITING_MAX = 32
+FREED_MAX = 2_048
+CANDIDATES_MAX = FREED_MAX + WAITING_MAX
+NODES_MIN, NODES_MAX = 2, 8
+
+
+class Packing(NamedTuple):
+    """What does not change: N nodes, R resources, K kinds of equal pods, P pods; all amounts are whole.
+
+    Attributes
+    ----------
+    capacity, demand : int64[N, R], int64[K, R]
+    share : float64[N, R]
+        1 / capacity, and 0 where there is none.
+    kind : int32[P]
+    allowed : bool[K, N]
+        Whether all filters that look at one pod and one node agree.
+    size : float64[K]
+        The largest part of a mean node that a pod of the kind asks for.
+    beside_begin, beside_kind, beside_max : int32[K + 1], int32[B], int32[B]
+        A node that holds a pod of kind k holds ``beside_max[i]`` pods of kind ``beside_kind[i]`` at most,
+        for i from ``beside_begin[k]`` to ``beside_begin[k + 1]``; itself counts where both are one kind.
+    beside_of_begin, beside_of_kind, beside_of_max : int32[K + 1], int32[B], int32[B]
+        The same, by the kind that is limited.
+    weight, target : float64[R], float64[R]
+        See ``cost``.
+    cost : int
+        One of the costs above.
+    """
+
+    capacity: np.ndarray
+    share: np.ndarray
+    demand: np.ndarray
+    kind: np.ndarray
+    allowed: np.ndarray
+    size: np.ndarray
+    beside_begin: np.ndarray
+    beside_kind: np.ndarray
+    beside_max: np.ndarray
+    beside_of_begin: np.ndarray
+    beside_of_kind: np.ndarray
+    beside_of_max: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+    cost: int
+
+
+class Layout(NamedTuple):
+    """Where pods are, and what follows from it. Node N stands for none.
+
+    Attributes
+    ----------
+    node, first : int32[P], int32[P]
+        Where each pod is, and where it was at first.
+    head, after, before : int32[N + 1], int32[P], int32[P]
+        The pods of each node as a list.
+    waiting, waiting_at : int32[P], int32[P]
+        The pods without a node, and where in that list each one is.
+    used : int64[N, R]
+    counts : int16[N, K]
+        Pods of each kind on each node; int16[0, 0] where no kind has a limit.
+    costs : float64[N]
+    totals : int64[4]
+        Waiting pods; pods that had a node at first and have another one; steps; steps that were kept.
+    random : uint64[1]
+    homing : bool[1]
+        Whether steps bring pods back to where they were at first, at equal numbers and cost.
+    """
+
+    node: np.ndarray
+    first: np.ndarray
+    head: np.ndarray
+    after: np.ndarray
+    before: np.ndarray
+    waiting: np.ndarray
+    waiting_at: np.ndarray
+    used: np.ndarray
+    counts: np.ndarray
+    costs: np.ndarray
+    totals: np.ndarray
+    random: np.ndarray
+    homing: np.ndarray
+
+
+class Desk(NamedTuple):
+    """What a step works with: pods and where each was (int32[C]), keys (float64[C]), int32[NODES_MAX] nodes."""
+
+    pods: np.ndarray
+    was: np.ndarray
+    keys: np.ndarray
+    nodes: np.ndarray

@@ -1,0 +1,173 @@
+"""Makes a placement better, step by step, and never worse: ``Improving``, a large-neighbourhood search.
+
+A step frees a few nodes, packs their pods again together with some that wait, and keeps what places more
+pods, or as many at no higher cost. The steps run in ``domain/kernels/repacking.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.kernels import repacking
+from domain.kernels import repacking_arrays as arrays
+from domain.kernels.repacking_arrays import Desk, Layout, Packing
+from domain.model.errors import FieldError
+
+COSTS: Mapping[str, int] = {
+    "placed": arrays.PLACED,
+    "balance": arrays.BALANCED,
+    "nodes": arrays.FEWEST,
+    "peaks": arrays.PEAKED,
+}
+"""What may be asked for, beyond as many pods as possible: nothing more; equal use of each resource on all
+nodes; few nodes; low peaks (the score of Tianchi's contest of 2018)."""
+
+
+class Beside(NamedTuple):
+    """A node that holds a pod of kind ``kind`` holds ``most`` pods of kind ``other`` at most."""
+
+    kind: int
+    other: int
+    most: int
+
+
+class Score(NamedTuple):
+    """How good a placement is: pods without a node, the cost of all nodes, pods that changed their node."""
+
+    waiting_count: int
+    cost: float
+    moved_count: int
+
+
+class Improving:
+    """A placement that gets better.
+
+    Parameters
+    ----------
+    capacity : int64[N, R]
+        What each node has of each resource.
+    demand : int64[K, R]
+        What a pod of each kind asks for.
+    kind : int32[P]
+        The kind of each pod.
+    node : int32[P]
+        Where each pod is; N where it waits. Who is where is believed, also where a filter would refuse it.
+    allowed : bool[K, N]
+        Which nodes the filters allow that look at one pod and one node.
+    held : int64[N, R], optional
+        What pods use that stay where they are, and are not among the P.
+    beside : iterable of Beside
+        Which kinds limit each other on a node.
+    objective : str
+        A key of ``COSTS``.
+    weights : float64[R], optional
+        How much each resource counts; 1 each where nothing is given.
+    moves_max : int, optional
+        How many pods that have a node may have another one in the end.
+    seed : int
+        Equal seeds and equal numbers of steps give equal placements.
+
+    Raises
+    ------
+    FieldError
+        There is no such objective.
+    """
+
+    def __init__(
+        self,
+        capacity: np.ndarray,
+        demand: np.ndarray,
+        kind: np.ndarray,
+        node: np.ndarray,
+        allowed: np.ndarray,
+        *,
+        held: np.ndarray | None = None,
+        beside: Iterable[Beside] = (),
+        objective: str = "placed",
+        weights: np.ndarray | None = None,
+        moves_max: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if objective not in COSTS:
+            raise FieldError("objective", f"must be one of {', '.join(COSTS)}, not {objective}")
+        self._moves_max = len(kind) if moves_max is None else moves_max
+        nodes_count, resources_count = capacity.shape
+        total = np.maximum(capacity.sum(axis=0), 1)
+        weight = np.ones(resources_count) if weights is None else np.asarray(weights, np.float64)
+        rules = sorted(beside)
+        self._packing = Packing(
+            capacity=np.ascontiguousarray(capacity, np.int64),
+            share=np.divide(1.0, capacity, out=np.zeros(capacity.shape), where=capacity > 0),
+            demand=np.ascontiguousarray(demand, np.int64),
+            kind=np.ascontiguousarray(kind, np.int32),
+            allowed=np.ascontiguousarray(allowed, np.bool_),
+            size=(demand * nodes_count / total).max(axis=1, initial=0.0),
+            **_limits("beside", len(demand), [(r.kind, r.other, r.most) for r in rules]),
+            **_limits("beside_of", len(demand), sorted((r.other, r.kind, r.most) for r in rules)),
+            weight=weight,
+            target=(demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))) / total,
+            cost=COSTS[objective],
+        )
+        self._layout = _empty(self._packing, np.asarray(node, np.int32), with_counts=bool(rules), seed=seed)
+        if held is not None:
+            self._layout.used[:] = held
+        repacking.begin(self._packing, self._layout, np.asarray(node, np.int32))
+        size = arrays.CANDIDATES_MAX
+        nodes = np.zeros(arrays.NODES_MAX, np.int32)
+        self._desk = Desk(np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size), nodes)
+
+    @property
+    def node(self) -> np.ndarray:
+        """Where each pod is (int32[P]); N where it waits."""
+        return self._layout.node.copy()
+
+    @property
+    def used(self) -> np.ndarray:
+        """What the pods of each node ask for in all (int64[N, R])."""
+        return self._layout.used.copy()
+
+    @property
+    def score(self) -> Score:
+        """How good the placement is now."""
+        waiting, moved = self._layout.totals[[arrays.WAITING, arrays.MOVED]]
+        return Score(int(waiting), float(self._layout.costs.sum()), int(moved))
+
+    def improve(self, steps: int, *, homing: bool = False) -> Score:
+        """Do so many steps; with ``homing`` such that bring pods back, where nothing gets worse by that."""
+        self._layout.homing[0] = homing
+        repacking.search(self._packing, self._layout, self._desk, steps, self._moves_max)
+        return self.score
+
+
+def _limits(name: str, kinds_count: int, rules: list[tuple[int, int, int]]) -> dict[str, np.ndarray]:
+    """Return limits, sorted by their first kind, as arrays."""
+    columns = np.array(rules, np.int32).reshape(-1, 3)
+    begin = np.searchsorted(columns[:, 0], np.arange(kinds_count + 1)).astype(np.int32)
+    kinds, most = np.ascontiguousarray(columns[:, 1]), np.ascontiguousarray(columns[:, 2])
+    return {f"{name}_begin": begin, f"{name}_kind": kinds, f"{name}_max": most}
+
+
+def _empty(packing: Packing, first: np.ndarray, *, with_counts: bool, seed: int) -> Layout:
+    """Return a layout in which all pods wait."""
+    nodes_count, resources_count = packing.capacity.shape
+    pods_count = len(packing.kind)
+    none = np.full(pods_count, -1, np.int32)
+    order = np.arange(pods_count, dtype=np.int32)
+    return Layout(
+        node=np.full(pods_count, nodes_count, np.int32),
+        first=first.copy(),
+        head=np.full(nodes_count + 1, -1, np.int32),
+        after=none.copy(),
+        before=none,
+        waiting=order.copy(),
+        waiting_at=order,
+        used=np.zeros((nodes_count, resources_count), np.int64),
+        counts=np.zeros((nodes_count, len(packing.demand)) if with_counts else (0, 0), np.int16),
+        costs=np.zeros(nodes_count),
+        totals=np.array([pods_count, 0, 0, 0], np.int64),
+        homing=np.zeros(1, np.bool_),
+        random=np.array([seed * 2 + 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1], np.uint64),
+    )

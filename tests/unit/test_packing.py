@@ -1,0 +1,153 @@
+"""Does a placement get better, and never worse, while nothing that holds is broken?"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from domain.model.errors import FieldError
+from domain.search.packing import COSTS, Beside, Improving, Score
+
+STEPS = 4_000
+
+
+class Given(NamedTuple):
+    """A small cluster: N nodes, two resources, K kinds, P pods, and where they are at first."""
+
+    capacity: np.ndarray
+    demand: np.ndarray
+    kind: np.ndarray
+    node: np.ndarray
+    allowed: np.ndarray
+    beside: list[Beside]
+
+
+def breaks(given: Given, node: np.ndarray) -> list[str]:
+    """Return what a placement breaks: the plain definition of all that must hold."""
+    nodes_count, found = len(given.capacity), []
+    for each in range(nodes_count):
+        kinds = given.kind[node == each].tolist()
+        if (given.demand[kinds].sum(axis=0) > given.capacity[each]).any():
+            found.append(f"{each} is too full")
+        found += [f"{each} refuses {kind}" for kind in set(kinds) if not given.allowed[kind, each]]
+        found += [
+            f"{each}: {rule}"
+            for rule in given.beside
+            if rule.kind in kinds and kinds.count(rule.other) > rule.most
+        ]
+    return found
+
+
+def cost(given: Given, node: np.ndarray, objective: str) -> float:
+    """Return what a placement costs, by the definitions of ``repacking.COSTS``."""
+    total = 0.0
+    target = given.demand[given.kind].sum(axis=0) / given.capacity.sum(axis=0)
+    for each, capacity in enumerate(given.capacity):
+        used = given.demand[given.kind[node == each]].sum(axis=0) / capacity
+        holds = bool((node == each).any())
+        match objective:
+            case "balance":
+                total += float(((used - target) ** 2).sum())
+            case "nodes":
+                total += (1 - 0.5 * used.max() ** 2) if holds else 0.0
+            case "peaks":
+                total += float((1 + 10 * (np.exp(np.maximum(0, used - 0.5)) - 1)).mean()) if holds else 0.0
+    return total
+
+
+def cluster(seed: int) -> Given:
+    """Return a cluster that is nearly full; some nodes and some other kinds refuse some kinds."""
+    rng = np.random.default_rng(seed)
+    nodes_count, kinds_count, pods_count = 12, 30, 120
+    capacity = rng.integers(80, 121, (nodes_count, 2))
+    demand = rng.integers(1, 20, (kinds_count, 2))
+    kind = rng.integers(0, kinds_count, pods_count).astype(np.int32)
+    allowed = rng.random((kinds_count, nodes_count)) < 0.8
+    pairs = rng.integers(0, kinds_count, (12, 2)).tolist()
+    beside = [Beside(a, b, int(rng.integers(1 if a == b else 0, 3))) for a, b in pairs]
+    given = Given(capacity, demand, kind, np.full(pods_count, nodes_count, np.int32), allowed, beside)
+    for pod in range(pods_count):
+        for each in range(nodes_count):
+            given.node[pod] = each
+            if not breaks(given, given.node):
+                break
+            given.node[pod] = nodes_count
+    return given
+
+
+def improving(given: Given, objective: str = "placed", moves_max: int | None = None) -> Improving:
+    return Improving(
+        *given[:5], beside=given.beside, objective=objective, moves_max=moves_max, seed=len(given.kind)
+    )
+
+
+def better(one: Score, other: Score) -> bool:
+    return (one.waiting_count, one.cost - 1e-6) <= (other.waiting_count, other.cost)
+
+
+@pytest.mark.parametrize("objective", COSTS)
+@pytest.mark.parametrize("seed", range(4))
+def test_it_gets_better_and_breaks_nothing(objective: str, seed: int) -> None:
+    given = cluster(seed)
+    search = improving(given, objective)
+    assert search.score.cost == pytest.approx(cost(given, given.node, objective))
+    assert (search.node == given.node).all()
+    scores = [search.score, *(search.improve(STEPS, homing=i == 3) for i in range(4))]
+    for earlier, later in pairwise(scores):
+        assert better(later, earlier)
+    assert scores[-1][:2] < scores[0][:2], "there is something to gain in each of these clusters"
+    assert breaks(given, search.node) == []
+    assert scores[-1].cost == pytest.approx(cost(given, search.node, objective))
+    assert scores[-1].waiting_count == (search.node == len(given.capacity)).sum()
+    moved = (given.node < len(given.capacity)) & (search.node != given.node)
+    placed_elsewhere = moved & (search.node < len(given.capacity))
+    assert scores[-1].moved_count == placed_elsewhere.sum()
+    used = [given.demand[given.kind[search.node == n]].sum(axis=0) for n in range(len(given.capacity))]
+    assert (search.used == used).all()
+
+
+def test_steps_home_undo_moves_that_gain_nothing() -> None:
+    given = cluster(1)
+    search = improving(given)
+    away = search.improve(STEPS)
+    home = search.improve(STEPS, homing=True)
+    assert better(home, away)
+    assert home.moved_count < away.moved_count / 2
+
+
+@pytest.mark.parametrize("moves_max", [0, 5])
+def test_no_more_pods_move_than_may(moves_max: int) -> None:
+    given = cluster(2)
+    search = improving(given, "balance", moves_max)
+    score = search.improve(STEPS)
+    assert score.moved_count <= moves_max
+    assert better(score, improving(given, "balance").score)
+    assert breaks(given, search.node) == []
+
+
+def test_equal_seeds_give_equal_placements() -> None:
+    given = cluster(3)
+    one, other = improving(given, "nodes"), improving(given, "nodes")
+    one.improve(STEPS)
+    for _ in range(4):
+        other.improve(STEPS // 4)
+    assert (one.node == other.node).all()
+
+
+def test_what_stays_counts() -> None:
+    """Pods that are not among those that may move hold their room."""
+    capacity, demand = np.array([[10], [10]]), np.array([[6]])
+    node, allowed = np.array([2, 2], np.int32), np.ones((1, 2), np.bool_)
+    kinds = np.zeros(2, np.int32)
+    search = Improving(capacity, demand, kinds, node, allowed, held=np.array([[5], [0]]))
+    assert search.improve(100).waiting_count == 1
+    assert sorted(search.node.tolist()) == [1, 2]
+
+
+def test_an_unknown_objective_is_named() -> None:
+    given = cluster(0)
+    with pytest.raises(FieldError, match="must be one of placed, balance, nodes, peaks, not best"):
+        improving(given, "best")
