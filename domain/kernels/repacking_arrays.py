@@ -11,8 +11,8 @@ PLACED, BALANCED, FEWEST, PEAKED = range(4)
 
 ``PLACED`` nothing, so that only the number of pods counts; ``BALANCED`` the sum of weight times
 (u - target) squared; ``FEWEST`` 1 less half the square of its fullest resource if it holds anything, so that
-nodes become empty; ``PEAKED`` the mean of 1 + 10 (exp(max(0, u - 0.5)) - 1) over the resources with weight, if
-it holds anything.
+nodes become empty; ``PEAKED`` the mean of 1 + 10 (exp(max(0, u - 0.5)) - 1) over the resources with weight,
+if it holds anything.
 """
 
 WAITING, MOVED, STEPS, KEPT = range(4)
