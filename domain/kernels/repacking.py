@@ -243,16 +243,18 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
         _sort(desk, 0, freed)
         _sort(desk, freed, freed + waiting)
     fullest = draw(layout.random) < 0.5
-    placed = 0
+    placed, is_kept = 0, True
     for i in range(freed + waiting):
         node = _best_of(packing, layout, desk, nodes_count, desk.pods[i], fullest)
         if node >= 0:
             put(packing, layout, desk.pods[i], node)
             placed += 1
+        elif desk.was[i] != total and packing.keeps[desk.pods[i]]:
+            is_kept = False
     cost_after = 0.0
     for i in range(nodes_count):
         cost_after += cost_of(packing, layout, desk.nodes[i])
-    is_kept = placed > freed or (placed == freed and cost_after <= cost_before + _SLACK)
+    is_kept = is_kept and (placed > freed or (placed == freed and cost_after <= cost_before + _SLACK))
     is_kept = is_kept and layout.totals[MOVED] <= (moved if layout.homing[0] else moves_max)
     if is_kept:
         for i in range(nodes_count):
@@ -276,7 +278,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
     is_swap = draw(layout.random) < 0.5
     if not is_swap:
         b = draw_below(layout.random, total)
-    if b in (a, total) or a == total or (is_swap and packing.kind[one] == packing.kind[other]):
+    if max(a, b) == total or a == b or (is_swap and packing.kind[one] == packing.kind[other]):
         return False
     before, most = layout.costs[a] + layout.costs[b], moves_max
     if layout.homing[0]:

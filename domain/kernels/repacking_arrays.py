@@ -42,6 +42,8 @@ class Packing(NamedTuple):
         for i from ``beside_begin[k]`` to ``beside_begin[k + 1]``; itself counts where both are one kind.
     beside_of_begin, beside_of_kind, beside_of_max : int32[K + 1], int32[B], int32[B]
         The same, by the kind that is limited.
+    keeps : bool[P]
+        Pods that must not lose their node to others.
     weight, target : float64[R], float64[R]
         See ``cost``.
     cost : int
@@ -60,6 +62,7 @@ class Packing(NamedTuple):
     beside_of_begin: np.ndarray
     beside_of_kind: np.ndarray
     beside_of_max: np.ndarray
+    keeps: np.ndarray
     weight: np.ndarray
     target: np.ndarray
     cost: int

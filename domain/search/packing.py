@@ -59,6 +59,8 @@ class Improving:
         Which nodes the filters allow that look at one pod and one node.
     held : int64[N, R], optional
         What pods use that stay where they are, and are not among the P.
+    keeps : bool[P], optional
+        Pods that must not lose their node to others; nothing given: any may.
     beside : iterable of Beside
         Which kinds limit each other on a node.
     objective : str
@@ -85,6 +87,7 @@ class Improving:
         allowed: np.ndarray,
         *,
         held: np.ndarray | None = None,
+        keeps: np.ndarray | None = None,
         beside: Iterable[Beside] = (),
         objective: str = "placed",
         weights: np.ndarray | None = None,
@@ -107,6 +110,7 @@ class Improving:
             size=(demand * nodes_count / total).max(axis=1, initial=0.0),
             **_limits("beside", len(demand), [(r.kind, r.other, r.most) for r in rules]),
             **_limits("beside_of", len(demand), sorted((r.other, r.kind, r.most) for r in rules)),
+            keeps=np.zeros(len(kind), np.bool_) if keeps is None else keeps,
             weight=weight,
             target=(demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))) / total,
             cost=COSTS[objective],

@@ -147,6 +147,16 @@ def test_what_stays_counts() -> None:
     assert sorted(search.node.tolist()) == [1, 2]
 
 
+def test_who_keeps_its_node_gives_it_to_nobody() -> None:
+    """One large pod has the only node; two small ones wait."""
+    capacity, demand = np.array([[10]]), np.array([[10], [5]])
+    node, allowed = np.array([0, 1, 1], np.int32), np.ones((2, 1), np.bool_)
+    kinds = np.array([0, 1, 1], np.int32)
+    for keeps, left in ((False, 1), (True, 2)):
+        search = Improving(capacity, demand, kinds, node, allowed, keeps=np.array([keeps, False, False]))
+        assert search.improve(100).waiting_count == left
+
+
 def test_an_unknown_objective_is_named() -> None:
     given = cluster(0)
     with pytest.raises(FieldError, match="must be one of placed, balance, nodes, peaks, not best"):
