@@ -236,9 +236,10 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
     noise = 0.6 * draw(layout.random)
     for i in range(freed + waiting):
         size = packing.size[packing.kind[desk.pods[i]]] * (1.0 + noise * (draw(layout.random) - 0.5))
-        desk.keys[i] = size if i >= freed and way < 0.7 else -size
-    if way < 0.35:
-        _sort(desk, 0, freed + waiting)  # the smallest of those that wait come last
+        is_smallest_first = way < 0.15 or (i >= freed and way > 0.7)
+        desk.keys[i] = size if is_smallest_first else -size
+    if way < 0.4:
+        _sort(desk, 0, freed + waiting)  # who waits may take the place of who had one
     else:
         _sort(desk, 0, freed)
         _sort(desk, freed, freed + waiting)
