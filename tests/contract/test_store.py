@@ -15,7 +15,15 @@ from domain.model.limits import (
     raw_bytes_shown_max,
 )
 from domain.model.pods import PodTemplate
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, PendingGroup, PlacementClosed
+from services.ports.ledger import (
+    AttemptRows,
+    CommitBatch,
+    Committed,
+    Lease,
+    Ledger,
+    PendingGroup,
+    PlacementClosed,
+)
 from services.ports.log import PODS_TOPIC, Span
 from services.ports.store import (
     ConfigFilter,
@@ -214,15 +222,26 @@ async def test_decisions_are_filtered_by_each_field_and_by_all(
 
 
 async def test_one_decision_and_the_attempt_behind_it(store: Store, leases: list[Lease]) -> None:
-    row = await store.decision(0, 1)
-    assert row is not None
+    assert (row := await store.decision(0, 1)) is not None
     assert (row.shard, row.seq, row.signature, row.cycle_seq) == (0, 1, SIGNATURE, 1)
     assert row.payload == everything(leases[0]).decisions[0][1]
     assert row.recorded_at is not None
     assert await store.decision(0, 9) is None
-    (attempt,) = everything(leases[0]).attempts[0].each()
-    assert await store.attempt(0, 1) == attempt
+    assert [await store.attempt(0, 1)] == list(everything(leases[0]).attempts[0].each())
     assert await store.attempt(0, 2) is None
+
+
+async def test_each_attempt_of_a_batch_is_found_by_its_shard_and_seq(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    known = everything(leases[0]).attempts[0].attempt
+    one, other = (msgspec.structs.replace(known, generation=at, warnings=("w",)) for at in (11, 12))
+    offsets = [advance(leases[0], 5, 6), advance(leases[1], 0, 1)]
+    tried = [AttemptRows(one, {0: 7, 1: 4}), AttemptRows(other, {0: 5})]
+    await commit(ledger, CommitBatch(offsets=offsets, attempts=tried, log_time_ms=AT_MS))
+    found = {at: await store.attempt(*at) for at in ((0, 4), (0, 5), (0, 6), (0, 7), (0, 8), (1, 4), (1, 5))}
+    assert {at: each.generation for at, each in found.items() if each} == {(0, 5): 12, (0, 7): 11, (1, 4): 11}
+    assert found[0, 7] == msgspec.structs.replace(one, shard=0, seq=7)
 
 
 # ------------------------------------------------------------------------------------ pending and attempts

@@ -75,9 +75,7 @@ BROKEN = {
     "published-was-committed": ("UPDATE relay_cursor SET decisions_seq = 100 WHERE shard = 0",),
     "node-versions-chain": ("UPDATE nodes SET spec_version = 7 WHERE id = 2",),
     "profile-revisions-chain": ("INSERT INTO profiles (name, revision, at_ms) VALUES ('gone', 2, 0)",),
-    "cycles-by-a-known-revision": (
-        """UPDATE cycles SET doc = replace(doc, '"profile_revision":1', '"profile_revision":9')""",
-    ),
+    "cycles-by-a-known-revision": ("""UPDATE cycles SET revisions = '[["batch", 1], ["batch", 9]]'""",),
     "journal-without-hole": (
         "UPDATE journal SET batch = 4 WHERE batch = 3",
         "UPDATE shard_offsets SET next_offset = 4 WHERE topic = '~batches'",

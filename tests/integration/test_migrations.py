@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from domain.model.decisions import Attempt
 from services.adapters.postgres.connections import engine
 from services.adapters.postgres.migrate import (
     ShardsMismatch,
@@ -23,6 +25,7 @@ from services.adapters.postgres.migrate import (
     init_shards,
     upgrade,
 )
+from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
 from tests.servers import MakeDatabase
 
@@ -129,6 +132,19 @@ async def test_keys_and_event_ids_outlive_their_migrations(dsn: str) -> None:
     assert found == [("1", ""), ("2", "")]
     keys = await _fetch(dsn, "SELECT name, roles, namespaces, kinds FROM api_keys")
     assert keys == [("ci", ["producer"], None, None)]
+
+
+async def test_an_attempt_of_before_they_were_packed_is_read(dsn: str) -> None:
+    await upgrade(dsn)
+    await _downgrade(dsn, "0034")
+    by: dict[str, Any] = {"profile": "batch", "profile_revision": 3}
+    told = Attempt(shard=1, seq=7, signature=b"s", **by, seed=0, generation=2, nodes_count=9)
+    text = msgspec.json.encode(told).decode()
+    await _fetch(dsn, f"INSERT INTO cycles (shard, seq, signature, doc) VALUES (1, 7, 's', '{text}')")
+    await upgrade(dsn)
+    store = PostgresStore(dsn)
+    assert [await store.attempt(1, seq) for seq in (6, 7, 8)] == [None, told, None]
+    await store.aclose()
 
 
 async def test_a_downgrade_leaves_nothing_but_alembics_own_table(dsn: str) -> None:

@@ -67,7 +67,7 @@ INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, rol
     target, status, code, duration_ms, spans)
 SELECT i, '', i, i, 1, 'key:' || i % 100, '{{}}', '', '', '', '', 200 + i % 300, '', 1, '[]'
 FROM generate_series(1, {ROWS}) AS i;
-INSERT INTO cycles SELECT i % 4, i / 4 + 1, '', '' FROM generate_series(0, {ROWS} - 1) AS i;
+INSERT INTO cycles (shard, seq, doc) SELECT i % 4, i / 4 + 1, '' FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO ingested_events (holder, id) SELECT 'h', 'e' || i FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
     target, status, code, duration_ms, spans)

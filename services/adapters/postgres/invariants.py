@@ -264,7 +264,11 @@ INVARIANTS: tuple[Invariant, ...] = (
         "a cycle names a revision that an event brought, or the first one",
         """
         SELECT c.shard, c.seq, d.profile, d.profile_revision
-        FROM @cycles AS c, json_to_record(c.doc::json) AS d (profile text, profile_revision bigint)
+        FROM @cycles AS c CROSS JOIN LATERAL (
+            SELECT profile, profile_revision
+            FROM json_to_record(c.doc::json) AS one (profile text, profile_revision bigint)
+            UNION ALL SELECT by->>0, (by->>1)::bigint FROM jsonb_array_elements(c.revisions) AS by
+        ) AS d
         WHERE d.profile_revision > 1 AND NOT EXISTS (
             SELECT FROM profiles p
             WHERE p.name = d.profile AND p.revision = d.profile_revision AND p.spec IS NOT NULL

@@ -317,7 +317,7 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
 async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
     decisions = [rows.decision_columns(decision, payload) for decision, payload in batch.decisions]
     await _copy(connection, "decisions", sql.DECISION_COLUMNS, decisions)
-    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, list(rows.attempt_rows(batch.attempts)))
+    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, rows.cycle_rows(batch.attempts))
     touched: set[tuple[int, bytes]] = set()
     if batch.pending_removed:
         found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed), own_shards(batch))

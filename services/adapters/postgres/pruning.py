@@ -15,6 +15,7 @@ from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.connections import BULK, Session
 
 _ROWS_MAX = 5_000  # of a step: some tens of milliseconds
+_CYCLES_MAX = 50  # of a step: each explains the decisions of a batch
 PAUSE_SECONDS = 0.1  # between two steps, so that commits have the disk most of the time
 _LATEST_MIN = 10_000  # decisions per shard that stay: a relay compares the end of its topic with them
 # Decisions of an attempt are of one batch, so they are at most so many after its first one.
@@ -97,21 +98,24 @@ WITH slice AS (
 SELECT (SELECT max(seq) FROM old) AS last, (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended) AS count
 """
 
-# An attempt stays as long as a decision, a waiting group or its history names it.
+# Attempts of a batch stay as long as a decision, a waiting group or its history names one of them.
 _CYCLES = f"""
 WITH slice AS MATERIALIZED (
-    SELECT seq FROM cycles WHERE shard = $1 AND seq > $2
-        AND seq < coalesce((SELECT seq_below FROM pruned WHERE shard = $1), 0) - {_SPAN_MAX}
+    SELECT seq, coalesce(last_seq, seq) AS last FROM cycles
+    WHERE shard = $1 AND seq > $2 AND coalesce(last_seq, seq)
+        < coalesce((SELECT seq_below FROM pruned WHERE shard = $1), 0) - {_SPAN_MAX}
     ORDER BY seq LIMIT $3
 ), named AS (
     SELECT cycle_seq AS seq FROM decisions
     WHERE shard = $1 AND seq >= (SELECT min(seq) FROM slice)
-        AND seq <= (SELECT max(seq) FROM slice) + {_SPAN_MAX}
+        AND seq <= (SELECT max(last) FROM slice) + {_SPAN_MAX}
     UNION SELECT cycle_seq FROM pending_groups WHERE shard = $1
     UNION SELECT cycle_seq FROM group_attempts WHERE shard = $1
+), kept AS MATERIALIZED (
+    SELECT (SELECT max(s.seq) FROM slice s WHERE s.seq <= n.seq AND n.seq <= s.last) AS seq FROM named n
 ), gone AS (
     DELETE FROM cycles c USING slice s
-    WHERE c.shard = $1 AND c.seq = s.seq AND NOT EXISTS (SELECT FROM named n WHERE n.seq = s.seq)
+    WHERE c.shard = $1 AND c.seq = s.seq AND NOT EXISTS (SELECT FROM kept k WHERE k.seq = s.seq)
     RETURNING 1
 )
 SELECT (SELECT max(seq) FROM slice) AS last, (SELECT count(*) FROM gone) AS count
@@ -175,7 +179,7 @@ async def prune(
             days = datetime.timedelta(days=history_days)
             for shard in shards:
                 await add("decisions", _decisions(session, shard, days))
-                await add("cycles", _slices(session, _CYCLES, shard))
+                await add("cycles", _slices(session, _CYCLES, shard, rows_max=_CYCLES_MAX))
             async with session.use() as connection:
                 before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
             await add("node_specs", _specs(session, before))
@@ -205,11 +209,13 @@ async def _decisions(session: Session, shard: int, age: datetime.timedelta) -> A
         yield count
 
 
-async def _slices(session: Session, statement: str, shard: int, *more: Any) -> AsyncIterator[int]:
+async def _slices(
+    session: Session, statement: str, shard: int, *more: Any, rows_max: int | None = None
+) -> AsyncIterator[int]:
     last = 0
     while last is not None:
         async with session.use() as connection:
-            last, count = await connection.fetchrow(statement, shard, last, *more, _ROWS_MAX)
+            last, count = await connection.fetchrow(statement, shard, last, *more, rows_max or _ROWS_MAX)
         yield count
 
 

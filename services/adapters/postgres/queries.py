@@ -20,6 +20,7 @@ from services.adapters.postgres.access import CallerStore
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
 from services.adapters.postgres.rows import ResourceIds
+from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, Figures, GroupAttempts, NodeRow, ProfileRow
 from services.ports.store import ConfigFilter, Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
 
@@ -161,10 +162,15 @@ class PostgresStore(Listing, CallerStore):
     # ------------------------------------------------------------------------------------------ attempts
 
     async def attempt(self, shard: int, seq: int) -> Attempt | None:
-        """Read one attempt."""
+        """Walk the primary key backwards, to the row that holds the attempt."""
         c = t.cycles.c
-        row = await self._row(sa.select(c.doc).where(c.shard == shard, c.seq == seq))
-        return None if row is None else _decode_attempt(row.doc)
+        query = sa.select(c.seq, c.doc, c.attempts).where(c.shard == shard, c.seq <= seq)
+        row = await self._row(query.order_by(c.seq.desc()).limit(1))
+        if row is None:
+            return None
+        if row.attempts is not None:
+            return unpack_attempt(row.attempts, shard, seq)
+        return _decode_attempt(row.doc) if row.seq == seq else None
 
     async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
         """Walk the primary key."""

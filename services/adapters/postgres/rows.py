@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from domain.model.decisions import Decision
 from domain.model.pods import PodLife
+from services.codec.attempts import encode_attempt, pack_attempts
 from services.ports.ledger import (
     AttemptRows,
     CommitBatch,
@@ -154,17 +156,19 @@ def decision_columns(d: Decision, payload: bytes) -> tuple[Any, ...]:
     )
 
 
-_UNPLACED = '{"shard":0,"seq":0,'
-
-
-def attempt_rows(attempts: Iterable[AttemptRows]) -> Iterator[tuple[Any, ...]]:
-    """Yield CYCLE_COLUMNS. Documents of one attempt differ in their beginning, which repeats two columns."""
+def cycle_rows(attempts: Iterable[AttemptRows]) -> list[tuple[Any, ...]]:
+    """Return CYCLE_COLUMNS: the attempts of each shard in one row."""
+    numbers: defaultdict[int, list[int]] = defaultdict(list)
+    encoded: defaultdict[int, list[msgspec.Raw]] = defaultdict(list)
+    revisions: set[tuple[str, int]] = set()
     for attempt, seqs in attempts:
-        text = json_text(attempt)
-        assert text.startswith(_UNPLACED)
-        rest = text[len(_UNPLACED) :]
+        packed = encode_attempt(attempt)
+        revisions.add((attempt.profile, attempt.profile_revision))
         for shard, seq in seqs.items():
-            yield (shard, seq, attempt.signature, f'{{"shard":{shard},"seq":{seq},{rest}')
+            numbers[shard].append(seq)
+            encoded[shard].append(packed)
+    by = json_text(sorted(revisions))
+    return [(n, min(of), max(of), by, pack_attempts(of, encoded[n])) for n, of in numbers.items()]
 
 
 def pending_columns(p: PendingPod) -> tuple[Any, ...]:

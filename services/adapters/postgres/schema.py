@@ -187,12 +187,15 @@ cycles = sa.Table(
     "cycles",
     metadata,
     sa.Column("shard", sa.Integer, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False, comment="seq of the attempt's first decision"),
-    sa.Column("signature", sa.LargeBinary, nullable=False),
-    sa.Column("doc", sa.Text, nullable=False, comment="Cycle, as JSON"),
+    sa.Column("seq", sa.BigInteger, nullable=False, comment="seq of the first attempt's first decision"),
+    sa.Column("signature", sa.LargeBinary, comment="with doc: of the group"),
+    sa.Column("doc", sa.Text, comment="one attempt as JSON: before attempts were packed"),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("last_seq", sa.BigInteger, comment="seq of the last attempt's first decision; null: one alone"),
+    sa.Column("revisions", JSONB, comment="by which profiles: pairs of a name and a revision"),
+    sa.Column("attempts", sa.LargeBinary, comment="services/codec/attempts.py"),
     sa.PrimaryKeyConstraint("shard", "seq"),
-    comment="one row per scheduling attempt of a group: filter counts, candidates, seed, generation",
+    comment="the scheduling attempts of a batch: filter counts, candidates, seed, generation",
 )
 
 pending = sa.Table(

@@ -228,7 +228,7 @@ DECISION_COLUMNS = (
     "decided_at_ms",
     "payload",
 )
-CYCLE_COLUMNS = ("shard", "seq", "signature", "doc")
+CYCLE_COLUMNS = ("shard", "seq", "last_seq", "revisions", "attempts")
 PENDING_COLUMNS = (
     "shard",
     "arrival",
