@@ -137,8 +137,8 @@ def _count(packing, layout, pod, node, sign):  # type: ignore[no-untyped-def]
         layout.used[node, r] += sign * packing.demand[kind, r]
     if layout.counts.shape[0] > 0:
         layout.counts[node, kind] += sign
-    first = layout.first[pod]
-    if first != layout.head.shape[0] - 1 and first != node:
+    home = layout.home[pod]
+    if home != layout.head.shape[0] - 1 and home != node:
         layout.totals[MOVED] += sign
 
 
@@ -190,7 +190,7 @@ def _best_of(packing, layout, desk, nodes_count, pod, fullest):  # type: ignore[
         node = desk.nodes[i]
         if not fits(packing, layout, pod, node):
             continue
-        if layout.homing[0] and layout.first[pod] == node:
+        if layout.homing[0] and layout.home[pod] == node:
             return node
         value = 0.0
         if fullest or packing.cost != BALANCED:

@@ -73,8 +73,8 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    node, first : int32[P], int32[P]
-        Where each pod is, and where it was at first.
+    node, home : int32[P], int32[P]
+        Where each pod is, and where it is at home.
     head, after, before : int32[N + 1], int32[P], int32[P]
         The pods of each node as a list.
     waiting, waiting_at : int32[P], int32[P]
@@ -84,14 +84,14 @@ class Layout(NamedTuple):
         Pods of each kind on each node; int16[0, 0] where no kind has a limit.
     costs : float64[N]
     totals : int64[4]
-        Waiting pods; pods that had a node at first and have another one; steps; steps that were kept.
+        Waiting pods; pods that have a home and another node; steps; steps that were kept.
     random : uint64[1]
     homing : bool[1]
-        Whether steps bring pods back to where they were at first, at equal numbers and cost.
+        Whether steps bring pods home, at equal numbers and cost.
     """
 
     node: np.ndarray
-    first: np.ndarray
+    home: np.ndarray
     head: np.ndarray
     after: np.ndarray
     before: np.ndarray

@@ -57,6 +57,9 @@ class Improving:
         Where each pod is; N where it waits. Who is where is believed, also where a filter would refuse it.
     allowed : bool[K, N]
         Which nodes the filters allow that look at one pod and one node.
+    home : int32[P], optional
+        Where each pod is at home, N: nowhere; ``node`` where nothing is given. Who has a home and another
+        node has moved.
     held : int64[N, R], optional
         What pods use that stay where they are, and are not among the P.
     keeps : bool[P], optional
@@ -68,7 +71,7 @@ class Improving:
     weights : float64[R], optional
         How much each resource counts; 1 each where nothing is given.
     moves_max : int, optional
-        How many pods that have a node may have another one in the end.
+        How many pods may move.
     seed : int
         Equal seeds and equal numbers of steps give equal placements.
 
@@ -86,6 +89,7 @@ class Improving:
         node: np.ndarray,
         allowed: np.ndarray,
         *,
+        home: np.ndarray | None = None,
         held: np.ndarray | None = None,
         keeps: np.ndarray | None = None,
         beside: Iterable[Beside] = (),
@@ -115,7 +119,12 @@ class Improving:
             target=(demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))) / total,
             cost=COSTS[objective],
         )
-        self._layout = _empty(self._packing, np.asarray(node, np.int32), with_counts=bool(rules), seed=seed)
+        self._layout = _empty(
+            self._packing,
+            np.array(node if home is None else home, np.int32),
+            with_counts=bool(rules),
+            seed=seed,
+        )
         if held is not None:
             self._layout.used[:] = held
         repacking.begin(self._packing, self._layout, np.asarray(node, np.int32))
@@ -154,7 +163,7 @@ def _limits(name: str, kinds_count: int, rules: list[tuple[int, int, int]]) -> d
     return {f"{name}_begin": begin, f"{name}_kind": kinds, f"{name}_max": most}
 
 
-def _empty(packing: Packing, first: np.ndarray, *, with_counts: bool, seed: int) -> Layout:
+def _empty(packing: Packing, home: np.ndarray, *, with_counts: bool, seed: int) -> Layout:
     """Return a layout in which all pods wait."""
     nodes_count, resources_count = packing.capacity.shape
     pods_count = len(packing.kind)
@@ -162,7 +171,7 @@ def _empty(packing: Packing, first: np.ndarray, *, with_counts: bool, seed: int)
     order = np.arange(pods_count, dtype=np.int32)
     return Layout(
         node=np.full(pods_count, nodes_count, np.int32),
-        first=first.copy(),
+        home=home,
         head=np.full(nodes_count + 1, -1, np.int32),
         after=none.copy(),
         before=none,

@@ -24,6 +24,7 @@ from services.cli import (
     explain,
     get,
     keys,
+    optimise,
     plan,
     prune,
     replay,
@@ -130,6 +131,7 @@ app.command("demo", rich_help_panel=TRY)(serve.demo)
 app.command("up", rich_help_panel=TRY)(serve.up)
 app.command("trace", rich_help_panel=TRY)(setup.trace)
 app.command("plan", rich_help_panel=TRY)(plan.plan)
+app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.add_typer(search.app, name="search", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)

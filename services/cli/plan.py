@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import enum
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli import documents, options, plan_answers
+from services.cli import inputs, options, plan_answers
 from services.cli.options import CommandError, with_settings
 from services.cli.plan_answers import Answer
 from services.cli.terminal import echo
@@ -23,8 +20,6 @@ from services.phrases import plural
 if TYPE_CHECKING:
     from domain.model.profiles import Profile
     from services.plan.capacity import Capacity
-    from services.plan.kinds import Skipped
-    from services.plan.objects import Given
     from services.plan.plan import Plan
 
 UNKNOWN_PROFILE_EXIT = 3
@@ -33,7 +28,6 @@ CELLS_MAX = 200_000
 
 PODS_DETAILED_MAX = 10
 DIFFERENT_PODS_MAX = 20
-_SILENT_SECONDS_MAX = 3.0
 
 
 class Form(enum.StrEnum):
@@ -43,26 +37,6 @@ class Form(enum.StrEnum):
     JSON = "json"
 
 
-Files = Annotated[
-    list[str],
-    typer.Option(
-        "-f",
-        "--filename",
-        metavar="FILE",
-        help="Manifests of nodes, pods and workloads (YAML or JSON; pods with spec.nodeName are bound, the "
-        "others are placed), lists and watch events of kubectl, or a scenario; - is standard input. "
-        "Repeatable.",
-    ),
-]
-ProfileFile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="FILE",
-        help="Place all pods with this profile (a SchedulingProfile, its spec, or a "
-        "KubeSchedulerConfiguration with one profile), or with a built-in one.",
-    ),
-]
 Details = Annotated[
     bool, typer.Option("--details", help="Show the best nodes and the reasons for every pod, however many.")
 ]
@@ -92,8 +66,8 @@ Output = Annotated[Form, typer.Option("-o", "--output", help="How to show the an
 @with_settings("seed")
 def plan(
     settings: Settings,
-    files: Files,
-    profile: ProfileFile = None,
+    files: inputs.Files,
+    profile: inputs.ProfileFile = None,
     output: Output = Form.TABLE,
     details: Details = False,
     replicas: Replicas = None,
@@ -117,22 +91,22 @@ def plan(
     """
     if how_many and (diff or replicas):
         raise typer.BadParameter("--how-many goes with neither --diff nor --replicas")
-    chosen = None if profile is None else _profile(profile)
-    scenarios, objects = _read(files)
+    chosen = None if profile is None else inputs.profile_of(profile)
+    scenarios, objects = inputs.read(files)
     if scenarios and (replicas or how_many or diff):
         raise CommandError(
             f"{scenarios[0][0]}: is a scenario, which says itself what comes; "
             "--replicas, --how-many and --diff are for manifests"
         )
-    with _patience():
+    with inputs.patience():
         if how_many:
             plan_answers.print_capacities(_capacities(objects, chosen, settings.seed), output is Form.JSON)
             return
         answers = _scenarios(scenarios, chosen, settings.seed)
         if objects.files:
-            answers.append(_manifests(objects, chosen, settings.seed, replicas))
+            answers.append(inputs.planned_manifests(objects, chosen, settings.seed, replicas))
     if diff:
-        other = _manifests(objects, _profile(diff), settings.seed, replicas, told=True)
+        other = inputs.planned_manifests(objects, inputs.profile_of(diff), settings.seed, replicas, told=True)
         plan_answers.print_diff(answers[-1], other, profile or "the pods' own", diff, output is Form.JSON)
     elif output is Form.JSON:
         _print_json(answers, details=details)
@@ -178,99 +152,27 @@ def _of_unknown_profiles(answers: Sequence[Answer]) -> str:
     )
 
 
-# ---------------------------------------------------------------------------------------------- reading
-
-
-class Objects(NamedTuple):
-    """The objects of all manifests, their files, and the warnings about them."""
-
-    files: dict[str, None]
-    given: list[Given]
-    warnings: list[str]
-    seen: set[str]
-
-
-def _read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
-    """Return the scenarios by their place, and the useful objects of all manifests together."""
-    from services.plan.kinds import Skipped
-    from services.plan.scenario import is_scenario
-
-    scenarios, found, skipped = [], Objects({}, [], [], set()), Skipped()
-    for name in files:
-        values = [value for value in documents.read_values(name) if value is not None]
-        if not values:
-            raise CommandError(f"{name}: there is nothing in it; write manifests or a scenario")
-        for number, value in enumerate(values, start=1):
-            place = name if len(values) == 1 else f"{name}, document {number}"
-            if is_scenario(value):
-                scenarios.append((place, value))
-            else:
-                found.files[name] = None
-                _take(documents.expand(value, place, "ADDED"), found, skipped)
-    for line in skipped.lines():
-        echo(line, err=True)
-    return scenarios, found
-
-
-def _take(read: Iterator[documents.Document], found: Objects, skipped: Skipped) -> None:
-    from services.plan.objects import Given
-    from services.plan.spelling import ignored, unknown_fields
-
-    for document in documents.usable(read, skipped, found.warnings, workloads=True):
-        thing, name = document.event["object"], documents.named(document.event)
-        where = f"{document.place}{name}"
-        if not isinstance(thing, dict) or not isinstance(thing.get("kind"), str):
-            raise CommandError(f"{where}: object.kind: is missing; an object needs a kind")
-        found.given.append(Given(document.event["type"], thing, where=where, wrapped=document.wrapped))
-        if document.wrapped:
-            found.warnings.extend(f"{where}: {ignored(*slip)}" for slip in unknown_fields(thing))
-            if name and name in found.seen:
-                found.warnings.append(f"{where}: comes again; it replaces the one before")
-            found.seen.add(name)
-
-
 def _scenarios(scenarios: Sequence[tuple[str, Any]], profile: Profile | None, seed: int) -> list[Answer]:
     from services.plan.scenario import placed_scenario, unread
 
     answers = []
     for place, value in scenarios:
-        with _at(place):
+        with inputs.at(place):
             placed, planned = placed_scenario(value, seed=seed, profile=profile)
         answers.append(Answer(place, placed, planned, True))
         options.warn(f"{place}: {text}" for text in unread(value))
     return answers
 
 
-def _manifests(
-    objects: Objects, profile: Profile | None, seed: int, replicas: int | None, *, told: bool = False
-) -> Answer:
-    """Plan all manifests together. ``told`` means that the warnings were printed by an earlier plan."""
-    from services.plan.capacity import copies_of
-    from services.plan.workloads import expand
-
-    with _at(""):
-        given = objects.given if replicas is None else copies_of(objects.given, replicas)
-        made = _plan_of(expand(given, replicas), profile, seed)
-        planned = made.place()
-    if not told:
-        lost = [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in made.astray()]
-        options.warn([*objects.warnings, *lost, *made.notices(planned)])
-    if not planned:
-        raise CommandError(
-            "there is no pod to place; add a Pod without spec.nodeName, or a Deployment with replicas"
-        )
-    return Answer(", ".join(objects.files), made, planned, False)
-
-
-def _capacities(objects: Objects, profile: Profile | None, seed: int) -> list[tuple[Plan, Capacity]]:
+def _capacities(objects: inputs.Objects, profile: Profile | None, seed: int) -> list[tuple[Plan, Capacity]]:
     """Count for each different waiting pod how many fit into the cluster alone."""
     from services.plan.capacity import how_many
     from services.plan.workloads import expand
 
-    with _at(""):
+    with inputs.at(""):
         counted = [each for each in objects.given if each.manifest["kind"] != "DaemonSet"]
         given = expand(counted, 1)
-        waiting = _plan_of(given, profile, seed).fold_bound()
+        waiting = inputs.plan_of(given, profile, seed).fold_bound()
         different = list({pod.signature: pod for pod in reversed(waiting)}.values())[::-1]
         if not 0 < len(different) <= DIFFERENT_PODS_MAX:
             raise CommandError(
@@ -278,80 +180,5 @@ def _capacities(objects: Objects, profile: Profile | None, seed: int) -> list[tu
                 f"there are {len(different)}"
             )
         options.warn(objects.warnings)
-        plans = [_plan_of(given, profile, seed) for _ in different]
+        plans = [inputs.plan_of(given, profile, seed) for _ in different]
         return [(made, how_many(made, pod)) for made, pod in zip(plans, different, strict=True)]
-
-
-def _plan_of(given: Sequence[Given], profile: Profile | None, seed: int) -> Plan:
-    from services.plan.plan import Plan
-
-    made = Plan(seed=seed, profile=profile)
-    for each in given:
-        made.add(each)
-    return made
-
-
-def _profile(name: str) -> Profile:
-    """Read a profile from a file, or take a built-in one by its name."""
-    from domain.manifests.profile import profile_from_manifest
-    from domain.model.errors import FieldError
-    from domain.model.profiles import BUILT_IN_PROFILES
-    from domain.plugins.registry import ProfilePlan
-    from services.plan.kinds import Use, use_of
-    from services.plan.kube_scheduler import profiles_of
-
-    if name in BUILT_IN_PROFILES and not Path(name).exists():
-        return BUILT_IN_PROFILES[name]
-    if name != "-" and not Path(name).exists():
-        built_in = ", ".join(BUILT_IN_PROFILES)
-        raise CommandError(f"--profile {name}: No such file; allowed are a file, or {built_in}")
-    values = [value for value in documents.read_values(name) if value is not None]
-    if len(values) != 1:
-        raise CommandError(f"{name}: holds {len(values)} documents; a profile is one object")
-    with _at(name):
-        if use_of(values[0]) is Use.CONFIGURATION:
-            translation = profiles_of(values[0])
-            options.warn(f"{name}: {text}" for text in translation.warnings)
-            values = [manifest for _, manifest in translation.profiles]
-            if len(values) != 1:
-                raise FieldError(
-                    "profiles", f"are {len(values)}; one is allowed here, or all of them with -f"
-                )
-        profile = profile_from_manifest(values[0])
-        try:
-            ProfilePlan(profile)
-        except FieldError as error:
-            spec = "spec." if "kind" in values[0] else ""
-            raise FieldError(f"{spec}{error.path}", error.message) from None
-    return profile
-
-
-@contextmanager
-def _at(place: str) -> Iterator[None]:
-    """Name the file in errors about a field."""
-    from domain.model.errors import FieldError
-
-    try:
-        yield
-    except FieldError as error:
-        raise CommandError(f"{place}: {error}" if place else str(error)) from None
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """Print a note if kernels have to be compiled first."""
-    from domain.kernels.compiling import Compilations
-
-    def tell() -> None:
-        if seen.current:
-            message = "compiling the placing kernels, once per installation: about a minute"
-            echo(message, err=True)
-
-    timer = threading.Timer(_SILENT_SECONDS_MAX, tell)
-    timer.daemon = True
-    with Compilations() as seen:
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()

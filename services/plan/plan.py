@@ -102,6 +102,10 @@ class Plan:
         """The cluster, with the pods that were placed."""
         return self._scheduler.state
 
+    def profile_of(self, pod: PodSpec) -> ProfilePlan | None:
+        """Return the profile that places a pod; None: the pod names one that does not exist."""
+        return self._scheduler.profiles.plans.get(pod.template.profile)
+
     def add(self, given: Given) -> None:
         """Take one object of a kind that the log takes; nothing is folded yet.
 

@@ -1,0 +1,157 @@
+"""`berth optimise`: which pods would have to move for more of them to have a node, or for balance."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import time
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from services.cli import inputs, options
+from services.cli.inputs import Files, ProfileFile
+from services.cli.options import CommandError, with_settings
+from services.cli.output import Column, Format, Output, on_terminal, print_table, print_value
+from services.cli.terminal import echo
+from services.config import Settings
+from services.phrases import plural
+
+if TYPE_CHECKING:
+    from domain.model.profiles import Profile
+    from services.plan.optimising import Optimised, Search
+
+MOVES_SHOWN_MAX = 20
+_SEARCHING = 0.8
+_STEPS_AT_ONCE = 2_000
+
+
+class Objective(enum.StrEnum):
+    """What else counts, besides that as many pods as possible have a node."""
+
+    PLACED = "placed"
+    BALANCE = "balance"
+    NODES = "nodes"
+
+
+@with_settings("seed")
+def optimise(
+    settings: Settings,
+    files: Files,
+    profile: ProfileFile = None,
+    objective: Annotated[
+        Objective,
+        typer.Option(
+            help="What counts besides the number of pods with a node: nothing, equal use of all nodes, or "
+            "few nodes."
+        ),
+    ] = Objective.PLACED,
+    moves: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Move at most N of the pods that run. [default: any number]"),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Search for so long.")] = 20.0,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Search for so many steps instead: equal seeds, equal answers."
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Say which pods would have to move for a better placement; nothing is moved.
+
+    Waiting pods are placed first, as `berth plan` does. A search then frees a few nodes at a time and packs
+    their pods again, and keeps what is better. The answer is never worse than the plan, and Ctrl-C keeps the
+    best one so far. The last fifth of the time brings pods back whose move gained nothing.
+
+    A pod stays where it is if its filters look at other pods (spread, affinity, host ports), if it is of a
+    gang, or if a disruption budget lets nobody go. No running pod loses its node for another one. Moves are
+    listed in an order in which each one finds its room; they are meant to be made one after another.
+    """
+    scenarios, objects = inputs.read(files)
+    if scenarios:
+        raise CommandError(f"{scenarios[0][0]}: is a scenario; only manifests can be optimised")
+    chosen = None if profile is None else inputs.profile_of(profile)
+    with inputs.patience():
+        search, summary = _begin(objects, chosen, settings.seed, objective.value, moves)
+        if steps is None:
+            _for_seconds(search, seconds)
+        else:
+            for done, homing in ((int(steps * _SEARCHING), False), (steps - int(steps * _SEARCHING), True)):
+                search.improve(done, homing=homing)
+    found = search.found()
+    if output is Format.TABLE:
+        _show(found, summary, search)
+    else:
+        print_value(_as_json(found, search), output)
+
+
+def _begin(
+    objects: inputs.Objects, profile: Profile | None, seed: int, objective: str, moves_max: int | None
+) -> tuple[Search, str]:
+    from services.plan.optimising import Search
+    from services.plan.workloads import expand
+
+    with inputs.at(""):
+        plan = inputs.plan_of(expand(objects.given, None), profile, seed)
+        planned = plan.place()
+        options.warn([*objects.warnings, *plan.notices(planned)])
+        decided = {each.pod.key for each in planned}
+        running = frozenset(key for key, each in plan.state.pods.items() if each.node and key not in decided)
+        summary = f"{plural(plan.state.table.count, 'node')}, {plural(len(plan.state.pods), 'pod')}"
+        return Search(plan, running, objective=objective, moves_max=moves_max, seed=seed), summary
+
+
+def _for_seconds(search: Search, seconds: float) -> None:
+    """Search until the time is over, or the user has seen enough."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    began = time.monotonic()
+    with (
+        Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        shown = progress.add_task("", total=seconds)
+        while (passed := time.monotonic() - began) < seconds:
+            score = search.improve(_STEPS_AT_ONCE, homing=passed > seconds * _SEARCHING)
+            best = f"{score.waiting_count} wait, {score.moved_count} moved, cost {score.cost:.6g}"
+            progress.update(shown, completed=passed, description=best)
+
+
+def _show(found: Optimised, summary: str, search: Search) -> None:
+    before, after = found.before, found.after
+    echo(f"{summary}; {plural(found.steps_count, 'step')} of the search")
+    if found.staying_count:
+        echo(f"{plural(found.staying_count, 'pod')} with a node cannot be moved by a search, or must not be.")
+    rows = [
+        ("pods that wait", before.waiting_count, after.waiting_count),
+        ("running pods that move", 0, after.moved_count),
+        *((f"{name}, deviation", f"{old:.4f}", f"{new:.4f}") for name, old, new in search.deviations()),
+    ]
+    _table(("", "before", "after"), rows)
+    if found.moves:
+        shown = found.moves[:MOVES_SHOWN_MAX]
+        echo()
+        _table(("pod", "from", "to"), [(m.pod, m.source or "(waits)", m.target or "(waits)") for m in shown])
+    if (more := len(found.moves) - MOVES_SHOWN_MAX) > 0:
+        echo(f"and {plural(more, 'more move')}; -o json has all of them")
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    columns = [Column(title.upper(), itemgetter(str(i))) for i, title in enumerate(titles)]
+    print_table("", columns, [{str(i): value for i, value in enumerate(row)} for row in rows])
+
+
+def _as_json(found: Optimised, search: Search) -> dict[str, Any]:
+    return {
+        "before": found.before._asdict(),
+        "after": found.after._asdict(),
+        "deviations": {name: {"before": a, "after": b} for name, a, b in search.deviations()},
+        "staying": found.staying_count,
+        "steps": found.steps_count,
+        "moves": [{"pod": m.pod, "from": m.source, "to": m.target} for m in found.moves],
+    }

@@ -1,0 +1,228 @@
+"""Makes a plan's placement better by search, and says in which order which pods have to move.
+
+Pods stay where they are whose filters look at other pods (spread, affinity, host ports, shares of masters),
+whose gang is counted, or whose disruption budget lets nobody go; so nobody breaks a rule by moving. All
+others may move to nodes that their static filters allow, and where they have room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from domain.cycle.evaluate import compiled_alone
+from domain.cycle.groups import WaitingGroup
+from domain.model.pods import PodSpec
+from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
+from domain.search.packing import Improving, Score
+from domain.state.budgets import Budgets
+from domain.state.cluster import ClusterState
+from domain.state.pods import PodEntry
+from domain.state.resources import NOWHERE
+from services.plan.plan import Plan
+
+
+class Move(NamedTuple):
+    """One step: a pod leaves ``source`` (None: it waits) for ``target`` (None: it makes room, and waits)."""
+
+    pod: str
+    source: str | None
+    target: str | None
+
+
+class Optimised(NamedTuple):
+    """What a search found.
+
+    Attributes
+    ----------
+    before, after : Score
+        With all pods that wait and are not held.
+    moves : list of Move
+        From what runs to the best placement found, in an order in which each one finds its room. A pod that
+        has to make room first has two.
+    staying_count : int
+        Pods on nodes that were not looked at, since their filters look at other pods.
+    steps_count : int
+        Steps of the search.
+    """
+
+    before: Score
+    after: Score
+    moves: list[Move]
+    staying_count: int
+    steps_count: int
+
+
+class Search:
+    """A search for a better placement of the pods of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan that has placed its pods.
+    running : collection of str
+        Keys of pods that ran before; none of them loses its node for another pod.
+    objective : str
+        A key of ``domain.search.packing.COSTS``.
+    moves_max : int, optional
+        How many pods that have a node may get another one.
+    """
+
+    def __init__(
+        self, plan: Plan, running: frozenset[str], *, objective: str, moves_max: int | None, seed: int
+    ) -> None:
+        state = plan.state
+        self._state, self._view = state, NodeView(state)
+        self._pods, kinds, allowed, demands = _movable(plan, self._view)
+        count = state.table.count
+        node = np.array([_row(state, each) for each in self._pods], np.int32)
+        demand = np.stack(demands) if demands else np.zeros((0, len(state.resources)), np.int64)
+        kind = np.array(kinds, np.int32)
+        held = state.table.requested[: demand.shape[1], :count].T.copy()
+        np.subtract.at(held, node[node < count], demand[kind[node < count]])
+        waiting = [each.spec.template.priority for each in self._pods if not each.node]
+        lowest = min(waiting, default=0)
+        home = np.where([each.spec.key in running for each in self._pods], node, count).astype(np.int32)
+        keeps = [each.spec.key in running or each.spec.template.priority > lowest for each in self._pods]
+        self._improving = Improving(
+            state.table.allocatable[: demand.shape[1], :count].T,
+            demand,
+            kind,
+            node,
+            np.stack(allowed) if allowed else np.zeros((0, count), np.bool_),
+            home=home,
+            held=held,
+            keeps=np.array(keeps, np.bool_),
+            objective=objective,
+            moves_max=moves_max,
+            seed=seed,
+        )
+        self._planned, self._home = node, home
+        self._demand, self._kind, self._held = demand, kind, held
+        self._steps_count = 0
+        self.before = self._improving.score
+
+    def improve(self, steps: int, *, homing: bool = False) -> Score:
+        """Search on; with ``homing`` only bring pods back whose move gained nothing."""
+        self._steps_count += steps
+        return self._improving.improve(steps, homing=homing)
+
+    def found(self) -> Optimised:
+        """Return the best placement so far, as moves."""
+        steps = list(self._in_order())
+        placed = sum(1 for each in self._state.pods.values() if each.node)
+        staying = placed - int((self._planned < self._state.table.count).sum())
+        return Optimised(self.before, self._improving.score, steps, staying, self._steps_count)
+
+    def deviations(self) -> Iterator[tuple[str, float, float]]:
+        """Yield each resource that is asked for, and the standard deviation of its use before and after."""
+        count = self._state.table.count
+        allocatable = self._state.table.allocatable[: self._demand.shape[1], :count].T
+        first = self._held.copy()
+        has_node = self._planned < count
+        np.add.at(first, self._planned[has_node], self._demand[self._kind[has_node]])
+        last = self._improving.used
+        for column, name in self._state.resources.visible():
+            has = allocatable[:, column] > 0
+            if has.any() and self._demand[:, column].any():
+                before, after = (
+                    float((u[has, column] / allocatable[has, column]).std()) for u in (first, last)
+                )
+                yield name, before, after
+
+    def _in_order(self) -> Iterator[Move]:
+        """Yield the moves, each when its room is free; where all wait for each other, one leaves first."""
+        names, count = self._state.table.names, self._state.table.count
+        allocatable = self._state.table.allocatable[: self._demand.shape[1], :count].T
+        at, goal = self._home.copy(), self._improving.node
+        used = self._held.copy()
+        np.add.at(used, at[at < count], self._demand[self._kind[at < count]])
+        open_moves = [int(pod) for pod in np.flatnonzero(at != goal)]
+        while open_moves:
+            blocked = []
+            for pod in open_moves:
+                demand, target = self._demand[self._kind[pod]], int(goal[pod])
+                short = (
+                    target < count and ((used[target] + demand > allocatable[target]) & (demand > 0)).any()
+                )
+                if short:
+                    blocked.append(pod)
+                    continue
+                yield self._step(pod, int(at[pod]), target, used, names)
+                at[pod] = target
+            if len(blocked) == len(open_moves):
+                first = next(pod for pod in blocked if at[pod] < count)
+                yield self._step(first, int(at[first]), count, used, names)
+                at[first] = count
+            open_moves = blocked
+
+    def _step(self, pod: int, source: int, target: int, used: np.ndarray, names: Sequence[str]) -> Move:
+        for row, sign in ((source, -1), (target, 1)):
+            if row < len(names):
+                used[row] += sign * self._demand[self._kind[pod]]
+        where = [names[row] if row < len(names) else None for row in (source, target)]
+        return Move(self._pods[pod].spec.key, where[0], where[1])
+
+
+def _row(state: ClusterState, entry: PodEntry) -> int:
+    return state.table.rows[entry.node] if entry.node else state.table.count
+
+
+_Kinds = tuple[list[PodEntry], list[int], list[np.ndarray], list[np.ndarray]]
+
+
+def _movable(plan: Plan, view: NodeView) -> _Kinds:
+    """Return the pods that may move, the kind of each, and each kind's allowed nodes and demands."""
+    state = plan.state
+    budgets = Budgets(state)
+    found: _Kinds = ([], [], [], [])
+    numbers: dict[tuple[bytes, int], int | None] = {}
+    for entry in state.pods.values():
+        if (entry.node and entry.node not in state.table.rows) or entry.spec.finished:
+            continue
+        if any(budgets.allowed[number] <= 0 for number in budgets.of(entry)) and entry.node:
+            continue
+        key = (entry.spec.signature, id(entry.pod_class))
+        if key not in numbers:
+            kind = _kind(state, plan.profile_of(entry.spec), entry.spec, view)
+            numbers[key] = None if kind is None else len(found[2])
+            if kind is not None:
+                found[2].append(kind[0])
+                found[3].append(kind[1])
+        number = numbers[key]
+        if number is not None:
+            found[0].append(entry)
+            found[1].append(number)
+    return found
+
+
+def _kind(
+    state: ClusterState, plan: ProfilePlan | None, pod: PodSpec, view: NodeView
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return which nodes a pod's filters allow (bool[N]) and what it asks for (int64[R]); None: it stays."""
+    held = WaitingGroup(pod.signature, pod.template, plan).held_by
+    if plan is None or held or pod.template.gang or plan.fit is None:
+        return None
+    demands = plan.fit[1].demands(pod.template, state.resources)
+    is_limited = any(limit.limits(pod.template, state.resources) for _, limit in plan.limits)
+    if is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:
+        return None
+    with compiled_alone(state, plan, pod, view) as alone:
+        if alone.program.counters:
+            return None
+    rows = view.all_rows()
+    allowed = np.ones(len(rows), np.bool_)
+    for _, each in plan.static_filters:
+        codes = each.refuse(pod.template, view, rows)
+        if codes is not None:
+            allowed &= codes == 0
+    demand = np.zeros(len(state.resources), np.int64)
+    for asked in demands:
+        if asked.column == NOWHERE:
+            allowed &= asked.value == 0
+        else:
+            demand[asked.column] = asked.value
+    return allowed, demand

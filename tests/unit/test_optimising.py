@@ -1,0 +1,142 @@
+"""Do the moves that `berth optimise` names make it better, and does every filter agree with each of them?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from domain.cycle.evaluate import evaluate
+from domain.model.events import PodDeleted, PodUpserted
+from domain.model.pods import PodSpec
+from domain.state.cluster import ClusterState
+from services.cli.main import app
+from services.plan.objects import Given
+from services.plan.optimising import Search
+from services.plan.plan import Plan
+from tests.builders import Json, node_manifest, pod_manifest
+
+SPREAD = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "lonely"}}}
+        ]
+    }
+}
+
+
+def objects(seed: int) -> list[Json]:
+    """Return a cluster with pods that run, pods that wait, and some that look at other pods."""
+    random = Random(seed)
+    made = [
+        node_manifest(
+            f"n{i}",
+            cpu=random.randint(6, 12),
+            pods=random.randint(8, 30),
+            labels={"disk": random.choice(("ssd", "hdd")), "kubernetes.io/hostname": f"n{i}"},
+            taints=[{"key": "k", "effect": "NoSchedule"}] if i == 0 else (),
+        )
+        for i in range(8)
+    ]
+    for i in range(60):
+        more: dict[str, Any] = {}
+        match random.randrange(8):
+            case 0:
+                more["node_selector"] = {"disk": "ssd"}
+            case 1:
+                more |= {"labels": {"app": "lonely"}, "affinity": SPREAD}
+            case 2:
+                more["host_port"] = 80
+            case 3:
+                more["priority"] = 10
+        runs = random.random() < 0.4
+        # Few on each node at first, and small: none of them is more than its node holds.
+        on = f"n{i % 7 + 1}" if runs and i < 28 and "node_selector" not in more else None
+        made.append(pod_manifest(f"p{i}", cpu=random.choice(("500m", "1", "2", "3")), node_name=on, **more))
+    made.append(
+        {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "none-may-go", "namespace": "default"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "kept"}}},
+        }
+    )
+    made.append(pod_manifest("kept", cpu="1", labels={"app": "kept"}, node_name="n1"))
+    return made
+
+
+def put(state: ClusterState, spec: PodSpec, node: str) -> None:
+    """Delete a pod, and let it come again, on a node or waiting."""
+    state.apply(PodDeleted(spec.namespace, spec.name))
+    state.apply(PodUpserted(msgspec.structs.replace(spec, node_name=node)))
+
+
+def planned(manifests: list[Json]) -> tuple[Plan, frozenset[str]]:
+    plan = Plan()
+    for each in manifests:
+        plan.add(Given("ADDED", each))
+    decided = {each.pod.key for each in plan.place()}
+    return plan, frozenset(key for key, each in plan.state.pods.items() if each.node and key not in decided)
+
+
+@pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_filter_agrees_with_every_move(objective: str, seed: int) -> None:
+    plan, running = planned(objects(seed))
+    state = plan.state
+    search = Search(plan, running, objective=objective, moves_max=None, seed=seed)
+    search.improve(4_000)
+    search.improve(1_000, homing=True)
+    found = search.found()
+    assert found.after.waiting_count <= found.before.waiting_count
+    assert found.after[:2] < found.before[:2]
+    for key, each in list(state.pods.items()):
+        if each.node and key not in running:
+            put(state, each.spec, "")
+    for move in found.moves:
+        spec = state.pods[move.pod].spec
+        assert (state.pods[move.pod].node or None) == move.source
+        put(state, spec, "")
+        if move.target is not None:
+            verdict = evaluate(state, plan.profile_of(spec), state.pods[move.pod].spec)
+            assert move.target in verdict.feasible, (move, verdict.infeasible.get(move.target))
+            put(state, spec, move.target)
+    assert running <= {key for key, each in state.pods.items() if each.node}, "who runs keeps a node"
+    assert not {move.pod for move in found.moves} & {"default/kept"}
+
+
+def test_the_command_says_who_moves_and_repeats_itself(tmp_path: Path) -> None:
+    """A small pod sits on the only node that is large enough for a large one."""
+    manifests = [
+        node_manifest("small", cpu=2),
+        node_manifest("large", cpu=4),
+        pod_manifest("web", cpu="1", node_name="large"),
+        pod_manifest("job", cpu="4"),
+    ]
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(manifests))
+    asked = ["optimise", "-f", str(file), "--steps", "500", "-o", "json"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["moves"] == [
+        {"pod": "default/web", "from": "large", "to": "small"},
+        {"pod": "default/job", "from": None, "to": "large"},
+    ]
+    assert (answer["before"]["waiting_count"], answer["after"]["waiting_count"]) == (1, 0)
+    assert CliRunner().invoke(app, asked).stdout == done.stdout
+    kept = CliRunner().invoke(app, [*asked[:-2], "--moves", "0"])
+    assert "pods that wait\t1\t1" in kept.stdout
+
+
+def test_a_scenario_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump({"objects": [node_manifest("n")], "schedule": []}))
+    done = CliRunner().invoke(app, ["optimise", "-f", str(file)])
+    assert done.exit_code == 1
+    assert "is a scenario; only manifests can be optimised" in done.output
