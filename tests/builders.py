@@ -117,6 +117,24 @@ def priority_class_manifest(
     }
 
 
+def pod_group_manifest(
+    name: str,
+    min_member: int,
+    namespace: str = "default",
+    *,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """Return a PodGroup of scheduler-plugins; ``spec`` adds fields of its spec."""
+    more = {} if annotations is None else {"annotations": dict(annotations)}
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": _metadata(name, namespace, None, None, None) | more,
+        "spec": {"minMember": min_member, **spec},
+    }
+
+
 def usage_manifest(node: str, **fields: Any) -> Json:
     """Return a NodeUsage; ``fields`` are percent, used and window."""
     return {"apiVersion": "berth/v1", "kind": "NodeUsage", "metadata": {"name": node}, **fields}

@@ -245,6 +245,9 @@ class PodDetail(Pod, kw_only=True):
     """A pod with its history."""
 
     group: Annotated[PendingGroup | None, about("While it waits: its equivalence group, and why")]
+    gang: Annotated[
+        str | None, about("Its gang (namespace/name), see /v1/gangs; null: it has none, or is gone")
+    ]
     decisions: Annotated[list[Decision], about("Decisions about pods of this name, latest first")]
     placements: Annotated[list[Placement], about("Where pods of this name were, latest first")]
 

@@ -22,6 +22,7 @@ from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
 from services.api.failures import ApiError, json_answer
+from services.api.gangs import gang_routes
 from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
 from services.api.nominations import nomination_routes
@@ -60,7 +61,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )
-    for routes in (state_routes, nomination_routes):
+    for routes in (state_routes, nomination_routes, gang_routes):
         app.include_router(routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS

@@ -134,6 +134,14 @@ def parse_uid(text: str) -> tuple[str, int]:
     return uid, found[0]
 
 
+def parse_gang(text: str) -> tuple[str, str]:
+    """Return the (namespace, name) of a cursor."""
+    parts = _parts(text)
+    if len(parts) != 2 or any("\0" in part for part in parts):
+        raise _bad_cursor(text)
+    return parts[0], parts[1]
+
+
 def parse_object(text: str) -> tuple[str, str, str]:
     """Return the (kind, namespace, name) of a cursor."""
     parts = _parts(text)

@@ -31,6 +31,9 @@ RowId = Annotated[str, Path(description="<shard>-<seq>")]
 PodGiven = Annotated[
     str | None, Query(description="Only this pod: namespace/name, or a name", max_length=2 * NAME_MAX + 1)
 ]
+GangGiven = Annotated[
+    str | None, Query(description="Only pods of this gang: namespace/name", max_length=2 * NAME_MAX + 1)
+]
 Since = Annotated[
     str | None, Query(description="Decided at or after (RFC 3339, log time)", max_length=_TIME_MAX)
 ]
@@ -54,6 +57,15 @@ def seen_store(deps: Deps, request: Request, namespace: str | None = None) -> St
         sees = ", ".join(sorted(namespaces)) or "none"
         raise ApiError("forbidden", f"this key does not see the namespace {shown(namespace)}; it sees {sees}")
     return deps.store.seen_by(namespaces)
+
+
+def _split_gang(gang: str | None, namespace: str | None) -> tuple[str | None, str | None]:
+    if gang is None:
+        return namespace, None
+    of, _, name = gang.partition("/")
+    if not name or namespace not in (None, of):
+        raise FieldError("gang", f"{shown(gang)} names no gang; namespace/name of a PodGroup is allowed")
+    return of, name
 
 
 def object_routes(deps: Deps) -> APIRouter:
@@ -90,8 +102,10 @@ def object_routes(deps: Deps) -> APIRouter:
             Literal["bound", "pending"] | None,
             Query(description="Only bound and orphaned, or only pending pods"),
         ] = None,
+        gang: GangGiven = None,
     ) -> Response:
-        which = PodFilter(namespace=namespace, node=node, phase=phase)
+        namespace, name = _split_gang(gang, namespace)
+        which = PodFilter(namespace, node, phase, name)
         store = seen_store(deps, request, namespace)
         return json_answer(await views.list_pods(store, which, limit=limit, at=cursor))
 

@@ -171,6 +171,7 @@ async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
     return PodDetail(
         **asdict(_pod(live) if live is not None else _gone(decisions[0])),
         group=_group(groups[0]) if groups else None,
+        gang=(live.template.gang or None) if live and live.template else None,
         decisions=decisions,
         placements=[
             Placement(

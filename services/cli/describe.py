@@ -1,4 +1,4 @@
-"""`berth describe`: all that is known of a node or a pod, to read from top to bottom."""
+"""`berth describe`: all that is known of a node, a pod or a gang, to read from top to bottom."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ PODS = (
     Column("REQUESTS", lambda item: amounts(item["requests"])),
     moment("SINCE", "since"),
 )
+MEMBERS = (
+    Column("POD", lambda item: item["name"]),
+    Column("PHASE", lambda item: item["phase"]),
+    Column("NODE", lambda item: item["node"]),
+    moment("SINCE", "since"),
+)
 PLACEMENTS = (
     Column("NODE", lambda item: item["node"]),
     moment("FROM", "from"),
@@ -59,13 +65,15 @@ class Described(enum.StrEnum):
 
     NODE = "node"
     POD = "pod"
+    GANG = "gang"
 
 
 def _described(text: str) -> Described:
     """Return the kind by any of its names."""
-    known = {Kind.NODES: Described.NODE, Kind.PODS: Described.POD}
+    known = {Kind.NODES: Described.NODE, Kind.PODS: Described.POD, Kind.GANGS: Described.GANG}
     if (kind := kind_of(text)) not in known:
-        raise typer.BadParameter(f"{text!r} cannot be described; node and pod can; try `berth get {kind}`")
+        can = "node, pod and gang can"
+        raise typer.BadParameter(f"{text!r} cannot be described; {can}; try `berth get {kind}`")
     return known[kind]
 
 
@@ -73,27 +81,32 @@ def _described(text: str) -> Described:
 async def describe(
     settings: Settings,
     kind_name: Annotated[
-        str, typer.Argument(metavar="KIND", help="What to describe: a node or a pod, by any of their names.")
+        str,
+        typer.Argument(
+            metavar="KIND", help="What to describe: a node, a pod or a gang, by any of their names."
+        ),
     ],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the node; name of the pod, or NAMESPACE/NAME.")
+        str,
+        typer.Argument(metavar="NAME", help="Name of the node; name of the pod or gang, or NAMESPACE/NAME."),
     ],
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="Namespace of the pod; without it, `default`.")
+        str | None,
+        typer.Option("-n", "--namespace", help="Namespace of pod or gang; without it, `default`."),
     ] = None,
     form: Output = Format.TABLE,
 ) -> None:
-    """Show all that is known of a node or a pod: what it has and asks, what is on it, what was decided."""
+    """Show all that is known of a node, a pod or a gang: what it has and asks, what is on it or in it."""
     from services.cli.source import fetch, open_source, target
 
     kind = _described(kind_name)
-    where = (name,) if kind is Described.NODE else split_pod(name, namespace)
+    where = (name,) if kind is Described.NODE else split_pod(name, namespace, kind)
     async with open_source(settings) as source:
         item = await fetch(source, target(f"/v1/{kind}s", *where))
     if form in (Format.JSON, Format.YAML):
         output.print_value(item, form)
     else:
-        (_node if kind is Described.NODE else _pod)(item)
+        {Described.NODE: _node, Described.POD: _pod, Described.GANG: _gang}[kind](item)
 
 
 def _node(node: Json) -> None:
@@ -163,6 +176,23 @@ def _pod(pod: Json) -> None:
     _section("Decisions, latest first", DECISIONS, pod["decisions"])
     _section("Placements, latest first", PLACEMENTS, pod["placements"])
     echo(f"\n`berth explain pod {pod['namespace']}/{pod['name']}` says why.")
+
+
+def _gang(gang: Json) -> None:
+    least, timeout = gang["min_member"], gang["schedule_timeout_seconds"]
+    limit = [] if timeout is None else [f"{timeout} s without success; then it is tried less often"]
+    _facts(
+        ("Name", [f"{gang['namespace']}/{gang['name']}"]),
+        ("Placed", [f"{gang['placed']:,} of {'no PodGroup' if least is None else f'at least {least:,}'}"]),
+        ("Waiting", [f"{gang['waiting']:,}" + (f" since {gang['since']}" if gang["since"] else "")]),
+        ("Why", [gang["why"]] if gang["why"] else []),
+        ("Must be free", [f"{name} {value}" for name, value in gang["min_resources"].items()]),
+        ("Time-out", limit),
+    )
+    pods = sorted(gang["pods"], key=lambda pod: (pod["node"] is not None, pod["name"]))
+    _section(f"Pods ({len(pods):,})", MEMBERS, pods)
+    if gang["pods_next"]:
+        echo(f"and more: `berth get pods --gang {gang['namespace']}/{gang['name']}` lists all")
 
 
 # ------------------------------------------------------------------------------------------------ printing

@@ -117,7 +117,7 @@ def at_moment(text: str, now: datetime.datetime) -> str:
 
 
 async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
-    """Return a pod with the explanation of its latest decision, and the attempts that refused it."""
+    """Return a pod with its gang, the explanation of its latest decision, and what refused it."""
     from services.cli.source import fetch, target
 
     pod = await fetch(source, target("/v1/pods", namespace, name))
@@ -126,7 +126,8 @@ async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
         latest = pod["decisions"][0]["id"]
         explanation = await fetch(source, target("/v1/decisions", latest, "explanation"))
     attempts = await fetch(source, target("/v1/pods", namespace, name, "attempts"))
-    return {"pod": pod, "explanation": explanation, "attempts": attempts}
+    gang = await fetch(source, target("/v1/gangs", *pod["gang"].split("/"))) if pod.get("gang") else None
+    return {"pod": pod, "gang": gang, "explanation": explanation, "attempts": attempts}
 
 
 def print_pod(answer: dict[str, Any]) -> None:
@@ -137,6 +138,9 @@ def print_pod(answer: dict[str, Any]) -> None:
     echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
     asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
     echo(f"{'held' if pod['phase'] == 'released' else 'asks'}\t{asks or 'nothing'}")
+    if gang := answer["gang"]:
+        least = "there is no PodGroup" if gang["min_member"] is None else f"at least {gang['min_member']:,}"
+        echo(f"gang\t{pod['gang']}: {least}, {gang['placed']:,} placed, {gang['waiting']:,} waiting")
     if pod["phase"] == "pending":
         output.say(f"\n{attempts['summary']}")
     if attempts["items"]:

@@ -29,6 +29,7 @@ class Kind(enum.StrEnum):
     DECISIONS = "decisions"
     PENDING = "pending"
     NOMINATIONS = "nominations"
+    GANGS = "gangs"
     PROFILES = "profiles"
     CONFIG = "config"
     SHARDS = "shards"
@@ -54,6 +55,7 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.DECISIONS: ("decision", "dec"),
     Kind.PENDING: (),
     Kind.NOMINATIONS: ("nomination", "nom"),
+    Kind.GANGS: ("gang",),
     Kind.PROFILES: ("profile", "prof"),
     Kind.CONFIG: tuple(name for names in CONFIG_NAMES.values() for name in names),
     Kind.SHARDS: ("shard",),
@@ -61,7 +63,7 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
 }
 FILTERS: dict[Kind, frozenset[str]] = {
     Kind.NODES: frozenset({"name", "selector"}),
-    Kind.PODS: frozenset({"namespace", "node", "phase", "selector"}),
+    Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang"}),
     Kind.DECISIONS: frozenset(
         {
             "namespace",
@@ -79,6 +81,7 @@ FILTERS: dict[Kind, frozenset[str]] = {
     ),
     Kind.PENDING: frozenset({"shard"}),
     Kind.NOMINATIONS: frozenset(),
+    Kind.GANGS: frozenset({"namespace"}),
     Kind.PROFILES: frozenset(),
     Kind.CONFIG: frozenset({"namespace"}),
     Kind.SHARDS: frozenset(),
@@ -126,6 +129,8 @@ async def _one(
     match kind:
         case Kind.PODS:
             return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace))))
+        case Kind.GANGS:
+            return dict(await fetch(source, target("/v1/gangs", *split_pod(name, namespace, "gang"))))
         case Kind.NODES | Kind.DECISIONS | Kind.PROFILES | Kind.DEADLETTERS:
             return dict(await fetch(source, target(f"/v1/{kind}", name)))
         case Kind.CONFIG:
@@ -148,15 +153,16 @@ KindName = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="nodes, pods, decisions, pending, nominations, profiles, config, shards or deadletters; `po`; "
-        "of config also namespaces, services, priorityclasses and so on.",
+        help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards or deadletters; "
+        "or `po`; of config also namespaces, services, priorityclasses and so on.",
     ),
 ]
 ItemName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Only this one: a name, NAMESPACE/NAME or an id.")
 ]
 Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Only this namespace (pods, decisions, config).")
+    str | None,
+    typer.Option("-n", "--namespace", help="Only this namespace (pods, gangs, decisions, …)."),
 ]
 Selector = Annotated[
     str | None,
@@ -172,6 +178,7 @@ Phase = Annotated[str | None, typer.Option("--phase", help="Only bound or pendin
 Outcome = Annotated[str | None, typer.Option("--outcome", help="Only decisions with this outcome.")]
 PodName = Annotated[str | None, typer.Option("--pod", help="Only decisions about NAMESPACE/NAME.")]
 PartOfName = Annotated[str | None, typer.Option("--name", help="Only nodes whose name contains this.")]
+GangName = Annotated[str | None, typer.Option("--gang", help="Only pods of the gang NAMESPACE/NAME.")]
 Shard = Annotated[int | None, typer.Option("--shard", min=0, help="Only this shard (decisions, pending).")]
 Signature = Annotated[
     str | None, typer.Option("--signature", help="Only decisions of this equivalence group.")
@@ -201,6 +208,7 @@ async def get(
     selector: Selector = None,
     node: NodeName = None,
     phase: Phase = None,
+    gang: GangName = None,
     outcome: Outcome = None,
     pod: PodName = None,
     name: PartOfName = None,
@@ -224,6 +232,7 @@ async def get(
             "selector": selector,
             "node": node,
             "phase": phase,
+            "gang": gang,
             "outcome": outcome,
             "pod": pod,
             "name": name,
@@ -247,8 +256,7 @@ async def get(
         async def items() -> list[Json]:
             if item_name is not None:
                 return [await _one(source, kind, item_name, namespace, config_kind)]
-            more = {} if config_kind is None else {"kind": config_kind}
-            found = await fetch_all(source, f"/v1/{kind}", limit, keep, **parameters, **more)
+            found = await fetch_all(source, f"/v1/{kind}", limit, keep, kind=config_kind, **parameters)
             return sorted(found, key=SORTED_BY[kind]) if kind in SORTED_BY else found
 
         if watched:
@@ -263,11 +271,11 @@ async def get(
             output.print_items(kind, TABLES[kind], await items(), form)
 
 
-def split_pod(text: str, namespace: str | None = None) -> tuple[str, str]:
+def split_pod(text: str, namespace: str | None = None, what: str = "pod") -> tuple[str, str]:
     """Return namespace and name of ``NAMESPACE/NAME``; without one, it is that of ``-n``, or ``default``."""
     given, slash, name = text.rpartition("/")
     if not name or "/" in given or (slash and not given):
-        raise typer.BadParameter(f"{text!r} is not a pod; NAMESPACE/NAME is allowed")
+        raise typer.BadParameter(f"{text!r} is not a {what}; NAMESPACE/NAME is allowed")
     if given and namespace not in (None, given):
         raise typer.BadParameter(f"{text} is not in the namespace {namespace}; give one of the two")
     return given or namespace or "default", name

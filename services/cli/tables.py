@@ -263,6 +263,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("SHARD", _field("shard"), wide=True, right=True),
         Column("UID", _field("uid"), wide=True),
     ),
+    "gangs": (
+        Column("GANG", lambda item: f"{item['namespace']}/{item['name']}"),
+        Column("MIN", _field("min_member"), right=True),
+        Column("PLACED", _field("placed"), right=True),
+        Column("WAITING", _field("waiting"), right=True),
+        Column("WHY THEY WAIT", _field("why")),
+        moment("SINCE", "since"),
+        Column("FOUND NO NODE", _field("missing"), wide=True),
+    ),
     "profiles": (
         Column("NAME", _field("name")),
         Column("REVISION", _field("revision"), right=True),

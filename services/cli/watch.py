@@ -21,6 +21,7 @@ KEYS: dict[Kind, tuple[str, ...]] = {
     Kind.PODS: ("uid",),
     Kind.PENDING: ("shard", "signature"),
     Kind.NOMINATIONS: ("uid", "shard"),
+    Kind.GANGS: ("namespace", "name"),
     Kind.PROFILES: ("name",),
     Kind.CONFIG: ("kind", "namespace", "name"),
     Kind.SHARDS: ("shard",),
@@ -31,6 +32,7 @@ GONE: dict[Kind, Json] = {
     Kind.PODS: {"phase": "released", "node": None},
     Kind.PENDING: {"count": 0},
     Kind.NOMINATIONS: {"node": None},
+    Kind.GANGS: {"min_member": None, "placed": 0, "waiting": 0, "why": None},
     Kind.CONFIG: {"object": None},
 }
 """The mark of an item that has left its list. The other lists only grow."""

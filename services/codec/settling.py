@@ -98,6 +98,7 @@ def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
         signature=placed.signature,
         labels=placed.labels,
         life=placed.life,
+        gang=placed.gang,
         shard=placed.shard,
         arrival=arrival,
         since_ms=since_ms,

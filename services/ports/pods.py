@@ -11,7 +11,7 @@ from domain.state.nominations import Victim
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What every row of a pod holds."""
+    """What every row of a pod holds. ``gang`` names its PodGroup, None where it is placed alone."""
 
     pod_uid: str
     namespace: str
@@ -21,6 +21,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: dict[str, str]
     shard: int
     life: PodLife | None = None
+    gang: str | None = None
 
 
 class PlacementOpened(PodRow, frozen=True, kw_only=True, gc=False):

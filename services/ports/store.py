@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from domain.model.decisions import Attempt
+from domain.model.decisions import Attempt, GangSeen
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
@@ -43,11 +43,15 @@ class DecisionFilter(NamedTuple):
 
 
 class PodFilter(NamedTuple):
-    """Which pods to list; None means any. ``phase`` is ``bound`` or ``pending``."""
+    """Which pods to list; None means any. ``phase`` is ``bound`` or ``pending``.
+
+    ``gang`` is the name of a PodGroup, and the namespace is that of it.
+    """
 
     namespace: str | None = None
     node: str | None = None
     phase: str | None = None
+    gang: str | None = None
 
 
 class ConfigFilter(NamedTuple):
@@ -69,7 +73,7 @@ class NodeState(NamedTuple):
 class PodState(NamedTuple):
     """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
-    It is orphaned if its node is deleted. The template has nothing but requests, profile and priority.
+    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority and gang.
     """
 
     pod_uid: str
@@ -102,6 +106,24 @@ class Promised(NamedTuple):
     expires_ms: int
     victims: Sequence[str]
     template: PodTemplate | None
+
+
+class GangState(NamedTuple):
+    """A gang: its PodGroup, if there is one, and its pods.
+
+    The oldest of those that wait does so since ``since_ms``. The reasons are those of the last attempt by
+    which they are kept, at ``at_ms``, and ``seen`` is what that saw of the gang, where it was kept, too.
+    """
+
+    namespace: str
+    name: str
+    object: dict[str, Any] | None
+    placed_count: int
+    waiting_count: int
+    since_ms: int | None
+    reasons: dict[str, int] | None
+    at_ms: int | None
+    seen: GangSeen | None
 
 
 class PlacementSpan(NamedTuple):
@@ -285,6 +307,11 @@ class Store(Protocol):
 
     async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
         """Return the pods that have a node promised, by (uid, shard)."""
+
+    async def gangs(
+        self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
+    ) -> Rows[GangState]:
+        """Return the gangs that have a PodGroup or pods that wait for it, by (namespace, name)."""
 
     async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
         """Return what is kept of the attempts of a group that failed, oldest first."""

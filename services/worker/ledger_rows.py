@@ -108,6 +108,11 @@ def count_placements(opened: dict[str, PlacementOpened], state: ClusterState) ->
     return [uid for uid in state.own_changes.counted if uid not in opened]
 
 
+def gang_of(pod: PodSpec) -> str | None:
+    """Return the name of a pod's PodGroup."""
+    return pod.template.gang.partition("/")[2] if pod.template.gang else None
+
+
 def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> PlacementOpened:
     """Return the placement that a decision opens."""
     assert decision.node is not None
@@ -119,6 +124,7 @@ def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> Plac
         signature=pod.signature,
         labels=pod.labels,
         life=pod.life,
+        gang=gang_of(pod),
         node=decision.node,
         adopted=adopted,
         shard=decision.shard,
@@ -194,6 +200,7 @@ def pending_pods(
                 signature=pod.signature,
                 labels=pod.labels,
                 life=pod.life,
+                gang=gang_of(pod),
                 shard=scheduler.state.pods[pod.key].shard,
                 arrival=arrival,
                 since_ms=book.since_ms[pod.key],

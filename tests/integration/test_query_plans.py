@@ -29,16 +29,18 @@ SOME = 500
 
 TEAM = "CASE WHEN i % 1000 = 1 THEN 'rare' ELSE 'ns' END"
 """A namespace that has nearly all, and one that has few."""
+GANG = "CASE WHEN i % 2 = 1 THEN 'g' || i / 20 END"
+"""Half of the pods are in gangs of ten."""
 
 FILL = f"""
 INSERT INTO nodes SELECT i, 'n' || i, 1, 1, false, '{{8}}', '{{0}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO placements (shard, seq, pod_uid, namespace, name, signature, node, adopted, bound_at_ms,
-    released_at_ms)
+    released_at_ms, gang)
 SELECT i % 4, i / 4 + 1, 'uid' || i, {TEAM}, 'p' || i, '\\x00', 'n' || i, false, 1,
-    CASE WHEN i % 10 = 0 THEN 2 END
+    CASE WHEN i % 10 = 0 THEN 2 END, {GANG}
 FROM generate_series(0, {ROWS} - 1) AS i;
-INSERT INTO pending (pod_uid, namespace, name, signature, shard, arrival, since_ms)
-SELECT 'uid' || i, {TEAM}, 'p' || i, decode(lpad(to_hex(i % 100), 2, '0'), 'hex'), i % 4, i, 1
+INSERT INTO pending (pod_uid, namespace, name, signature, shard, arrival, since_ms, gang)
+SELECT 'uid' || i, {TEAM}, 'p' || i, decode(lpad(to_hex(i % 100), 2, '0'), 'hex'), i % 4, i, 1, {GANG}
 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO pending_groups
 SELECT i % 4, decode(lpad(to_hex(i % 100), 2, '0'), 'hex'), '{{}}', false, 1, 1
@@ -62,6 +64,8 @@ INSERT INTO evictions SELECT 'uid' || i, i % 4, {TEAM}, 'p' || i, 'uid' || i / 4
 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'Service', {TEAM}, 's' || i, '{{}}', 1 FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO config_objects (kind, namespace, name, object, at_ms)
+SELECT 'PodGroup', 'ns', 'g' || i, '{{}}', 1 FROM generate_series(0, {ROWS} / 20) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
     target, status, code, duration_ms, spans)
@@ -298,6 +302,22 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"decisions_pod"},
     ),
     "nominations": (lambda store: store.nominations(100, ("uid5", 1)), {"nominations_pkey"}),
+    "gangs": (
+        lambda store: store.gangs(None, None, 100, ("ns", "g5")),
+        {"config_objects_pkey", "pending_gang", "placements_gang", "cycles_pkey"},
+    ),
+    "gangs of who sees few": (
+        lambda store: store.seen_by({"rare"}).gangs("rare", None, 100, None),
+        {"config_objects_pkey", "pending_gang", "placements_gang", "cycles_pkey"},
+    ),
+    "a gang": (
+        lambda store: store.gangs("ns", "g7", 1, None),
+        {"config_objects_pkey", "pending_gang", "placements_gang", "cycles_pkey"},
+    ),
+    "pods of a gang": (
+        lambda store: store.pods(PodFilter(namespace="ns", gang="g7"), 100, None),
+        {"placements_gang", "pending_gang"},
+    ),
     "what waits": (lambda store: store.pending(None, None, 100, (7, 1, b"7")), {"pending_group"}),
     "what waits in a shard": (lambda store: store.pending(1), {"pending_group"}),
     "the group of a pod": (lambda store: store.pending(1, b"\7"), {"pending_group"}),

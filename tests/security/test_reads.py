@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from domain.model.pods import POD_GROUP_LABEL
 from services import bootstrap
 from services.adapters.postgres import listing
 from services.adapters.postgres.queries import PostgresStore
@@ -69,6 +70,9 @@ def trace() -> list[dict[str, Any]]:
         things += [pod(team, f"web-{i}", "500m") for i in range(2)]
         things += [pod(team, f"huge-{i}", "64") for i in range(2)]
         things += [pod(team, "placed", "1", node_name="n2"), pod(team, "brief", "250m")]
+        things.append(pod(team, "member", "1"))
+        word = MARK if team == THEIRS else "ant"
+        things[-1]["metadata"]["labels"][POD_GROUP_LABEL] = f"{word}-team"
         things += configuration(team)
     events = [event("ADDED", thing, AT, f"id-{thing['metadata']['name']}") for thing in things]
     return events + [event("DELETED", pod(team, "brief", "250m"), LATER) for team in (OURS, THEIRS)]
@@ -285,6 +289,10 @@ async def asked(world: World) -> dict[str, list[str]]:
         ],
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
         "/v1/nominations": ["", "?limit=1"],
+        "/v1/gangs": ["", "?limit=1", f"?namespace={OURS}"],
+        "/v1/gangs/{namespace}/{name}": [
+            f"{team}/{'ant' if team == OURS else MARK}-team" for team in (OURS, THEIRS)
+        ],
         "/v1/deadletters": ["", "?limit=1"],
         "/v1/deadletters/{id}": letters,
     }

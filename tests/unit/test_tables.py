@@ -78,6 +78,18 @@ DATA: dict[str, list[Item]] = {
         pod(LONG, phase="pending", node=None, since=THEN),
         pod(LONG, namespace="a-namespace-that-is-long-as-well", node="ip-10-31-7-104.eu.compute.internal"),
     ],
+    "gangs": [
+        {
+            "namespace": "team-of-the-models",
+            "name": "training-of-the-large-one",
+            "min_member": 10_000,
+            "placed": 0,
+            "waiting": 10_000,
+            "why": "team-of-the-models/training-of-the-large-one-worker-9999: 1,213 lack cpu; 31 are cordoned",
+            "since": "2026-11-22T06:08:34.000Z",
+            "missing": "team-of-the-models/training-of-the-large-one-worker-9999",
+        }
+    ],
     "nominations": [
         nomination([]),
         nomination(
@@ -418,7 +430,7 @@ def test_a_selector_that_is_none_is_refused(selector: str) -> None:
         (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --shard"),
         (("get", "pod", "a/b", "-n", "c", "--api", "http://127.0.0.1:9"), "is not in the namespace c"),
         (("get", "decisions", "--watch", "--newest"), "leave the id and --newest out"),
-        (("describe", "shard", "0"), "'shard' cannot be described; node and pod can"),
+        (("describe", "shard", "0"), "'shard' cannot be described; node, pod and gang can"),
     ],
 )
 def test_what_does_not_go_together_is_said(arguments: tuple[str, ...], said: str) -> None:

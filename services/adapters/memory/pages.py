@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from domain.model.decisions import Decision
 from domain.model.limits import page_bytes_max, raw_bytes_shown_max
 from services.ports.ledger import ConfigRow, DeadLetter, ProfileRow
 from services.ports.log import Span
-from services.ports.store import DecisionRow, RefusedRecord, Row, Rows
+from services.ports.store import DecisionFilter, DecisionRow, RefusedRecord, Row, Rows
 
 
 def page(rows: Sequence[Row], limit: int, size: Callable[[Row], int]) -> Rows[Row]:
@@ -54,3 +55,27 @@ def beginning(letter: DeadLetter) -> RefusedRecord:
 def inside(letter: DeadLetter, at: Span) -> bool:
     """Return whether the record of a dead letter is in this span."""
     return (letter.topic, letter.partition) == at[:2] and at.first <= letter.offset < at.end
+
+
+def follows(at: tuple[int, int], after: tuple[int, int], *, newest_first: bool) -> bool:
+    """Say whether a position comes after another one in a list."""
+    return at < after if newest_first else at > after
+
+
+def matches(decision: Decision, which: DecisionFilter) -> bool:
+    """Say whether a decision is one of those that are asked for."""
+    equal = (
+        (which.namespace, decision.namespace),
+        (which.name, decision.name),
+        (which.node, decision.node),
+        (which.outcome, decision.outcome),
+        (which.shard, decision.shard),
+        (which.signature, decision.signature),
+        (which.profile, decision.profile),
+        (which.profile_revision, decision.profile_revision),
+    )
+    if any(asked not in (None, found) for asked, found in equal):
+        return False
+    since_ms, until_ms = which.since_ms, which.until_ms
+    late_enough = since_ms is None or decision.decided_at_ms >= since_ms
+    return late_enough and (until_ms is None or decision.decided_at_ms < until_ms)

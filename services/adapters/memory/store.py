@@ -15,10 +15,13 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
 from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, PlacementRow
+from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
+    follows,
     inside,
     letter_bytes,
+    matches,
     object_bytes,
     page,
     payload_bytes,
@@ -41,6 +44,7 @@ from services.ports.store import (
     Counts,
     DecisionFilter,
     DecisionRow,
+    GangState,
     NodeState,
     PlacementSpan,
     PodFilter,
@@ -193,6 +197,7 @@ class MemoryStore(MemoryCallers):
             and which.phase in (None, "pending" if pod.node is None else "bound")
             and which.node in (None, pod.node)
             and which.namespace in (None, pod.namespace)
+            and which.gang in (None, pod.template.gang.partition("/")[2] if pod.template else None)
         ]
         found.sort(key=lambda pod: pod.pod_uid)
         return page(found, limit, lambda pod: len(msgspec.json.encode(pod.labels)))
@@ -221,10 +226,12 @@ class MemoryStore(MemoryCallers):
         self, which: DecisionFilter, limit: int, after: tuple[int, int] | None, newest_first: bool
     ) -> Rows[DecisionRow]:
         """See ``Store.decisions``."""
-        found = [row for row in self._decisions() if _matches(row[0], which)]
+        found = [row for row in self._decisions() if matches(row[0], which)]
         found.sort(key=lambda row: (row[0].seq, row[0].shard), reverse=newest_first)
         if after is not None:
-            found = [row for row in found if _follows((row[0].seq, row[0].shard), after, newest_first)]
+            found = [
+                row for row in found if follows((row[0].seq, row[0].shard), after, newest_first=newest_first)
+            ]
         return page([self._row(*row) for row in found], limit, payload_bytes)
 
     def _decisions(self) -> Iterable[tuple[Decision, bytes, int]]:
@@ -291,6 +298,17 @@ class MemoryStore(MemoryCallers):
         """See ``Store.nominations``."""
         rows = self._database.nominations.promised(self._sees, self._database.templates)
         return page([r for r in rows if (r.pod_uid, r.shard) > (after or ("", -1))], limit, _name_size)
+
+    async def gangs(
+        self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
+    ) -> Rows[GangState]:
+        """See ``Store.gangs``."""
+        found = [
+            each
+            for each in gangs_of(self._database, self._sees)
+            if namespace in (None, each.namespace) and name in (None, each.name) and each[:2] > (after or ())
+        ]
+        return page(found, limit, lambda gang: len(msgspec.json.encode(gang.reasons)))
 
     def _group(self, shard: int, signature: bytes, pods: Sequence[PendingPod]) -> WaitingGroup:
         why = self._database.pending_groups.get((shard, signature))
@@ -370,25 +388,3 @@ class MemoryStore(MemoryCallers):
 
     def _sees_itself(self, row: ConfigRow) -> bool:
         return row.kind == NAMESPACE and self._sees(row.name)
-
-
-def _follows(at: tuple[int, int], after: tuple[int, int], newest_first: bool) -> bool:
-    return at < after if newest_first else at > after
-
-
-def _matches(decision: Decision, which: DecisionFilter) -> bool:
-    equal = (
-        (which.namespace, decision.namespace),
-        (which.name, decision.name),
-        (which.node, decision.node),
-        (which.outcome, decision.outcome),
-        (which.shard, decision.shard),
-        (which.signature, decision.signature),
-        (which.profile, decision.profile),
-        (which.profile_revision, decision.profile_revision),
-    )
-    if any(asked not in (None, found) for asked, found in equal):
-        return False
-    since_ms, until_ms = which.since_ms, which.until_ms
-    late_enough = since_ms is None or decision.decided_at_ms >= since_ms
-    return late_enough and (until_ms is None or decision.decided_at_ms < until_ms)

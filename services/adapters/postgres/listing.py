@@ -9,10 +9,12 @@ from typing import Any, Self
 import msgspec
 import sqlalchemy as sa
 
+from domain.model.decisions import GangSeen
 from domain.model.limits import page_bytes_max, raw_bytes_shown_max
 from domain.model.pods import PodTemplate
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import READING, Engine, Pool, Reading
+from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.schema_preemption import evictions, nominations
 from services.adapters.postgres.selects import (
     DECISION,
@@ -35,6 +37,7 @@ from services.ports.log import Span
 from services.ports.store import (
     DecisionFilter,
     DecisionRow,
+    GangState,
     PlacementSpan,
     PodFilter,
     PodState,
@@ -115,7 +118,7 @@ class Listing(Engine):
             bound = bound_pods()
             if which.node is not None:
                 bound = bound.where(pods_of_node(which.node))
-            elif await self._few(which.namespace):
+            elif which.gang is None and await self._few(which.namespace):
                 bound = bound.where(pods_decided(which.namespace, self._seen))
             parts.append(page_of_pods(bound, t.placements, which, self._seen, limit + 1, after))
         if which.phase != "bound" and which.node is None:
@@ -284,6 +287,20 @@ class Listing(Engine):
         rows = await self._page(query, limit, sa.func.octet_length(n.name), ["pod_uid", "shard"])
         last = len(Promised._fields) - 1
         found = (Promised._make((*row[:last], template_of(row.spec))) for row in rows)
+        return Rows(found, more=rows.more)
+
+    async def gangs(
+        self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
+    ) -> Rows[GangState]:
+        """Read a page along the indexes by name, each with its pods along the indexes by gang."""
+        query = page_of_gangs(namespace, name, self._seen, limit + 1, after)
+        size = sa.func.coalesce(sa.func.octet_length(sa.cast(query.selected_columns.reasons, sa.Text)), 0)
+        pool = Pool.LISTS if name is None else Pool.LOOKUPS
+        rows = await self._page(query, limit, size, ["namespace", "name"], pool=pool)
+        last = len(GangState._fields) - 1
+        found = (
+            GangState._make((*row[:last], row.seen and msgspec.convert(row.seen, GangSeen))) for row in rows
+        )
         return Rows(found, more=rows.more)
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Rows[RefusedRecord]:

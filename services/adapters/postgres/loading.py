@@ -237,6 +237,7 @@ def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
             life=once.life(life),
             counted=counted,
             home=home,
+            gang=once.one(gang),
         )
         async for (
             uid,
@@ -253,6 +254,7 @@ def _placements(connection: Connection) -> AsyncIterator[PlacementOpened]:
             life,
             counted,
             home,
+            gang,
         ) in _stream(connection, sql.LOAD_PLACEMENTS)
     )
 
@@ -273,6 +275,7 @@ def _pending(connection: Connection, owned: list[int]) -> AsyncIterator[PendingP
             sent_by=once.one(sent_by),
             tried=tried,
             life=once.life(life),
+            gang=once.one(gang),
         )
         async for (
             uid,
@@ -287,5 +290,6 @@ def _pending(connection: Connection, owned: list[int]) -> AsyncIterator[PendingP
             sent_by,
             tried,
             life,
+            gang,
         ) in _stream(connection, sql.LOAD_PENDING, owned)
     )

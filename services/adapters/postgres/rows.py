@@ -133,6 +133,7 @@ def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
         p.at_ms,
         life_text(p.life),
         p.counted,
+        p.gang,
     )
 
 
@@ -186,6 +187,7 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
         p.sent_by,
         p.tried,
         life_text(p.life),
+        p.gang,
     )
 
 

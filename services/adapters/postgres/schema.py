@@ -16,6 +16,7 @@ from services.adapters.postgres import schema_journal as schema_journal
 from services.adapters.postgres import schema_log as schema_log
 from services.adapters.postgres import schema_preemption as schema_preemption
 from services.adapters.postgres.schema_api import metadata as metadata
+from services.adapters.postgres.schema_leases import relay_cursor as relay_cursor
 from services.adapters.postgres.schema_leases import relay_leases as relay_leases
 from services.adapters.postgres.schema_leases import worker_leases as worker_leases
 from services.adapters.postgres.schema_leases import workers as workers
@@ -26,6 +27,10 @@ KEY_BYTES_MAX = 256
 
 def _sent_by() -> sa.Column[str]:
     return sa.Column("sent_by", sa.Text, comment="who sent the event; null: from before this was noted")
+
+
+def _gang() -> sa.Column[str]:
+    return sa.Column("gang", sa.Text, comment="name of its PodGroup; null: it is placed alone")
 
 
 def _life() -> sa.Column[str]:
@@ -116,6 +121,7 @@ placements = sa.Table(
         comment="the pod was told last that its node is gone",
     ),
     sa.Column("home", sa.Integer, comment="shard of its events since shards were added; null: shard"),
+    _gang(),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index(
         "placements_open",
@@ -128,6 +134,12 @@ placements = sa.Table(
         "placements_orphaned",
         sa.text("coalesce(home, shard)"),
         postgresql_where=sa.text("orphaned AND released_at_ms IS NULL"),
+    ),
+    sa.Index(
+        "placements_gang",
+        "namespace",
+        "gang",
+        postgresql_where=sa.text("gang IS NOT NULL AND released_at_ms IS NULL"),
     ),
     comment="which pod counted on which node over which time; at most one open row per pod and shard",
 )
@@ -219,9 +231,11 @@ pending = sa.Table(
         comment="false: it waits its turn for a first attempt",
     ),
     _life(),
+    _gang(),
     sa.PrimaryKeyConstraint("pod_uid", "shard"),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
+    sa.Index("pending_gang", "namespace", "gang", postgresql_where=sa.text("gang IS NOT NULL")),
     comment="pods accepted and not placed",
 )
 
@@ -372,23 +386,4 @@ node_usage = sa.Table(
     _sent_by(),
     postgresql_with={"fillfactor": "60"},
     comment="measured usage, as far back as windows reach",
-)
-
-relay_cursor = sa.Table(
-    "relay_cursor",
-    metadata,
-    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("holder", sa.Uuid, comment="the process that has this epoch"),
-    sa.Column("decisions_seq", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("dead_letters_seq", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("alarm", sa.Text, comment="what is wrong with the topic of decisions; null: nothing"),
-    sa.Column(
-        "compared_offset",
-        sa.BigInteger,
-        nullable=False,
-        server_default="0",
-        comment="below this offset of the topic, what is not the ledger's was reported",
-    ),
-    comment="what the relay has published",
 )

@@ -1,4 +1,4 @@
-"""The tables of who is at work: the workers that are up, and the leases of workers and relays."""
+"""The tables of who is at work: workers that are up, leases, and how far the relays have published."""
 
 from __future__ import annotations
 
@@ -44,3 +44,22 @@ def _leases(table: str, comment: str) -> sa.Table:
 
 worker_leases = _leases("worker_leases", "who may change a shard, and until when; commits lock none of it")
 relay_leases = _leases("relay_leases", "who publishes a shard, and until when")
+
+relay_cursor = sa.Table(
+    "relay_cursor",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("holder", sa.Uuid, comment="the process that has this epoch"),
+    sa.Column("decisions_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("dead_letters_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("alarm", sa.Text, comment="what is wrong with the topic of decisions; null: nothing"),
+    sa.Column(
+        "compared_offset",
+        sa.BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="below this offset of the topic, what is not the ledger's was reported",
+    ),
+    comment="what the relay has published",
+)

@@ -13,10 +13,9 @@ from services.ports.log import PODS_TOPIC
 from services.ports.store import EXAMPLES_MAX, DecisionFilter, DecisionRow, PodFilter
 
 DECISION: list[sa.Column[Any]] = [t.decisions.c[name] for name in DecisionRow._fields]
+_OF_TEMPLATE = ("requests", "profile", "priority", "gang")
 OF_TEMPLATE = sa.func.json_strip_nulls(
-    sa.func.json_build_object(
-        *(part for name in ("requests", "profile", "priority") for part in (name, t.templates.c.spec[name]))
-    ),
+    sa.func.json_build_object(*(part for name in _OF_TEMPLATE for part in (name, t.templates.c.spec[name]))),
     type_=sa.JSON,
 ).label("spec")
 """What lists show of a template; all of it may be a megabyte."""
@@ -98,6 +97,8 @@ def page_of_pods(
         query = query.where(c.released_at_ms.is_(None))
     if which.namespace is not None:
         query = query.where(c.namespace == which.namespace)
+    if which.gang is not None:
+        query = query.where(c.gang == which.gang)
     if after is not None:
         query = query.where(c.pod_uid > after)
     return query.order_by(c.pod_uid).limit(limit)

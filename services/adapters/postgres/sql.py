@@ -211,6 +211,7 @@ PLACEMENT_COLUMNS = (
     "bound_at_ms",
     "life",
     "counted",
+    "gang",
 )
 DECISION_COLUMNS = (
     "shard",
@@ -242,6 +243,7 @@ PENDING_COLUMNS = (
     "sent_by",
     "tried",
     "life",
+    "gang",
 )
 NOMINATION_COLUMNS = (
     "pod_uid",
@@ -317,7 +319,7 @@ LOAD_TEMPLATES_PLACED = _LOAD_TEMPLATES.format(
 LOAD_TEMPLATES_PENDING = _LOAD_TEMPLATES.format(pods="pending WHERE shard = ANY($1::int[])")
 LOAD_PLACEMENTS = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, node, adopted, shard, seq, bound_at_ms,
-    life, counted, home
+    life, counted, home, gang
 FROM placements WHERE released_at_ms IS NULL ORDER BY shard, seq
 """
 LOAD_NOMINATIONS = """
@@ -331,7 +333,7 @@ FROM nominations n ORDER BY n.pod_uid COLLATE "C", n.shard
 """
 LOAD_PENDING = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by,
-    tried, life
+    tried, life, gang
 FROM pending WHERE shard = ANY($1::int[]) ORDER BY arrival, shard, pod_uid COLLATE "C"
 """
 LOAD_ORPHANED = """

@@ -1,0 +1,144 @@
+"""Which gangs there are, how many of their pods have a node, and what the others wait for: `/v1/gangs`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from msgspec import Struct, convert
+from msgspec.structs import asdict
+
+from domain.model.config import PodGroup
+from services.api.answers import Page, Pod
+from services.api.answers_decisions import INSTANT, QUANTITIES, about
+from services.api.contract import answering
+from services.api.deps import Deps
+from services.api.failures import json_answer
+from services.api.formats import cursor, instant, parse_gang, quantities
+from services.api.routes import NAME_MAX, Cursor, Limit, Namespace, found_answer, seen_store
+from services.api.views import PODS_SHOWN_MAX, list_pods
+from services.phrases import reasons_in_words
+from services.ports.store import GangState, PodFilter, Store
+
+GangNamespace = Annotated[str, Path(description="Namespace of the PodGroup", max_length=NAME_MAX)]
+GangName = Annotated[str, Path(description="Name of the PodGroup", max_length=NAME_MAX)]
+
+
+class Gang(Struct, kw_only=True):
+    """The pods of a PodGroup, which are placed together or not at all."""
+
+    namespace: Annotated[str, about("Namespace of the PodGroup")]
+    name: Annotated[str, about("Name of the PodGroup")]
+    min_member: Annotated[
+        int | None, about("So many of its pods must have a node; null: there is no such PodGroup")
+    ]
+    members: Annotated[int, about("Pods that name it and have a node or wait for one")]
+    placed: Annotated[int, about("How many of them have a node")]
+    waiting: Annotated[int, about("How many of them wait")]
+    why: Annotated[str | None, about("What those that wait lack, in words; null: none waits")]
+    reasons: Annotated[
+        dict[str, int], about("Nodes per reason code at the last attempt, of the first pod without a node")
+    ]
+    missing: Annotated[
+        str | None, about("That pod, as namespace/name; null: none was tried on nodes, or it was not kept")
+    ]
+    since: Annotated[
+        str | None, about(f"Since when the oldest of those waits ({INSTANT}, log time); null: none waits")
+    ]
+
+
+class GangDetail(Gang, kw_only=True):
+    """A gang with its pods, and the rest of its PodGroup."""
+
+    min_resources: Annotated[dict[str, str], about(f"What must be free for it in all: {QUANTITIES}")]
+    schedule_timeout_seconds: Annotated[
+        int | None, about("After so long without success it is tried less often; null: it does not say")
+    ]
+    pods: Annotated[list[Pod], about("Its pods, by uid")]
+    pods_next: Annotated[str | None, about("There are more: `cursor` for /v1/pods with this gang; null: no")]
+
+
+class GangPage(Page[Gang]):
+    """Gangs that have a PodGroup, or pods that wait for one, by namespace and name."""
+
+
+def _spec(row: GangState) -> PodGroup | None:
+    return None if row.object is None else convert(row.object, PodGroup)
+
+
+def _gang(row: GangState) -> Gang:
+    spec, seen = _spec(row), row.seen
+    return Gang(
+        namespace=row.namespace,
+        name=row.name,
+        min_member=None if spec is None else spec.min_member,
+        members=row.placed_count + row.waiting_count,
+        placed=row.placed_count,
+        waiting=row.waiting_count,
+        why=_why(row, spec) if row.waiting_count else None,
+        reasons=row.reasons or {},
+        missing=(seen.missing or None) if seen is not None else None,
+        since=None if row.since_ms is None else instant(row.since_ms),
+    )
+
+
+def _why(row: GangState, spec: PodGroup | None) -> str:
+    """Return what a gang lacks: pods, or what its first pod without a node lacks."""
+    there = row.placed_count + row.waiting_count
+    if spec is None:
+        return "there is no such PodGroup"
+    if there < spec.min_member:
+        return f"{there} of at least {spec.min_member} pods exist"
+    if row.reasons is None:
+        return "not tried yet: waits its turn"
+    if "gang-incomplete" in row.reasons:
+        return f"{there} pods exist, and some of them wait for something of their own"
+    who = f"{row.seen.missing}: " if row.seen is not None and row.seen.missing else ""
+    return who + reasons_in_words(row.reasons)
+
+
+async def list_gangs(store: Store, namespace: str | None, *, limit: int, at: str | None) -> GangPage:
+    """Return a page of gangs."""
+    rows = await store.gangs(namespace, None, limit, parse_gang(at) if at else None)
+    following = cursor(rows[-1].namespace, rows[-1].name) if rows.more else None
+    return GangPage(items=list(map(_gang, rows)), next=following)
+
+
+async def show_gang(store: Store, namespace: str, name: str) -> GangDetail | None:
+    """Return one gang with its pods; one without a PodGroup is known while any of its pods lives."""
+    which = PodFilter(namespace=namespace, gang=name)
+    pods = await list_pods(store, which, limit=PODS_SHOWN_MAX, at=None)
+    rows = list(await store.gangs(namespace, name, 1, None))
+    if not rows and pods.items:
+        rows = [GangState(namespace, name, None, len(pods.items), 0, None, None, None, None)]
+    if not rows:
+        return None
+    spec = _spec(rows[0]) or PodGroup()
+    more: dict[str, Any] = {"pods": pods.items, "pods_next": pods.next}
+    return GangDetail(
+        **asdict(_gang(rows[0])),
+        min_resources=quantities(spec.min_resources),
+        schedule_timeout_seconds=spec.schedule_timeout_seconds,
+        **more,
+    )
+
+
+def gang_routes(deps: Deps) -> APIRouter:
+    """Return the routes of gangs."""
+    router = APIRouter()
+
+    @router.get("/v1/gangs", responses=answering(GangPage), summary="List gangs, and what they wait for")
+    async def gangs(
+        request: Request, limit: Limit = 100, cursor: Cursor = None, namespace: Namespace = None
+    ) -> Response:
+        store = seen_store(deps, request, namespace)
+        return json_answer(await list_gangs(store, namespace, limit=limit, at=cursor))
+
+    @router.get(
+        "/v1/gangs/{namespace}/{name}", responses=answering(GangDetail), summary="Show a gang and its pods"
+    )
+    async def gang(request: Request, namespace: GangNamespace, name: GangName) -> Response:
+        found = await show_gang(seen_store(deps, request), namespace, name)
+        return found_answer(found, f"gang {namespace}/{name}")
+
+    return router
