@@ -7,6 +7,7 @@ from functools import cache
 from typing import Protocol
 
 from domain.manifests.codes import UNSUPPORTED
+from domain.model.decisions import GangSeen
 from domain.model.limits import gang_members_max
 
 _OF_NO_PLUGIN = {
@@ -42,6 +43,20 @@ def _phrases() -> Mapping[str, str]:
     for plugin in FILTERS.values():
         found |= plugin.phrases
     return found
+
+
+def gang_in_words(gang: GangSeen, why: str) -> str:
+    """Return what a gang lacks: pods, or a node for the first pod that found none. ``why`` may be empty."""
+    least, there = gang.min_member, gang.placed_count + gang.waiting_count
+    if gang.missing:
+        found = gang.placed_count + gang.found_count
+        who = f"{gang.missing}: {why}" if why else f"{gang.missing} finds none"
+        why = f"{found} of at least {least} pods find a node; {who}"
+    elif not least:
+        why = "there is no such PodGroup"
+    elif there < least:
+        why = f"{there} of at least {least} pods exist"
+    return f"gang {gang.name}: {why}" + (f"; it fails for {gang.late_seconds} s" if gang.late_seconds else "")
 
 
 class SeenRule(Protocol):

@@ -19,7 +19,7 @@ from domain.cycle.slots import GroupSlots
 from domain.kernels import evaluating
 from domain.kernels.arrays import RULE
 from domain.kernels.ties import salted
-from domain.model.decisions import Outcome, RuleSeen, is_unresolvable
+from domain.model.decisions import GangSeen, Outcome, RuleSeen, is_unresolvable
 from domain.model.pods import PodSpec
 from domain.model.signature import tie_salt
 from domain.plugins.base import Reason
@@ -59,7 +59,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     pod : str
         ``namespace/name``.
     outcome : Outcome
-        ``bound``, ``unschedulable`` (no node now) or ``unresolvable`` (not even with all other pods gone).
+        ``bound``, ``unschedulable`` (no node now) or ``unresolvable`` (not even with all other pods gone). In
+        a plan also ``gang-waiting``: ``feasible`` are then nodes that it could have if it were alone.
     node : str or None
         The best node; of equals the one that the seed prefers. Where no node is feasible, the node that is
         best to evict pods from, if the pod may preempt and it helps.
@@ -94,6 +95,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         How many victims of each of these nodes would violate a disruption budget.
     pdb_groups : BudgetGroups or None
         All pods of lower priority on these nodes, by whether their eviction would violate a budget.
+    gang : GangSeen or None
+        In a plan, of a pod that waits for the others of its gang: what the gang lacks.
     evictions : list of Eviction
         The best of these nodes, in order, with what decides between them.
     """
@@ -115,6 +118,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     victims: dict[str, list[str]] = {}
     pdb_violations: dict[str, int] = {}
     pdb_groups: BudgetGroups | None = None
+    gang: GangSeen | None = None
     evictions: list[Eviction] = []
 
 

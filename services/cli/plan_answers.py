@@ -14,6 +14,7 @@ from services.cli.output import Column, Json, print_json, print_table
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.phrases import (
+    gang_in_words,
     plural,
     reason_in_words,
     reasons_in_words,
@@ -110,7 +111,8 @@ def _show_summary(answer: Answer) -> None:
         echo(f"\n{plural(waiting_count, 'pod')} {'waits' if waiting_count == 1 else 'wait'}:")
     for each in found.waiting[:WAITING_MAX]:
         such = f"{each.pods_count:,}, such as {each.example}" if each.pods_count > 1 else each.example
-        _say(f"{such}: {_why(each.reasons, each.nodes_count)}", "  ")
+        why = _why(each.reasons, each.nodes_count)
+        _say(f"{such}: {gang_in_words(each.gang, why) if each.gang else why}", "  ")
     if (more := sum(each.pods_count for each in found.waiting[WAITING_MAX:])) > 0:
         echo(f"  {more:,} for other reasons; --details shows every pod")
     if found.short_of:
@@ -275,6 +277,8 @@ def _show(verdict: Verdict) -> None:
         echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
     else:
         echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
+    if verdict.gang:
+        _say(gang_in_words(verdict.gang, ", ".join(verdict.held_by)))
     if verdict.feasible:
         _show_nodes(verdict)
     reasons = Counter(verdict.infeasible.values())

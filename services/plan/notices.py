@@ -10,7 +10,6 @@ from domain.cycle.program import warnings_of
 from domain.manifests.codes import UNSUPPORTED, ignored_in_words
 from domain.model.decisions import Attempt
 from domain.model.events import (
-    ConfigUpserted,
     Event,
     NodeUpserted,
     PodUpserted,
@@ -20,9 +19,6 @@ from domain.model.events import (
 from domain.model.nodes import NodeSpec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
-
-UNUSED_KINDS = ("PodGroup",)
-"""Kinds that are kept, and that no worker uses yet."""
 
 _SOFT = "PreferNoSchedule"
 _SOFT_SCORE = "TaintToleration"
@@ -38,7 +34,7 @@ class Notices:
             name: ProfilePlan(profile) for name, profile in BUILT_IN_PROFILES.items()
         }
 
-    def take(self, kind: str, event: Event | ProfileEvent | None) -> None:
+    def take(self, event: Event | ProfileEvent | None) -> None:
         """Look at an object on its way into the log. It may name built-in profiles and those seen before."""
         match event:
             case PodUpserted(pod=pod) if not pod.node_name:
@@ -49,8 +45,6 @@ class Notices:
                 self.take_node(node, self._plans.values())
             case ProfileUpserted(profile=profile):
                 self._plans[profile.name] = ProfilePlan(profile)
-            case ConfigUpserted() if kind in UNUSED_KINDS:
-                self.add(kind, "", ["unused"])
             case _:
                 pass
 
@@ -84,8 +78,6 @@ def _set(warnings: Sequence[str] | msgspec.UnsetType) -> Sequence[str]:
 
 def _line(noun: str, code: str, count: int, example: str) -> str:
     who = f"{count:,} {noun}s, such as {example}" if count > 1 else f"{noun} {example}"
-    if code == "unused":
-        return f"{count:,} {noun}{'s' if count > 1 else ''}: accepted, not used yet"
     if code == _SOFT:
         return f"{who}: the taint effect {_SOFT} only counts in a profile with the score {_SOFT_SCORE}"
     kind, _, what = code.partition(":")

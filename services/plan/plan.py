@@ -20,7 +20,6 @@ from domain.cycle.verdicts import Failure, Placement
 from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import (
-    ConfigUpserted,
     Event,
     NodeDeleted,
     NodeUpserted,
@@ -126,8 +125,6 @@ class Plan:
             case NodeUsed():
                 self._usage.append(_Given(event, given))
             case _:
-                if isinstance(event, ConfigUpserted):
-                    self._notices.take(event.kind, event)
                 self._objects.append(_Given(event, given))
 
     def measure(self, usage: Mapping[str, Mapping[str, Measured]]) -> None:
@@ -210,6 +207,8 @@ class Plan:
                 planned = answer[1]
                 plan = scheduler.profiles.plans.get(decided.pod.template.profile)
                 verdict = evaluate(scheduler.state, plan, decided.pod, view)
+                if planned.outcome is Outcome.GANG_WAITING:
+                    verdict = _with_gang(verdict, planned.attempt)
                 assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
                 verdict = msgspec.structs.replace(verdict, outcome=planned.outcome)
                 yield with_preemption(verdict, scheduler.state, plan, decided.pod, view)
@@ -312,6 +311,13 @@ def _planned(decided: Placement | Failure, attempt: Attempt) -> Planned:
     if isinstance(decided, Placement):
         return Planned(decided.pod, Outcome.BOUND, decided.node, decided.score, attempt)
     return Planned(decided.pod, attempt.outcome_at_failure, None, None, attempt)
+
+
+def _with_gang(verdict: Verdict, attempt: Attempt) -> Verdict:
+    """Return the verdict of a pod alone as that of one which waits for the others of its gang."""
+    assert attempt.gang is not msgspec.UNSET
+    held_by = [] if attempt.gang.missing else list(attempt.reasons_at_failure)
+    return msgspec.structs.replace(verdict, node=None, gang=attempt.gang, held_by=held_by)
 
 
 def _count(state: ClusterState, pod: str, node: str) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.evaluate import Verdict
+from domain.model.decisions import GangSeen
 from domain.model.nodes import NodeSpec
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
@@ -45,16 +46,17 @@ class Pool(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Pods that wait for reasons of the same kinds.
+    """Pods that wait for reasons of the same kinds, or for the others of one gang.
 
     ``reasons`` counts nodes per reason as the first of the pods saw them; a node that lacks two resources
-    counts for both. ``nodes_count`` is that of all nodes.
+    counts for both. ``nodes_count`` is that of all nodes. ``gang`` says what a gang lacks.
     """
 
     pods_count: int
     example: str
     reasons: dict[str, int]
     nodes_count: int
+    gang: GangSeen | None
 
 
 class Summary(NamedTuple):
@@ -142,6 +144,7 @@ def compact(planned: Planned) -> dict[str, object]:
         "reasons": attempt.reasons if planned.node else attempt.reasons_at_failure,
         "warnings": list(attempt.warnings or ()),
         "candidates": [msgspec.to_builtins(each) for each in attempt.candidates] if planned.node else [],
+        **({"gang": msgspec.to_builtins(attempt.gang)} if attempt.gang else {}),
         **({"rules": msgspec.to_builtins(attempt.rules)} if attempt.rules else {}),
     }
 
@@ -149,7 +152,7 @@ def compact(planned: Planned) -> dict[str, object]:
 def full(verdict: Verdict) -> dict[str, object]:
     """Return a pod's answer with every node; what is about preemption, only where it could be needed."""
     found: dict[str, object] = msgspec.to_builtins(verdict)
-    silent = ["warnings", "rules"]
+    silent = ["warnings", "rules", "gang"]
     if verdict.feasible or verdict.held_by:
         silent += ["preemption_might_help", "victims", "pdb_violations", "pdb_groups", "evictions"]
     for name in silent:
@@ -217,15 +220,21 @@ def _resources_shown(state: ClusterState) -> list[str]:
 
 
 def _waiting(planned: Sequence[Planned]) -> list[Waiting]:
-    """Group pods that wait by their reasons, the most pods first."""
-    groups: dict[frozenset[str], list[Planned]] = {}
+    """Group pods that wait by their gangs or reasons, the most pods first."""
+    groups: dict[str | frozenset[str], list[Planned]] = {}
     for each in planned:
-        groups.setdefault(frozenset(apart(each.attempt.reasons_at_failure)), []).append(each)
-    ordered = sorted(groups.values(), key=lambda group: -len(group))
+        attempt = each.attempt
+        of = attempt.gang.name if attempt.gang else frozenset(apart(attempt.reasons_at_failure))
+        groups.setdefault(of, []).append(each)
     return [
-        Waiting(len(group), first.pod.key, apart(first.attempt.reasons_at_failure), first.attempt.nodes_count)
-        for group in ordered
-        for first in group[:1]
+        Waiting(
+            len(group),
+            group[0].pod.key,
+            apart(group[0].attempt.reasons_at_failure),
+            group[0].attempt.nodes_count,
+            group[0].attempt.gang or None,
+        )
+        for group in sorted(groups.values(), key=lambda group: -len(group))
     ]
 
 

@@ -10,13 +10,14 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import CycleResult, Failure, Preemption
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import CONTENTS, ConfigObject
-from domain.model.decisions import Attempt, Decision, GangSeen
+from domain.model.decisions import Attempt, Decision
 from domain.model.limits import dead_letter_key_bytes_max
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
 from domain.state.cluster import ClusterState
 from services.codec.envelope import Rejected
 from services.codec.kept import kept_of_refused
+from services.phrases import gang_in_words
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -269,26 +270,11 @@ def _amiss(reason: str) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Return one line on why no node would do, the most frequent reason first."""
-    if attempt.gang is not msgspec.UNSET:
-        return _describe_gang(attempt.gang, attempt)
-    return _describe_nodes(attempt)
-
-
-def _describe_gang(gang: GangSeen, attempt: Attempt) -> str:
-    """Return one line on why no pod of a gang was placed: how many there are, and who found no node."""
-    late = f"; it fails for {gang.late_seconds} s" if gang.late_seconds else ""
-    least, there = gang.min_member, gang.placed_count + gang.waiting_count
-    if gang.missing:
-        found = gang.placed_count + gang.found_count
-        why = f"{found} of at least {least} pods find a node; {gang.missing}: {_describe_nodes(attempt)}"
-    elif not least:
-        why = "there is no such PodGroup"
-    elif there < least:
-        why = f"{there} of at least {least} pods exist"
-    else:
-        why = ", ".join(attempt.reasons_at_failure)
-    return f"gang {gang.name}: {why}{late}"
+    """Return one line on why no node would do, the most frequent reason first; of a gang, what it lacks."""
+    if attempt.gang is msgspec.UNSET:
+        return _describe_nodes(attempt)
+    codes = ", ".join(attempt.reasons_at_failure)
+    return gang_in_words(attempt.gang, _describe_nodes(attempt) if attempt.gang.missing else codes)
 
 
 def _describe_nodes(attempt: Attempt) -> str:

@@ -15,7 +15,7 @@ from services.plan.notices import Notices
 from services.plan.objects import Given
 from services.plan.plan import Plan
 from services.plan.spelling import unknown_fields
-from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest
+from tests.builders import Json, event, node_manifest, pod_group_manifest, pod_manifest, profile_manifest
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 DISK = {"name": "d", "cinder": {"volumeID": "1"}}
@@ -23,21 +23,13 @@ WITH_DISK = {"volumes": [DISK]}
 HELD_WITH_DISK = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, DISK]}
 SOFT = node_manifest("n", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
 BUDGET: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
-GROUP: Json = {
-    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-    "kind": "PodGroup",
-    "metadata": {"name": "g"},
-    "spec": {"minMember": 2},
-}
 OBJECTS = [
     SOFT,
-    GROUP,
     pod_manifest("a", spec=WITH_DISK),
     pod_manifest("b", spec=HELD_WITH_DISK),
     pod_manifest("plain"),
 ]
 DISKS = "2 pods, such as default/a: not looked at: the limits of nodes for attached disks (ignored:disks)"
-UNUSED = "1 PodGroup: accepted, not used yet"
 TAINT = "node n: the taint effect PreferNoSchedule only counts in a profile with the score TaintToleration"
 HELD = "pod default/b: not honoured: volumes by claim, so it waits (unsupported:volume-claims)"
 
@@ -45,7 +37,7 @@ HELD = "pod default/b: not honoured: volumes by claim, so it waits (unsupported:
 def applied(*things: Json) -> list[str]:
     gateway, notices = Gateway(), Notices()
     for thing in things:
-        notices.take(thing["kind"], gateway.prepare(event("ADDED", thing)).event)
+        notices.take(gateway.prepare(event("ADDED", thing)).event)
     lines = notices.lines()
     assert notices.lines() == [], "each is told once"
     return lines
@@ -58,12 +50,12 @@ def planned(*things: Json) -> list[str]:
     return plan.notices(plan.place())
 
 
-def test_apply_says_what_is_held_ignored_and_not_used() -> None:
-    assert sorted(applied(*OBJECTS)) == sorted([DISKS, UNUSED, HELD])
+def test_apply_says_what_is_held_and_ignored() -> None:
+    assert sorted(applied(*OBJECTS)) == sorted([DISKS, HELD])
 
 
 def test_plan_says_the_same_but_for_what_holds_a_pod_which_its_answer_says() -> None:
-    assert sorted(planned(*OBJECTS)) == sorted([DISKS, UNUSED])
+    assert planned(*OBJECTS) == [DISKS]
 
 
 def test_a_soft_taint_is_mentioned_where_no_profile_of_a_pod_scores_taints() -> None:
@@ -74,6 +66,7 @@ def test_what_is_honoured_is_not_mentioned() -> None:
     fine = (
         node_manifest("n"),
         BUDGET,
+        pod_group_manifest("g", 2),
         pod_manifest("p"),
         pod_manifest("bound", spec=WITH_DISK, node_name="n"),
     )
@@ -112,8 +105,7 @@ def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:
     path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
     answer = CliRunner().invoke(app, ["plan", "-f", str(path), "-o", "json"])
     assert answer.exit_code == 0, answer.output
-    for line in (DISKS, UNUSED):
-        assert line in answer.stderr
+    assert DISKS in answer.stderr
     pods = {pod["pod"]: pod.get("warnings", []) for pod in orjson.loads(answer.stdout)}
     disks = ["ignored:disks"]
     assert pods == {"default/a": disks, "default/b": disks, "default/plain": []}

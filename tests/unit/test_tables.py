@@ -85,7 +85,7 @@ DATA: dict[str, list[Item]] = {
             "min_member": 10_000,
             "placed": 0,
             "waiting": 10_000,
-            "why": "team-of-the-models/training-of-the-large-one-worker-9999: 1,213 lack cpu; 31 are cordoned",
+            "why": "team-of-the-models/training-of-the-large-one-worker-9999: 1,213 lack cpu; 3 are cordoned",
             "since": "2026-11-22T06:08:34.000Z",
             "missing": "team-of-the-models/training-of-the-large-one-worker-9999",
         }
