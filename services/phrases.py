@@ -20,6 +20,8 @@ _OF_NO_PLUGIN = {
     "gang-too-large": f"were not tried: more than {gang_members_max:,} pods of the gang wait",
     "gang-too-varied": "were not tried: the pods of the gang differ too much to be looked at together",
     "gang-resources": "were not tried: all nodes together have too little for the gang of",
+    "gang-topology": "were not tried: no single domain has room for all of the gang by",
+    "gang-domain": "are in another domain than the gang is tried in",
     "too-many-rules": "were not tried: the pod asks too much of other pods",
     "too-many-wide-terms": (
         "were not tried: its namespace has too many different affinity terms over all others"
@@ -47,11 +49,12 @@ def _phrases() -> Mapping[str, str]:
 
 def gang_in_words(gang: GangSeen, why: str) -> str:
     """Return what a gang lacks: pods, or a node for the first pod that found none. ``why`` may be empty."""
+    within = f" in {gang.domain}" if gang.domain else ""
     least, there = gang.min_member, gang.placed_count + gang.waiting_count
     if gang.missing:
         found = gang.placed_count + gang.found_count
         who = f"{gang.missing}: {why}" if why else f"{gang.missing} finds none"
-        why = f"{found} of at least {least} pods find a node; {who}"
+        why = f"{found} of at least {least} pods find a node{within}; {who}"
     elif not least:
         why = "there is no such PodGroup"
     elif there < least:

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from domain.cycle.gang_domains import domains_of
 from domain.cycle.gangs import Gang, codes_of, lacking
 from domain.cycle.groups import GroupKey, Tried
+from domain.cycle.homes import Domain
 from domain.cycle.placer import Placer
 from domain.cycle.program import Program
 from domain.cycle.verdicts import Failure
 from domain.kernels import arrays as kernel
-from domain.model.limits import gang_members_max
+from domain.model.limits import gang_domains_per_cycle_max, gang_members_max
+
+
+class _Trial(NamedTuple):
+    """Where the kernel placed members of a gang, in one domain or anywhere, and counters' versions before."""
+
+    tried: Sequence[Tried]
+    programs: Mapping[GroupKey, Program]
+    placed: kernel.Placed
+    versions: np.ndarray
+    domain: Domain | None
+
+    @property
+    def found_count(self) -> int:
+        """How many of them found a node."""
+        return int((self.placed.row >= 0).sum())
 
 
 class GangPlacer(Placer):
@@ -21,7 +39,8 @@ class GangPlacer(Placer):
     def place_gang(self, gang: Gang) -> None:
         """Place the members of a gang that wait; none of them where too few find a node.
 
-        They are looked at together: on all nodes, also where this worker has home nodes.
+        They are looked at together: on all nodes, also where this worker has home nodes; or in one domain
+        after another, where they are to be in one.
         """
         programs_max, self._programs_max = self._programs_max, gang_members_max
         self._place_gang(gang)
@@ -29,45 +48,96 @@ class GangPlacer(Placer):
         self._ordered_count = len(self.result.verdicts)
 
     def _place_gang(self, gang: Gang) -> None:
-        short = lacking(gang, self._state, self._snapshot)
-        members = gang.members()
-        tried, programs, end = self._compile(members, 0) if not short else ([], {}, 0)
-        if end < len(members):
-            self._refuse_gang(gang, members, codes_of(short) or ["gang-too-varied"])
+        assert gang.spec is not None
+        members, key = gang.members(), gang.spec.topology_key
+        domains: list[Domain | None] = [None]
+        codes = codes_of(lacking(gang, self._state, self._snapshot))
+        is_last = True
+        if key and not codes:
+            known = domains_of(gang, members, self._state, self._snapshot)
+            fresh = [each for each in known if each not in gang.tried_in]
+            is_last = gang.spec.is_preferred or len(fresh) <= gang_domains_per_cycle_max
+            domains = [*fresh[:gang_domains_per_cycle_max], *domains[: gang.spec.is_preferred]]
+            codes = [] if domains else [f"gang-topology:{key}"]
+        if codes:
+            self._refuse_gang(gang, members, codes)
             return
-        versions = self._slots.counters.arrays.version.copy()
-        placed = self._run(tried, programs, changes=2)
-        has_node = placed.row >= 0
-        found_count, needed_count = int(has_node.sum()), gang.lacking_count
-        if found_count >= needed_count:
-            self.result.gangs[gang.key] = max(needed_count, self.result.gangs.get(gang.key, 0))
-            self._take_over(tried, programs, placed)
-            is_over = all(group.parked for group in gang.ready)
+        best: Domain | None = None
+        most = -1
+        for domain in domains:
+            trial = self._try(members, domain)
+            if trial is None:
+                self._refuse_gang(gang, members, ["gang-too-varied"])
+                return
+            if trial.found_count >= gang.lacking_count:
+                self._keep(gang, trial)
+                return
+            self._take_back(trial)
+            if trial.found_count > most:
+                best, most = domain, trial.found_count
+        if best != domains[-1]:  # once more the one that is to be explained
+            trial = self._try(members, best)
+            assert trial is not None
+            self._take_back(trial)
+        assert trial is not None
+        self._explain_undone(gang, trial)
+        if is_last:
+            self._queue.gangs.park(gang, self._at_ms, placed_any=False, is_short=bool(key))
         else:
-            self._take_back(tried, programs, placed, versions)
-            first = len(self.result.attempts)
-            nobody = placed._replace(row=np.full_like(placed.row, -1))
-            self._take_over(tried, programs, nobody, is_undone=True)
-            missing, group = tried[int(has_node.argmin())]
-            why = self.result.attempts[first + list(programs).index(group.key)]
-            seen = gang.seen(found_count, missing, at_ms=self._at_ms)
-            for attempt in self.result.attempts[first:]:
-                attempt.gang = seen
-                if not attempt.reasons_at_failure:
-                    attempt.reasons_at_failure, attempt.rules = why.reasons_at_failure, why.rules
-            is_over = True
-        if is_over:
-            placed_any = 0 < found_count >= needed_count
+            gang.tried_in.update(dict.fromkeys(domains))
+            self._queue.gangs.activate(gang)
+
+    def _try(self, members: Sequence[Tried], domain: Domain | None) -> _Trial | None:
+        """Let the kernel place members, in one domain alone if one is given. None: they differ too much."""
+        self._domain = domain
+        tried, programs, end = self._compile(members, 0)
+        self._domain = None
+        if end < len(members):
+            return None
+        versions = self._slots.counters.arrays.version.copy()
+        return _Trial(tried, programs, self._run(tried, programs, changes=2), versions, domain)
+
+    def _keep(self, gang: Gang, trial: _Trial) -> None:
+        """Let those who found a node have it. Who found none in a domain may be free to go anywhere."""
+        assert gang.spec is not None
+        tried, programs, placed = trial[:3]
+        needed_count = max(gang.lacking_count, 0)
+        self.result.gangs[gang.key] = max(gang.lacking_count, self.result.gangs.get(gang.key, 0))
+        if gang.spec.is_preferred and trial.domain is not None and trial.found_count < len(tried):
+            has_node = placed.row >= 0
+            placed.reason_code[:, 1, 0] = -1  # another attempt says why
+            placed.exhausted[:] = 0
+            placed = placed._replace(row=placed.row[has_node], score=placed.score[has_node])
+            others = [tried[i] for i in np.flatnonzero(~has_node).tolist()]
+            tried = [tried[i] for i in np.flatnonzero(has_node).tolist()]
+            programs = {group.key: programs[group.key] for _, group in tried}
+            if tried:
+                self._take_over(tried, programs, placed)
+            self._place_all(others)
+        else:
+            self._take_over(tried, programs, placed)
+        if all(group.parked for group in gang.ready):
+            placed_any = 0 < trial.found_count >= needed_count
             self._queue.gangs.park(gang, self._at_ms, placed_any=placed_any)
 
-    def _take_back(
-        self,
-        tried: Sequence[Tried],
-        programs: Mapping[GroupKey, Program],
-        placed: kernel.Placed,
-        versions: np.ndarray,
-    ) -> None:
+    def _explain_undone(self, gang: Gang, trial: _Trial) -> None:
+        """Let the members of a gang wait, of which too few found a node: the first without one says why."""
+        tried, programs, placed = trial[:3]
+        first = len(self.result.attempts)
+        nobody = placed._replace(row=np.full_like(placed.row, -1))
+        self._take_over(tried, programs, nobody, is_undone=True)
+        missing, group = tried[int((placed.row >= 0).argmin())]
+        why = self.result.attempts[first + list(programs).index(group.key)]
+        domain = "" if trial.domain is None else str(trial.domain)
+        seen = gang.seen(trial.found_count, missing, domain=domain, at_ms=self._at_ms)
+        for attempt in self.result.attempts[first:]:
+            attempt.gang = seen
+            if not attempt.reasons_at_failure:
+                attempt.reasons_at_failure, attempt.rules = why.reasons_at_failure, why.rules
+
+    def _take_back(self, trial: _Trial) -> None:
         """Take off the snapshot and the counters what the kernel placed. Cost: O(pods)."""
+        tried, programs, placed, versions, _ = trial
         counters, groups = self._slots.counters, self._slots.groups
         rows: dict[GroupKey, list[int]] = {}
         for (_, group), row in zip(tried, placed.row.tolist(), strict=True):

@@ -63,6 +63,8 @@ class Gang:
         Log time of the first failed attempt since members were placed.
     tried_as : tuple
         ``shape`` after the last attempt.
+    tried_in : dict
+        The domains in which it was tried since it was parked last.
     """
 
     def __init__(self, key: str, group: WaitingGroup) -> None:
@@ -77,6 +79,7 @@ class Gang:
         self.failures = self.due_ms = 0
         self.failing_since_ms: int | None = None
         self.tried_as: tuple[object, ...] = ()
+        self.tried_in: dict[object, None] = {}
 
     @property
     def ready(self) -> list[WaitingGroup]:
@@ -134,7 +137,7 @@ class Gang:
             return "gang-too-large"
         return "gang-incomplete" if self.waiting_count < self.lacking_count else ""
 
-    def seen(self, found_count: int = 0, missing: str = "", *, at_ms: int = 0) -> GangSeen:
+    def seen(self, found_count: int = 0, missing: str = "", *, domain: str = "", at_ms: int = 0) -> GangSeen:
         """Return what an attempt saw of it. ``missing`` is the first member that found no node."""
         spec = self.spec or PodGroup(min_member=0)
         since_ms = self.failing_since_ms
@@ -147,6 +150,7 @@ class Gang:
             waiting_count=self.waiting_count,
             found_count=found_count,
             missing=missing,
+            domain=domain,
             late_seconds=waited_s if limit_s is not None and waited_s >= limit_s > 0 else 0,
         )
 
@@ -243,6 +247,7 @@ class Gangs:
         """
         gang.renew(self._state)
         gang.tried_as = gang.shape
+        gang.tried_in.clear()
         gang.is_parked = True
         if placed_any:
             gang.failing_since_ms = None

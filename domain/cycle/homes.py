@@ -1,10 +1,30 @@
-"""Home nodes: those of the shards that a worker holds, which it tries first."""
+"""Parts of the nodes that are looked at alone: those at home, which a worker tries first, and domains."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from domain.state.cluster import ClusterState
+
+
+class Domain(NamedTuple):
+    """The nodes whose label ``key`` has the value."""
+
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        """Return ``key=value``."""
+        return f"{self.key}={self.value}"
+
+    def among(self, state: ClusterState, rows: np.ndarray) -> np.ndarray:
+        """Return bool[len(rows)]: which of some rows are in it."""
+        labels, value = state.table.labels, state.table.labels.values.id_of(self.value)
+        column = labels.column(self.key)
+        found: np.ndarray = np.zeros(len(rows), dtype=np.bool_)
+        return found if column is None or value is None else column[rows] == value
 
 
 class Homes:

@@ -21,6 +21,7 @@ from domain.cycle.explanation import (
     store_versions,
 )
 from domain.cycle.groups import GroupKey, Tried, WaitingGroup
+from domain.cycle.homes import Domain
 from domain.cycle.matchers import matchers_of
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue
@@ -60,6 +61,7 @@ class Placer:
         self._seed = seed
         self._at_ms = at_ms
         self._is_home = False  # whether home nodes alone are looked at
+        self._domain: Domain | None = None  # of which the nodes alone are looked at
         self._programs_max = cycle_pods_max  # of one call
         self._ordered_count = 0  # how many verdicts stand where they stay
         self._above: int | None = None
@@ -187,6 +189,7 @@ class Placer:
                     group.plan,
                     group.pod_class,
                     is_home=self._is_home,
+                    domain=self._domain,
                 )
                 if program is None:
                     break
@@ -311,7 +314,8 @@ class Placer:
         they were: placing only adds to them. Rules about a node by itself are left out: what cures them makes
         room on it.
         """
-        if attempt.rules is msgspec.UNSET and not program.counted.is_cut:
+        sees_all = program.static.domain is None
+        if sees_all and attempt.rules is msgspec.UNSET and not program.counted.is_cut:
             return None
         spanning = [
             (number, rule.kind)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.counted import NOTHING
+from domain.cycle.homes import Domain
 from domain.kernels import arrays as kernel
 from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
@@ -33,6 +34,9 @@ _DEMANDED_MAX = 1_000
 
 _WHOLE_MAX = kernel.TOTAL_ONE << 14
 """Totals of whole scores below 2^14 fit int16, with what resource terms add to them."""
+
+OTHER_DOMAIN = Reason("gang-domain", unresolvable=True)
+"""The reason of nodes that are in another domain than that in which a gang is tried."""
 
 OTHERS = "others"
 """The reason of nodes whose own codes are too many, or too long, to be told."""
@@ -103,8 +107,15 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
 }
 
 
-StaticKey = tuple[bytes, Hashable, bool]
-"""A static part is found by what its plugins read of a template, the shape of the terms, and ``is_home``."""
+def empty_slots(slots: int) -> dict[str, np.ndarray]:
+    """Return the arrays of so many slots. Memory is given to what is written, not to what is reserved."""
+    return {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in SLOT_FIELDS.items()}
+
+
+Where = tuple[bool, Domain | None]
+"""Of which nodes programs are: those at home alone, those of a domain alone."""
+StaticKey = tuple[bytes, Hashable, bool, Domain | None]
+"""What finds a static part: what plugins read of a template, the shape of its terms, ``is_home``, domain."""
 
 
 class StaticPart:
@@ -115,14 +126,16 @@ class StaticPart:
     ``generation`` is the table's at the last refresh. ``version`` counts the refreshes after which everything
     normalised over all nodes must be computed again. ``extremes`` are those of normalised scores, by their
     place, that are the same on all rows. ``called`` is the last call of the kernel that used it.
-    ``is_home``: it refuses all nodes but those at home. ``refuses_all``: no node passes its filters.
-    ``index`` is its place in the arrays; one that another part took before is computed again. ``columns``
-    remembers ``Program.columns`` by the names of the resources that must be free.
+    ``is_home``: it refuses all nodes but those at home, ``domain``: all but those in it.
+    ``refuses_all``: no node passes its filters. ``index`` is its place in the arrays; one that another part
+    took before is computed again. ``columns`` remembers ``Program.columns`` by the names of the resources
+    that must be free.
     """
 
     __slots__ = (
         "called",
         "columns",
+        "domain",
         "extremes",
         "generation",
         "images_generation",
@@ -137,7 +150,7 @@ class StaticPart:
 
     def __init__(self, key: StaticKey) -> None:
         self.key = key
-        self.is_home = key[2]
+        self.is_home, self.domain = key[2:]
         self.refuses_all = False
         self.index = -1
         self.called = 0

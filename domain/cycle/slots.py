@@ -8,7 +8,7 @@ every row, so there are as many as fit a bound of memory, and the least recently
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,13 +17,15 @@ from domain.cycle.bases import Bases, empty_bases
 from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
-from domain.cycle.homes import Homes
+from domain.cycle.homes import Domain, Homes
 from domain.cycle.program import (
-    SLOT_FIELDS,
+    OTHER_DOMAIN,
     Program,
     StaticKey,
     StaticPart,
+    Where,
     compile_program,
+    empty_slots,
     find_constants,
 )
 from domain.kernels import arrays as kernel
@@ -94,7 +96,7 @@ class GroupSlots:
         statics = self._fitting(self._bytes_max * 5 // 6, _STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
         trees = self._fitting(self._bytes_max // 6, _TREE_ROW_BYTES)
         self.groups = kernel.Groups(
-            **_zeros(SLOT_FIELDS, slots),
+            **empty_slots(slots),
             static_code=np.zeros((statics, width), dtype=np.int16),
             static_score=np.zeros((statics, width), dtype=np.int64),
             static_raw=np.zeros((statics, max(self._raws_count, 1), width)),
@@ -170,13 +172,15 @@ class GroupSlots:
         pod_class: PodClass | None = None,
         *,
         is_home: bool = False,
+        domain: Domain | None = None,
     ) -> Program | None:
         """Return the program of a group of equal pods of one class, compiled and up to date.
 
-        ``key`` names the group. With ``is_home`` it is the program that refuses all nodes but those at home.
-        None if there is no room beside the programs that this call uses. The first of a call has room.
+        ``key`` names the group. With ``is_home`` it is the program that refuses all nodes but those at home,
+        with a domain all but those in it. None if there is no room beside the programs that this call uses.
+        The first of a call has room.
         """
-        key = (key, is_home) if is_home else key
+        key = (key, is_home, domain) if is_home or domain else key
         program = self._programs.get(key)
         if program is not None and (program.plan is not plan or self._has_other_images(program)):
             self._drop(key)
@@ -185,7 +189,7 @@ class GroupSlots:
             if not (self._free or self._drop_oldest()) or not self._make_room_for_counters():
                 return None
             terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
-            static = self._static_part(template, plan, terms, is_home)
+            static = self._static_part(template, plan, terms, (is_home, domain))
             program = self._programs[key] = Program(self._free.pop(), template, plan, static, terms)
             program.pod_class = pod_class
             program.images_generation = self._state.table.last_images_generation
@@ -280,10 +284,10 @@ class GroupSlots:
         return True
 
     def _static_part(
-        self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term], is_home: bool
+        self, template: PodTemplate, plan: ProfilePlan, terms: Sequence[Term], where: Where
     ) -> StaticPart:
         shape = tuple((term.kind, part.column, part.weight) for term in terms for part in term.parts)
-        key = (plan.static_key(template, self._view), shape, is_home)
+        key = (plan.static_key(template, self._view), shape, *where)
         static = self._statics.get(key)
         if static is None:
             static = self._statics[key] = StaticPart(key)
@@ -367,6 +371,8 @@ class GroupSlots:
             named = plugin.named(program.template, view, rows)
             if named is not None:
                 unnamed.append((plugin.reasons[0], ~named))
+        if program.static.domain is not None:
+            unnamed.append((OTHER_DOMAIN, ~program.static.domain.among(self._state, rows)))
         for reason, others in unnamed:
             reasons.append(reason)  # once more, since here it comes before all other filters
             codes[others] = len(reasons)
@@ -389,8 +395,3 @@ class GroupSlots:
                 columns = measuring.plugin.measured(view, rows)
                 for i, column in enumerate(columns, start=plan.measured_first[measuring.label]):
                     groups.static_raw[part, i, rows] = column
-
-
-def _zeros(fields: Mapping[str, tuple[tuple[int, ...], type]], slots: int) -> dict[str, np.ndarray]:
-    """Return empty arrays. Memory is given to what is written, not to what is reserved."""
-    return {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in fields.items()}

@@ -13,16 +13,27 @@ from typing import Any, NamedTuple
 import msgspec
 
 from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
-from domain.manifests.metadata import Identity, Labelled, read_labels
+from domain.manifests.metadata import Identity, Labelled, ObjectMeta, read_labels
 from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
 from domain.model.config import Content, DisruptionBudget, Namespace, PodGroup, Selecting
 from domain.model.errors import FieldError
 from domain.model.resources import read_amounts, to_canonical
 from domain.model.selectors import LabelRequirement, LabelSelector
-from domain.model.validation import check_dns_label, check_labels, check_range, shown
+from domain.model.validation import (
+    check_choice,
+    check_dns_label,
+    check_label_key,
+    check_labels,
+    check_range,
+    key_path,
+    shown,
+)
 
 _SHARE = re.compile("(100|[0-9]{1,2})%")
 _PODS_MAX = 2**31 - 1
+
+TOPOLOGY_KEY, TOPOLOGY_MODE = "berth.dev/topology-key", "berth.dev/topology-mode"
+"""Annotations of a PodGroup: all of its pods are to be in one domain, or had better be."""
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -113,6 +124,7 @@ class WirePodGroupSpec(msgspec.Struct, rename="camel", omit_defaults=True):
 class WirePodGroup(_Wire, omit_defaults=True):
     """A PodGroup of scheduler-plugins as it is written."""
 
+    metadata: ObjectMeta | None = None
     spec: WirePodGroupSpec | None = None
 
 
@@ -206,7 +218,24 @@ def _pod_group(wire: WirePodGroup, path: str) -> PodGroup:
         min_member=max(members, 1),
         min_resources={name: amount for name, amount in amounts.items() if amount},
         schedule_timeout_seconds=timeout,
+        **_topology(wire.metadata, path.removesuffix(".spec")),
     )
+
+
+def _topology(meta: ObjectMeta | None, path: str) -> dict[str, Any]:
+    """Return in one domain of which topology key the pods of a group are to be, as its annotations say."""
+    given = {} if meta is None else meta.annotations or {}
+    key, mode = (given.get(name) for name in (TOPOLOGY_KEY, TOPOLOGY_MODE))
+    path = f"{path}.metadata.annotations"
+    if key is None and mode is not None:
+        raise FieldError(key_path(path, TOPOLOGY_MODE), f"says nothing without the annotation {TOPOLOGY_KEY}")
+    if key is None:
+        return {}
+    if not isinstance(key, str) or not isinstance(mode, str | None):
+        raise FieldError(path, "holds something else than texts")
+    check_label_key(key, key_path(path, TOPOLOGY_KEY))
+    mode = check_choice(mode or "required", ("required", "preferred"), key_path(path, TOPOLOGY_MODE))
+    return {"topology_key": key, "is_preferred": mode == "preferred"}
 
 
 READERS: Mapping[str, Reader] = {

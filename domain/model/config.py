@@ -51,12 +51,15 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     ``min_member``, at least 1, is how many of them must have a node. ``min_resources`` is what they need
     together, per resource in canonical units, without zeros. ``schedule_timeout_seconds`` is None where the
-    default holds.
+    default holds. ``topology_key`` is the node label of which all of them have nodes of one value, "" where
+    they need not; ``is_preferred``: they may also go anywhere where no one value will do.
     """
 
     min_member: int = 1
     min_resources: dict[str, int] = {}
     schedule_timeout_seconds: int | None = None
+    topology_key: str = ""
+    is_preferred: bool = False
 
 
 Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup

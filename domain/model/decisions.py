@@ -186,6 +186,9 @@ class GangSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     missing : str
         The first pod that found none, as ``namespace/name``, whose reasons the attempt has; "" where none
         was tried.
+    domain : str
+        Where its pods are to be in one domain: the one in which most of them would have had a node, as
+        ``key=value``.
     late_seconds : int
         For how long the gang has failed, where that is longer than its ``scheduleTimeoutSeconds``; else 0.
     """
@@ -196,6 +199,7 @@ class GangSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     waiting_count: int = 0
     found_count: int = 0
     missing: str = ""
+    domain: str = ""
     late_seconds: int = 0
 
 

@@ -101,6 +101,7 @@ batch_decisions_max = (
 cycle_work_max = 240_000  # in units of about a microsecond: see domain/cycle/turns.py
 cycle_pods_max = 4_000  # that one cycle tries
 gang_members_max = 10_000  # that wait at a time: they are tried in one cycle, and committed in one batch
+gang_domains_per_cycle_max = 16  # in which a gang is tried that has to be in one; others have their turn next
 
 # What is unpacked of the log's own batches. A batch of 1 MiB may hold a hundred times as much: equal pods do.
 unpacked_batch_bytes_max = 128 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 from msgspec import Struct, convert
@@ -54,6 +54,8 @@ class GangDetail(Gang, kw_only=True):
     schedule_timeout_seconds: Annotated[
         int | None, about("After so long without success it is tried less often; null: it does not say")
     ]
+    topology_key: Annotated[str | None, about("Node label of which all have one value; null: any node")]
+    topology_mode: Annotated[str | None, about("`required`, or `preferred`: else anywhere; null: no key")]
     pods: Annotated[list[Pod], about("Its pods, by uid")]
     pods_next: Annotated[str | None, about("There are more: `cursor` for /v1/pods with this gang; null: no")]
 
@@ -93,8 +95,10 @@ def _why(row: GangState, spec: PodGroup | None) -> str:
         return "not tried yet: waits its turn"
     if "gang-incomplete" in row.reasons:
         return f"{there} pods exist, and some of them wait for something of their own"
-    who = f"{row.seen.missing}: " if row.seen is not None and row.seen.missing else ""
-    return who + reasons_in_words(row.reasons)
+    words, seen = reasons_in_words(row.reasons), row.seen
+    if seen is None or not seen.missing:
+        return words
+    return f"{f'in {seen.domain} ' if seen.domain else ''}{seen.missing}: {words}"
 
 
 async def list_gangs(store: Store, namespace: str | None, *, limit: int, at: str | None) -> GangPage:
@@ -114,12 +118,15 @@ async def show_gang(store: Store, namespace: str, name: str) -> GangDetail | Non
     if not rows:
         return None
     spec = _spec(rows[0]) or PodGroup()
-    more: dict[str, Any] = {"pods": pods.items, "pods_next": pods.next}
+    mode = "preferred" if spec.is_preferred else "required"
     return GangDetail(
         **asdict(_gang(rows[0])),
         min_resources=quantities(spec.min_resources),
         schedule_timeout_seconds=spec.schedule_timeout_seconds,
-        **more,
+        topology_key=spec.topology_key or None,
+        topology_mode=mode if spec.topology_key else None,
+        pods=pods.items,
+        pods_next=pods.next,
     )
 
 

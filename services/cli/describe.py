@@ -188,6 +188,7 @@ def _gang(gang: Json) -> None:
         ("Why", [gang["why"]] if gang["why"] else []),
         ("Must be free", [f"{name} {value}" for name, value in gang["min_resources"].items()]),
         ("Time-out", limit),
+        ("In one", [f"{gang['topology_key']} ({gang['topology_mode']})"] if gang["topology_key"] else []),
     )
     pods = sorted(gang["pods"], key=lambda pod: (pod["node"] is not None, pod["name"]))
     _section(f"Pods ({len(pods):,})", MEMBERS, pods)

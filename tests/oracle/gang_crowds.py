@@ -13,8 +13,9 @@ from domain.model.decisions import Outcome
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event
 from domain.model.pods import PodSpec
 from domain.model.signature import signature
+from tests.oracle.between_pods import ZONE
 from tests.oracle.crowd_pair import CrowdPair
-from tests.oracle.crowds import NAMESPACES, Crowd, Shape, Size
+from tests.oracle.crowds import NAMESPACES, RACK, Crowd, Shape, Size
 from tests.oracle.gangs import Answer, Gang, place
 from tests.oracle.placing import Oracle, OraclePod
 from tests.values import GIB
@@ -57,6 +58,8 @@ class GangCrowd(Crowd):
         content = PodGroup(
             min_member=random.choice((1, 2, 2, 3, 5, 8, 20)),
             min_resources=least if random.random() < 0.3 else {},
+            topology_key=random.choice(("", "", ZONE, RACK)),
+            is_preferred=random.random() < 0.5,
         )
         return ConfigUpserted(POD_GROUP, namespace, name, content, self._next_version())
 
@@ -116,10 +119,16 @@ class GangOracle(Oracle):
         spec = self.groups.get(name)
         answer = Answer()
         if spec is not None:
-            answer = place(self, Gang(waiting, spec.min_member, running, spec.min_resources))
+            gang = Gang(waiting, spec.min_member, running, spec.min_resources)
+            gang.topology_key, gang.is_preferred = spec.topology_key, spec.is_preferred
+            answer = place(self, gang)
         lacks = spec is None or len(running) + len(answer.nodes) < spec.min_member
         new = [key for key in waiting if key not in answer.nodes and not mine[key].tried]
         self._count(lacks=lacks, answer=answer, running=running, is_known=spec is not None)
+        if spec is not None and spec.topology_key and answer.nodes:
+            of = {self.nodes[node].spec.labels.get(spec.topology_key) for node in answer.nodes.values()}
+            assert spec.is_preferred or len(of) == 1
+            self.seen["in one domain" if len(of) == 1 else "in several"] += 1
         for key in waiting:
             mine[key].tried = True
         lacks = lacks or bool(answer.short)

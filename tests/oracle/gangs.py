@@ -19,12 +19,15 @@ class Gang:
 
     ``members`` are the keys of those that wait, in their order of arrival; ``placed`` those that have a node
     already. ``min_resources`` is what the gang needs together, without which none of it is tried.
+    ``topology_key``: all go to nodes of one value of this label; ``is_preferred``: or anywhere.
     """
 
     members: Sequence[str]
     min_member: int
     placed: Sequence[str] = ()
     min_resources: Mapping[str, int] = field(default_factory=dict)
+    topology_key: str = ""
+    is_preferred: bool = False
 
 
 @dataclass
@@ -53,10 +56,57 @@ def place(oracle: Oracle, gang: Gang) -> Answer:
     short = _short(oracle, gang)
     if short:
         return Answer(short=short)
+    if not gang.topology_key:
+        return _try(oracle, gang, None)
+    answer = Answer(short={} if gang.is_preferred else {gang.topology_key: 1})
+    for domain in _domains(oracle, gang):
+        answer = _try(oracle, gang, domain)
+        if len(gang.placed) + len(answer.nodes) >= gang.min_member:
+            break
+    else:
+        return _try(oracle, gang, None) if gang.is_preferred else answer
+    if gang.is_preferred and answer.failed:
+        for key in list(answer.failed):
+            look = oracle.look(oracle.pods[key])
+            if look.node:
+                oracle.pods[key].node = answer.nodes[key] = look.node
+                del answer.failed[key]
+    return answer
+
+
+def _domains(oracle: Oracle, gang: Gang) -> list[list[str]]:
+    """Return the nodes of each domain that has room in all for the gang, the roomiest first."""
+    labels = {name: node.spec.labels.get(gang.topology_key) for name, node in oracle.nodes.items()}
+    there = {labels[node] for key in gang.placed if (node := oracle.pods[key].node) in labels} - {None}
+    count = max(gang.min_member - len(gang.placed), 0)
+    requests = [{**oracle.pods[key].spec.template.requests, "pods": 1} for key in gang.members]
+    least = {
+        name: sum(sorted(each.get(name, 0) for each in requests)[:count])
+        for name in set().union(*requests) - {"pods"}
+    } | {"pods": count}
+    found = []
+    for value in {each for each in labels.values() if each is not None}:
+        names = [name for name, label in labels.items() if label == value]
+        shares = []
+        for resource, amount in least.items():
+            free = sum(max(_free(oracle, name, resource), 0) for name in names)
+            shares.append(-1 if free < amount else int(free / max(amount, 1) * (1 << 20)))
+        if min(shares) >= 0 and (not there or value in there):
+            found.append((-min(shares), value, names))
+    return [names for _, _, names in sorted(found)]
+
+
+def _free(oracle: Oracle, name: str, resource: str) -> int:
+    on_it = [pod.spec.template.requests for pod in oracle.pods.values() if pod.node == name]
+    asked = len(on_it) if resource == "pods" else sum(each.get(resource, 0) for each in on_it)
+    return oracle.nodes[name].spec.allocatable.get(resource, 0) - asked
+
+
+def _try(oracle: Oracle, gang: Gang, among: Sequence[str] | None) -> Answer:
     answer = Answer()
     order = sorted(gang.members, key=lambda key: -oracle.pods[key].spec.template.priority)
     for key in order:
-        look = oracle.look(oracle.pods[key])
+        look = oracle.look(oracle.pods[key], among)
         if look.node:
             oracle.pods[key].node = answer.nodes[key] = look.node
         else:

@@ -27,6 +27,6 @@ def test_a_restart_changes_nothing(seed: int) -> None:
 
 
 def test_the_crowds_had_what_the_rules_are_about() -> None:
-    asked = {"unknown", "short", "placed", "joined", "in part", "undone"}
+    asked = {"unknown", "short", "placed", "joined", "in part", "undone", "in one domain", "in several"}
     few = asked - {what for what, count in SEEN.items() if count > 20}
     assert not few or not SEEN, (few, SEEN)
