@@ -39,9 +39,6 @@ class Gang(Struct, kw_only=True):
     reasons: Annotated[
         dict[str, int], about("Nodes per reason code at the last attempt, of the first pod without a node")
     ]
-    missing: Annotated[
-        str | None, about("That pod, as namespace/name; null: none was tried on nodes, or it was not kept")
-    ]
     since: Annotated[
         str | None, about(f"Since when the oldest of those waits ({INSTANT}, log time); null: none waits")
     ]
@@ -50,6 +47,15 @@ class Gang(Struct, kw_only=True):
 class GangDetail(Gang, kw_only=True):
     """A gang with its pods, and the rest of its PodGroup."""
 
+    found: Annotated[
+        int | None, about("How many would have had a node at the last attempt that is kept; null: none is")
+    ]
+    missing: Annotated[
+        str | None, about("The first pod that found none then, as namespace/name; null: none was tried")
+    ]
+    domain: Annotated[
+        str | None, about("The domain in which most would have had one; null: they need not be in one")
+    ]
     min_resources: Annotated[dict[str, str], about(f"What must be free for it in all: {QUANTITIES}")]
     schedule_timeout_seconds: Annotated[
         int | None, about("After so long without success it is tried less often; null: it does not say")
@@ -69,7 +75,7 @@ def _spec(row: GangState) -> PodGroup | None:
 
 
 def _gang(row: GangState) -> Gang:
-    spec, seen = _spec(row), row.seen
+    spec = _spec(row)
     return Gang(
         namespace=row.namespace,
         name=row.name,
@@ -79,7 +85,6 @@ def _gang(row: GangState) -> Gang:
         waiting=row.waiting_count,
         why=_why(row, spec) if row.waiting_count else None,
         reasons=row.reasons or {},
-        missing=(seen.missing or None) if seen is not None else None,
         since=None if row.since_ms is None else instant(row.since_ms),
     )
 
@@ -95,10 +100,7 @@ def _why(row: GangState, spec: PodGroup | None) -> str:
         return "not tried yet: waits its turn"
     if "gang-incomplete" in row.reasons:
         return f"{there} pods exist, and some of them wait for something of their own"
-    words, seen = reasons_in_words(row.reasons), row.seen
-    if seen is None or not seen.missing:
-        return words
-    return f"{f'in {seen.domain} ' if seen.domain else ''}{seen.missing}: {words}"
+    return reasons_in_words(row.reasons)
 
 
 async def list_gangs(store: Store, namespace: str | None, *, limit: int, at: str | None) -> GangPage:
@@ -114,13 +116,19 @@ async def show_gang(store: Store, namespace: str, name: str) -> GangDetail | Non
     pods = await list_pods(store, which, limit=PODS_SHOWN_MAX, at=None)
     rows = list(await store.gangs(namespace, name, 1, None))
     if not rows and pods.items:
-        rows = [GangState(namespace, name, None, len(pods.items), 0, None, None, None, None)]
+        rows = [GangState(namespace, name, None, len(pods.items), 0, *[None] * 5)]
     if not rows:
         return None
     spec = _spec(rows[0]) or PodGroup()
+    shard, seq = rows[0].shard, rows[0].cycle_seq
+    attempt = await store.attempt(shard, seq) if shard is not None and seq else None
+    seen = attempt.gang if attempt is not None and attempt.gang else None
     mode = "preferred" if spec.is_preferred else "required"
     return GangDetail(
         **asdict(_gang(rows[0])),
+        found=None if seen is None else seen.found_count,
+        missing=None if seen is None else seen.missing or None,
+        domain=None if seen is None else seen.domain or None,
         min_resources=quantities(spec.min_resources),
         schedule_timeout_seconds=spec.schedule_timeout_seconds,
         topology_key=spec.topology_key or None,

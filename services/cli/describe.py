@@ -186,6 +186,7 @@ def _gang(gang: Json) -> None:
         ("Placed", [f"{gang['placed']:,} of {'no PodGroup' if least is None else f'at least {least:,}'}"]),
         ("Waiting", [f"{gang['waiting']:,}" + (f" since {gang['since']}" if gang["since"] else "")]),
         ("Why", [gang["why"]] if gang["why"] else []),
+        ("Last tried", [_tried(gang)] if gang["missing"] else []),
         ("Must be free", [f"{name} {value}" for name, value in gang["min_resources"].items()]),
         ("Time-out", limit),
         ("In one", [f"{gang['topology_key']} ({gang['topology_mode']})"] if gang["topology_key"] else []),
@@ -194,6 +195,11 @@ def _gang(gang: Json) -> None:
     _section(f"Pods ({len(pods):,})", MEMBERS, pods)
     if gang["pods_next"]:
         echo(f"and more: `berth get pods --gang {gang['namespace']}/{gang['name']}` lists all")
+
+
+def _tried(gang: Json) -> str:
+    within = f" in {gang['domain']}" if gang["domain"] else ""
+    return f"{gang['found']:,} more would have had a node{within}; {gang['missing']} found none"
 
 
 # ------------------------------------------------------------------------------------------------ printing

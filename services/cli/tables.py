@@ -270,7 +270,6 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("WAITING", _field("waiting"), right=True),
         Column("WHY THEY WAIT", _field("why")),
         moment("SINCE", "since"),
-        Column("FOUND NO NODE", _field("missing"), wide=True),
     ),
     "profiles": (
         Column("NAME", _field("name")),

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from domain.model.decisions import Attempt, GangSeen
+from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
@@ -112,7 +112,7 @@ class GangState(NamedTuple):
     """A gang: its PodGroup, if there is one, and its pods.
 
     The oldest of those that wait does so since ``since_ms``. The reasons are those of the last attempt by
-    which they are kept, at ``at_ms``, and ``seen`` is what that saw of the gang, where it was kept, too.
+    which they are kept, at ``at_ms``; it is ``shard``, ``cycle_seq``, where that is not 0.
     """
 
     namespace: str
@@ -123,7 +123,8 @@ class GangState(NamedTuple):
     since_ms: int | None
     reasons: dict[str, int] | None
     at_ms: int | None
-    seen: GangSeen | None
+    shard: int | None
+    cycle_seq: int | None
 
 
 class PlacementSpan(NamedTuple):

@@ -304,15 +304,15 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "nominations": (lambda store: store.nominations(100, ("uid5", 1)), {"nominations_pkey"}),
     "gangs": (
         lambda store: store.gangs(None, None, 100, ("ns", "g5")),
-        {"config_objects_pkey", "pending_gang", "placements_gang", "cycles_pkey"},
+        {"config_objects_pkey", "pending_gang", "placements_gang"},
     ),
     "gangs of who sees few": (
         lambda store: store.seen_by({"rare"}).gangs("rare", None, 100, None),
-        {"config_objects_pkey", "pending_gang", "placements_gang", "cycles_pkey"},
+        {"config_objects_pkey", "pending_gang", "placements_gang"},
     ),
     "a gang": (
         lambda store: store.gangs("ns", "g7", 1, None),
-        {"config_objects_pkey", "pending_gang", "placements_gang", "cycles_pkey"},
+        {"config_objects_pkey", "pending_gang", "placements_gang"},
     ),
     "pods of a gang": (
         lambda store: store.pods(PodFilter(namespace="ns", gang="g7"), 100, None),

@@ -57,10 +57,9 @@ def test_each_gang_says_how_many_pods_have_a_node_and_what_the_others_lack(site:
     assert list(gangs) == ["large", "runs", "none", "small"], "by namespace and name"
     large, runs, none, small = gangs.values()
     assert (runs.min_member, runs.members, runs.placed, runs.waiting) == (2, 2, 2, 0)
-    assert (runs.why, runs.since, runs.missing) == (None, None, None)
+    assert (runs.why, runs.since) == (None, None)
     assert (large.members, large.placed, large.waiting) == (4, 0, 4)
-    assert large.missing in {f"default/large-{i}" for i in range(4)}
-    assert large.why == f"{large.missing}: 2 lack cpu"
+    assert large.why == "2 lack cpu"
     assert large.reasons == {"insufficient:cpu": 2}
     assert large.since is not None
     assert small.why == "1 of at least 2 pods exist"
@@ -91,6 +90,10 @@ def test_one_gang_is_shown_with_its_pods(site: Site) -> None:
     gang = shown(site, "small", "shop")
     assert (gang.schedule_timeout_seconds, gang.min_resources) == (60, {})
     assert [(pod.name, pod.phase) for pod in gang.pods] == [("lonely", "pending")]
+    assert (gang.found, gang.missing) == (0, None)
+    large = shown(site, "large")
+    assert large.found == 2
+    assert large.missing in {f"default/large-{i}" for i in range(4)}
     store = MemoryStore(site.database)
     assert asyncio.run(show_gang(store, "shop", "nobody")) is None
     assert asyncio.run(show_gang(store.seen_by({"default"}), "shop", "small")) is None
@@ -120,7 +123,7 @@ def test_tables_fit_80_columns(
 def test_describe_and_explain_name_the_gang(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     describe._gang(msgspec.to_builtins(shown(site, "large")))
     said = capsys.readouterr().out
-    for part in ("0 of at least 3", ": 2 lack cpu", "Pods (4)", "large-3"):
+    for part in ("0 of at least 3", "2 lack cpu", "2 more would have had a node", "Pods (4)", "large-3"):
         assert part in said
     store = MemoryStore(site.database)
     pod = asyncio.run(show_pod(store, "default", "large-0"))

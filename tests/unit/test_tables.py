@@ -85,9 +85,8 @@ DATA: dict[str, list[Item]] = {
             "min_member": 10_000,
             "placed": 0,
             "waiting": 10_000,
-            "why": "team-of-the-models/training-of-the-large-one-worker-9999: 1,213 lack cpu; 3 are cordoned",
+            "why": "1,213 lack cpu; 310 are cordoned; 12 have the taint dedicated-to-the-team",
             "since": "2026-11-22T06:08:34.000Z",
-            "missing": "team-of-the-models/training-of-the-large-one-worker-9999",
         }
     ],
     "nominations": [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from domain.model.config import POD_GROUP
 from services.adapters.memory.database import MemoryDatabase
 from services.ports.store import GangState
@@ -35,7 +33,6 @@ def gangs_of(database: MemoryDatabase, sees: Callable[[str], bool]) -> Iterator[
             groups = {(shard, signature) for _, shard, signature in waiting.get(name, ())}
             known = [why for each in groups if (why := database.pending_groups.get(each))]
             why = min(known, key=lambda each: (each.unresolvable, -each.at_ms, each.signature), default=None)
-            attempt = None if why is None else database.attempts.get((why.shard, why.cycle_seq))
             yield GangState(
                 *name,
                 object=objects.get(name),
@@ -44,5 +41,6 @@ def gangs_of(database: MemoryDatabase, sees: Callable[[str], bool]) -> Iterator[
                 since_ms=min((since_ms for since_ms, _, _ in waiting.get(name, ())), default=None),
                 reasons=None if why is None else why.reasons,
                 at_ms=None if why is None else why.at_ms,
-                seen=None if attempt is None or attempt.gang is msgspec.UNSET else attempt.gang,
+                shard=None if why is None else why.shard,
+                cycle_seq=None if why is None else why.cycle_seq,
             )

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 
 from domain.model.config import POD_GROUP
 from services.adapters.postgres import schema as t
@@ -50,7 +49,8 @@ def page_of_gangs(
         waits_of.c.since_ms,
         why.c.reasons,
         why.c.at_ms,
-        why.c.seen,
+        why.c.shard,
+        why.c.cycle_seq,
     ).select_from(joined)
 
 
@@ -74,12 +74,10 @@ def _asked(
 
 def _why(own: list[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     """Return why the pods of a gang wait: of its groups the one that others hold back rather than itself."""
-    g, w, y = t.pending_groups.c, t.pending.c, t.cycles.c
+    g, w = t.pending_groups.c, t.pending.c
     groups = sa.select(w.shard, w.signature).distinct().where(*own).correlate_except(t.pending).subquery()
     same = sa.and_(g.shard == groups.c.shard, g.signature == groups.c.signature)
-    attempt = sa.and_(y.shard == g.shard, y.seq == g.cycle_seq)
-    seen = sa.cast(y.doc, JSONB)["gang"].label("seen")
-    query = sa.select(g.reasons, g.at_ms, seen).select_from(
-        groups.join(t.pending_groups, same).outerjoin(t.cycles, attempt)
+    query = sa.select(g.reasons, g.at_ms, g.shard, g.cycle_seq).select_from(
+        groups.join(t.pending_groups, same)
     )
     return query.order_by(g.unresolvable, g.at_ms.desc(), g.signature).limit(1)

@@ -9,7 +9,6 @@ from typing import Any, Self
 import msgspec
 import sqlalchemy as sa
 
-from domain.model.decisions import GangSeen
 from domain.model.limits import page_bytes_max, raw_bytes_shown_max
 from domain.model.pods import PodTemplate
 from services.adapters.postgres import schema as t
@@ -297,11 +296,7 @@ class Listing(Engine):
         size = sa.func.coalesce(sa.func.octet_length(sa.cast(query.selected_columns.reasons, sa.Text)), 0)
         pool = Pool.LISTS if name is None else Pool.LOOKUPS
         rows = await self._page(query, limit, size, ["namespace", "name"], pool=pool)
-        last = len(GangState._fields) - 1
-        found = (
-            GangState._make((*row[:last], row.seen and msgspec.convert(row.seen, GangSeen))) for row in rows
-        )
-        return Rows(found, more=rows.more)
+        return Rows((GangState._make(row[: len(GangState._fields)]) for row in rows), more=rows.more)
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Rows[RefusedRecord]:
         """Read of each shard along its primary key, or along the index of the keys that are seen."""
