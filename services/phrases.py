@@ -59,6 +59,7 @@ def gang_in_words(gang: GangSeen, why: str) -> str:
         why = "there is no such PodGroup"
     elif there < least:
         why = f"{there} of at least {least} pods exist"
+        why += f" beside {gang.elsewhere_count} of other shards" if gang.elsewhere_count else ""
     return f"gang {gang.name}: {why}" + (f"; it fails for {gang.late_seconds} s" if gang.late_seconds else "")
 
 

@@ -54,7 +54,9 @@ class Gang:
     Attributes
     ----------
     placed : list of PodEntry
-        The members that have a node.
+        The members that have a node and count.
+    elsewhere_count : int
+        Members that have a node, of shards of other workers: they do not count.
     reason : str
         Why none of those that wait is tried: a code, "" where they are.
     is_parked, is_woken, failures, due_ms
@@ -74,7 +76,7 @@ class Gang:
         self.spec: PodGroup | None = None
         self.placed: list[PodEntry] = []
         self.reason = ""
-        self.priority = self.arrival = self.waiting_count = 0
+        self.priority = self.arrival = self.waiting_count = self.elsewhere_count = 0
         self.is_parked = self.is_woken = False
         self.failures = self.due_ms = 0
         self.failing_since_ms: int | None = None
@@ -119,7 +121,7 @@ class Gang:
         content = None if known is None else known.content
         assert content is None or isinstance(content, PodGroup)
         self.spec = content
-        self.placed = state.index.gangs.placed(self.key, state.pods, state.own)
+        self.placed, self.elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
         self.groups = {key: group for key, group in self.groups.items() if group.lines}
         ready = self.ready
         self.waiting_count = sum(group.pods_count for group in ready)
@@ -151,6 +153,7 @@ class Gang:
             found_count=found_count,
             missing=missing,
             domain=domain,
+            elsewhere_count=self.elsewhere_count,
             late_seconds=waited_s if limit_s is not None and waited_s >= limit_s > 0 else 0,
         )
 

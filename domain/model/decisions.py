@@ -189,6 +189,8 @@ class GangSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     domain : str
         Where its pods are to be in one domain: the one in which most of them would have had a node, as
         ``key=value``.
+    elsewhere_count : int
+        Pods of it that have a node and do not count, as another worker decides for them.
     late_seconds : int
         For how long the gang has failed, where that is longer than its ``scheduleTimeoutSeconds``; else 0.
     """
@@ -200,6 +202,7 @@ class GangSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     found_count: int = 0
     missing: str = ""
     domain: str = ""
+    elsewhere_count: int = 0
     late_seconds: int = 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 
 from domain.state.pods import PodEntry
 
@@ -32,7 +32,13 @@ class GangMembers:
                 del self._members[gang]
             self.changed[gang] = None
 
-    def placed(self, gang: str, pods: Mapping[str, PodEntry], shards: Iterable[int]) -> list[PodEntry]:
-        """Return the members that have a node, of these shards. Cost: O(members)."""
-        entries = (pods[key] for key in self._members.get(gang, ()))
-        return [entry for entry in entries if entry.node and entry.shard in shards]
+    def placed(
+        self, gang: str, pods: Mapping[str, PodEntry], shards: Container[int]
+    ) -> tuple[list[PodEntry], int]:
+        """Return the members that have a node, of these shards, and how many others have one.
+
+        Cost: O(members).
+        """
+        entries = [entry for key in self._members.get(gang, ()) if (entry := pods[key]).node]
+        own = [entry for entry in entries if entry.shard in shards]
+        return own, len(entries) - len(own)

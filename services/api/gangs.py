@@ -99,7 +99,7 @@ def _why(row: GangState, spec: PodGroup | None) -> str:
     if row.reasons is None:
         return "not tried yet: waits its turn"
     if "gang-incomplete" in row.reasons:
-        return f"{there} pods exist, and some of them wait for something of their own"
+        return f"{there} pods exist; some of them wait for something of their own, or are of other shards"
     return reasons_in_words(row.reasons)
 
 

@@ -83,7 +83,7 @@ def test_a_pod_with_a_gate_is_no_reason_of_its_gang(site: Site) -> None:
     gated = member("gated", "small", "shop", spec={"schedulingGates": [{"name": "later"}]})
     site.tell("ADDED", gated)
     small = listed(site)["small"]
-    assert small.why == "2 pods exist, and some of them wait for something of their own"
+    assert small.why == "2 pods exist; some of them wait for something of their own, or are of other shards"
 
 
 def test_one_gang_is_shown_with_its_pods(site: Site) -> None:
