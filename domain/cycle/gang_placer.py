@@ -65,18 +65,18 @@ class GangPlacer(Placer):
         best: Domain | None = None
         most = -1
         for domain in domains:
-            trial = self._try(members, domain)
+            trial = self._try_gang(members, domain)
             if trial is None:
                 self._refuse_gang(gang, members, ["gang-too-varied"])
                 return
             if trial.found_count >= gang.lacking_count:
-                self._keep(gang, trial)
+                self._keep_gang(gang, trial)
                 return
             self._take_back(trial)
             if trial.found_count > most:
                 best, most = domain, trial.found_count
         if best != domains[-1]:  # once more the one that is to be explained
-            trial = self._try(members, best)
+            trial = self._try_gang(members, best)
             assert trial is not None
             self._take_back(trial)
         assert trial is not None
@@ -87,7 +87,7 @@ class GangPlacer(Placer):
             gang.tried_in.update(dict.fromkeys(domains))
             self._queue.gangs.activate(gang)
 
-    def _try(self, members: Sequence[Tried], domain: Domain | None) -> _Trial | None:
+    def _try_gang(self, members: Sequence[Tried], domain: Domain | None) -> _Trial | None:
         """Let the kernel place members, in one domain alone if one is given. None: they differ too much."""
         self._domain = domain
         tried, programs, end = self._compile(members, 0)
@@ -97,7 +97,7 @@ class GangPlacer(Placer):
         versions = self._slots.counters.arrays.version.copy()
         return _Trial(tried, programs, self._run(tried, programs, changes=2), versions, domain)
 
-    def _keep(self, gang: Gang, trial: _Trial) -> None:
+    def _keep_gang(self, gang: Gang, trial: _Trial) -> None:
         """Let those who found a node have it. Who found none in a domain may be free to go anywhere."""
         assert gang.spec is not None
         tried, programs, placed = trial[:3]

@@ -403,7 +403,7 @@ def _milli(cpu: str) -> int:
 
 
 async def test_a_group_counts_the_pods_that_are_seen(world: World, ours: Client) -> None:
-    for client, count in ((ours, 2), (world.client, 4)):
+    for client, count in ((ours, 3), (world.client, 6)):
         items = (await client.get("/v1/pending")).json()["items"]
         assert sum(item["count"] for item in items) == count
         assert all(item["reasons"] for item in items)

@@ -21,7 +21,7 @@ class Bed:
         owned = np.zeros(SLOTS, dtype=np.int32)
         self.groups = SimpleNamespace(base_of=owned, bases=SimpleNamespace(synced=synced))
         self.bases = Bases(cast(Any, self.groups))
-        self.static = StaticPart((b"all", (), False))
+        self.static = StaticPart((b"all", (), False, None))
 
     def program(self, slot: int, asks: str) -> Program:
         """Return a program whose pods ask for something."""
