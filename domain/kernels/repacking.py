@@ -63,8 +63,8 @@ def cost_of(packing, layout, node):  # type: ignore[no-untyped-def]
         weights = 0.0
         for r in range(packing.capacity.shape[1]):
             if packing.weight[r] > 0.0:
-                above = max(0.0, layout.used[node, r] * packing.share[node, r] - 0.5)
-                total += packing.weight[r] * (10.0 * np.exp(above) - 9.0)
+                above = layout.used[node, r] * packing.share[node, r] - 0.5
+                total += packing.weight[r] * (1.0 if above <= 0.0 else 10.0 * np.exp(above) - 9.0)
                 weights += packing.weight[r]
         total /= weights
     return total
@@ -270,15 +270,29 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
     return False
 
 
+@helper
+def _is_dearer(layout, node, other):  # type: ignore[no-untyped-def]
+    total = layout.costs.shape[0]
+    return node < total and (other == total or layout.costs[node] > layout.costs[other])
+
+
 @function
 def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
     """Move one pod to another node, or let two change places. Say whether it was kept."""
     total, pods = layout.costs.shape[0], layout.node.shape[0]
     one, other = draw_below(layout.random, pods), draw_below(layout.random, pods)
-    a, b = layout.node[one], layout.node[other]
     is_swap = draw(layout.random) < 0.5
-    if not is_swap:
-        b = draw_below(layout.random, total)
+    b = layout.node[other] if is_swap else draw_below(layout.random, total)
+    if draw(layout.random) < 0.7:  # from a dear node to a cheap one
+        for _ in range(3):
+            again = draw_below(layout.random, pods)
+            if _is_dearer(layout, layout.node[again], layout.node[one]):
+                one = again
+            again = draw_below(layout.random, pods)
+            node = layout.node[again] if is_swap else draw_below(layout.random, total)
+            if _is_dearer(layout, b, node):
+                b, other = node, again
+    a = layout.node[one]
     if max(a, b) == total or a == b or (is_swap and packing.kind[one] == packing.kind[other]):
         return False
     before, most = layout.costs[a] + layout.costs[b], moves_max
