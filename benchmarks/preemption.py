@@ -93,7 +93,7 @@ class _Running(NamedTuple):
             process.check()
 
 
-class _Course(NamedTuple):
+class Course(NamedTuple):
     """What was made by when: moments of polls, and all decisions by outcome up to each."""
 
     times: list[float]
@@ -163,7 +163,7 @@ def _running() -> Iterator[_Running]:
 async def _bounded(
     nodes: int, running: _Running, described: dict[str, Any], timeout_seconds: float
 ) -> PreemptionReport:
-    course = _Course([], [])
+    course = Course([], [])
     log = open_log(running.servers.place)
     try:
         async with (
@@ -188,7 +188,7 @@ async def _measure(
     running: _Running,
     watcher: Watcher,
     writer: LogWriter,
-    course: _Course,
+    course: Course,
     described: dict[str, Any],
 ) -> PreemptionReport:
     await prepare(writer, watcher, records)
@@ -206,7 +206,7 @@ async def _timed(
     running: _Running,
     watcher: Watcher,
     writer: LogWriter,
-    course: _Course,
+    course: Course,
     connection: Any,
     described: dict[str, Any],
 ) -> PreemptionReport:
@@ -225,7 +225,7 @@ async def _timed(
     counts, cpu = await worker_counts(running.worker.metrics_port), meter.read()
     offering = asyncio.ensure_future(offer(writer, PODS_TOPIC, records.pods))
     try:
-        await _until_bound(first, count, watcher, connection, course)
+        await until_bound(first, count, watcher, connection, course)
         offered = await offering
     finally:
         offering.cancel()
@@ -258,18 +258,19 @@ async def _timed(
         each_second=course.each_second(offered.started),
         cpu_seconds={name: None if value is None else round(value, 2) for name, value in used.items()},
         batches=int(done["berth_batches_total"]),
-        plan_ms_mean=_mean_ms(done, "berth_plan_seconds"),
-        commit_ms_mean=_mean_ms(done, "berth_commit_seconds"),
+        plan_ms_mean=mean_ms(done, "berth_plan_seconds"),
+        commit_ms_mean=mean_ms(done, "berth_commit_seconds"),
         machine=described,
         versions={**machine.versions(), "postgres": await watcher.server_version()},
     )
 
 
-def _mean_ms(done: Mapping[str, float], name: str) -> float:
+def mean_ms(done: Mapping[str, float], name: str) -> float:
+    """Return the mean of what a worker timed, in milliseconds."""
     return round(1000 * done[f"{name}_sum"] / max(1, done[f"{name}_count"]), 2)
 
 
-async def _until_bound(first: int, pods: int, watcher: Watcher, connection: Any, course: _Course) -> None:
+async def until_bound(first: int, pods: int, watcher: Watcher, connection: Any, course: Course) -> None:
     """Poll until so many pods are bound, and keep what was made by when; each decision is read once."""
     made, known = Counter[str](), first
     while made[Outcome.BOUND] < pods:

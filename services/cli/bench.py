@@ -12,6 +12,7 @@ from services.cli.measured import (
     show_domains,
     show_e2e,
     show_engine,
+    show_gangs,
     show_json,
     show_memory,
     show_preemption,
@@ -209,6 +210,27 @@ def preemption(
             show_json(reports[-1])
     if output is BenchFormat.TABLE:
         show_preemption(reports)
+
+
+@app.command("gangs")
+def gangs(
+    gangs: Annotated[int, typer.Option(min=1, help="Number of gangs.")] = 1_000,
+    members: Annotated[int, typer.Option(min=2, max=10_000, help="Pods of each gang.")] = 100,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 5_000,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
+    ] = 300,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure gangs in the engine alone, and on servers started for it."""
+    from benchmarks.gangs import measure
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
+    report = measure(gangs, members, nodes, timeout)
+    if output is BenchFormat.JSON:
+        show_json(report)
+    else:
+        show_gangs(report)
 
 
 @app.command("engine")

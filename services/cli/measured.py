@@ -13,6 +13,7 @@ from services.cli.terminal import echo
 if TYPE_CHECKING:
     from benchmarks.domains import DomainsRun
     from benchmarks.engine import EngineRun
+    from benchmarks.gangs import GangReport
     from benchmarks.memory import MemoryRun
     from benchmarks.preemption import PreemptionReport
     from benchmarks.report import Report
@@ -111,6 +112,28 @@ def show_preemption(reports: Sequence[PreemptionReport]) -> None:
     print_table("sizes", columns, [msgspec.to_builtins(report) for report in reports])
     echo(f"the clock {reports[0].clock}")
     _print_machine(reports[0].machine, 1)
+
+
+def show_gangs(report: GangReport) -> None:
+    """Print one line of the engine, and one of the whole way."""
+    engine = _columns(
+        *(("GANGS", "gangs"), ("PODS EACH", "members"), ("NODES", "nodes")),
+        *(
+            (f"µs A POD {kind.upper()}", f"engine_us_per_pod.{kind}")
+            for kind in ("alone", "in gangs", "undone")
+        ),
+    )
+    kinds = ("worker", "database", "relay", "broker")
+    whole = _columns(
+        *(("GANGS/S", "gangs_per_second"), ("PODS/S", "pods_per_second"), ("SECONDS", "seconds")),
+        *(("DECISIONS", "decisions"), ("BATCHES", "batches")),
+        *((f"CPU s {kind.upper()}", f"cpu_seconds.{kind}") for kind in kinds),
+    )
+    item = [msgspec.to_builtins(report)]
+    print_table("engine", engine, item)
+    print_table("whole", whole, item)
+    echo(f"the clock {report.clock}")
+    _print_machine(report.machine, 1)
 
 
 def show_engine(run: EngineRun) -> None:

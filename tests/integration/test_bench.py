@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from benchmarks.gangs import GangReport
 from benchmarks.preemption import PreemptionReport
 from benchmarks.report import Report
 from tests.servers import MakeDatabase
@@ -81,6 +82,19 @@ def test_measures_preemption() -> None:
     assert 0 < report["nominated_seconds"] <= report["seconds"]
     assert sum(second.get("bound", 0) for second in report["each_second"]) == 5
     assert report["nominations_per_second"] == pytest.approx(5 / report["nominated_seconds"], rel=0.02)
+
+
+def test_measures_gangs() -> None:
+    options = ("gangs", "--gangs", "3", "--members", "4", "--nodes", "5", "--timeout", "120", "-o", "json")
+    done = subprocess.run([*BENCH[:-1], *options], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert list(report) == list(GangReport.__struct_fields__)
+    assert (report["gangs"], report["members"], report["nodes"]) == (3, 4, 5)
+    assert report["outcomes"]["bound"] == 12
+    assert report["pods_per_second"] == pytest.approx(12 / report["seconds"], rel=0.02)
+    assert report["engine_us_per_pod"].keys() == {"alone", "in gangs", "undone"}
+    assert min(report["engine_us_per_pod"].values()) > 0
 
 
 def test_ctrl_c_stops_all_that_was_started() -> None:
