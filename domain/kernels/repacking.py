@@ -338,7 +338,8 @@ def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-
     """Do so many steps. Nothing gets worse: no pod is lost, and at equal numbers no cost rises."""
     for _ in range(steps):
         layout.totals[STEPS] += 1
-        if packing.cost != PLACED and draw(layout.random) < 0.8:
+        exchanges = 0.8 if layout.totals[WAITING] > 0 else 0.98  # one costs a hundredth of the other
+        if packing.cost != PLACED and draw(layout.random) < exchanges:
             layout.totals[KEPT] += _exchange(packing, layout, moves_max)
         else:
             layout.totals[KEPT] += _repack(packing, layout, desk, moves_max)
