@@ -388,6 +388,37 @@ async def test_a_pod_that_is_placed_anew_by_a_transaction_that_began_first(empty
     assert await check(empty.dsn) == []
 
 
+@pytest.mark.parametrize("audited", [False, True])
+@pytest.mark.parametrize("resized", [False, True])
+@pytest.mark.parametrize("room_first", [False, True])
+async def test_a_pod_whose_end_came_to_a_shard_that_was_added_counts_until_then(
+    empty: PostgresBackend, room_first: bool, resized: bool, audited: bool
+) -> None:
+    ledger = empty.ledger()
+    lease, added = await start(ledger, SHARDS)
+    await _fill(ledger, lease)
+    if audited:
+        assert (await audit(empty.dsn)).ok
+    await empty.execute("UPDATE placements SET home = 1 WHERE pod_uid = 'uid-p0-1'")
+    steps = [Outcome.RELEASED, Outcome.BOUND] if room_first else [Outcome.BOUND, Outcome.RELEASED]
+    for at, outcome in enumerate([Outcome.RESIZED, *steps] if resized else steps):
+        if outcome is Outcome.BOUND:
+            await _commit(ledger, bind(added, [at + 1], at, facts=[change_node(1, at + 1, ONE)]))
+            continue
+        told = decision(added, at + 1, "p0-1", "n1", outcome=outcome)
+        batch = CommitBatch(
+            offsets=[advance(added, at, at + 1)],
+            facts=[change_node(1, at + 1, *([] if outcome is Outcome.RESIZED else [LESS]))],
+            placements_closed=[PlacementClosed(told.pod_uid, told.decided_at_ms)],
+            placements_opened=[opened(told)] if outcome is Outcome.RESIZED else [],
+            decisions=[record(told)],
+            seq_next={1: at + 2},
+        )
+        await _commit(ledger, batch)
+    found = (await audit(empty.dsn)).broken
+    assert {each.name for each in found} == (set() if room_first else {"never-over-allocatable"})
+
+
 async def test_two_decisions_that_led_to_one_version_are_found(empty: PostgresBackend) -> None:
     assert await _two_writers(empty, room_first=True) == set()
     await empty.execute(_version_told(3, 2) + " WHERE shard = 1")

@@ -14,7 +14,8 @@ _LAST_VERSION = 2**63 - 1
 
 # Goes back from what is requested now, since the ledger forgets old history. Opening and closing come in the
 # order of the node's versions, which are fenced: a transaction's time is when it began, so with several
-# writers it says nothing of their order. A placement ends with its pod's next decision. Where that names
+# writers it says nothing of their order. A placement ends with its pod's next decision; since shards were
+# added, maybe with one of another shard, which its transaction tells (``moved``). Where that names
 # another node, the end comes right behind what the same shard had decided on this one. Within a version,
 # closing comes first. The sum after each placement that berth decided is compared with the spec that it saw:
 # the last one up to its version, or the one of its own transaction, which was folded before. A pod that was
@@ -30,37 +31,50 @@ WITH told AS MATERIALIZED (
     SELECT *, lag(seq) OVER pod AS before, lead(seq) OVER pod AS end_seq, lead(node) OVER pod AS end_node,
         lead(version) OVER pod AS ended
     FROM told WINDOW pod AS (PARTITION BY shard, pod_uid ORDER BY seq)
+), moved AS MATERIALIZED (
+    SELECT DISTINCT ON (p.shard, p.seq) p.shard, p.seq, d.shard AS end_shard, d.seq AS end_seq,
+        d.node AS end_node, d.version AS ended
+    FROM @placements AS p
+    JOIN told d ON d.shard = p.home AND d.pod_uid = p.pod_uid AND d.recorded_at = p.released_recorded_at
+    WHERE p.home <> p.shard ORDER BY p.shard, p.seq, d.seq
+), placed AS (
+    SELECT p.node, p.signature, p.pod_uid, p.adopted, p.shard, p.seq, d.version, d.recorded_at, d.outcome,
+        p.released_at_ms IS NULL AS is_open, coalesce(m.end_shard, p.shard) AS end_shard,
+        coalesce(m.end_seq, d.end_seq) AS end_seq, CASE
+            WHEN m.seq IS NULL AND d.end_node = p.node THEN d.ended
+            WHEN m.end_node = p.node THEN m.ended WHEN m.seq IS NOT NULL THEN d.version
+        END AS ended
+    FROM @placements AS p JOIN lives d USING (shard, seq) LEFT JOIN moved m USING (shard, seq)
+    WHERE p.counted
 ), moves AS (
-    SELECT p.node, p.signature, d.version, p.seq, p.shard, 1 AS change, p.pod_uid, d.recorded_at,
-        d.outcome = 'bound' AS is_decided
-    FROM @placements AS p JOIN told d USING (shard, seq)
-    WHERE p.counted AND (d.version IS NOT NULL OR NOT p.adopted)
+    SELECT node, signature, version, seq, shard, 1 AS change, pod_uid, recorded_at,
+        outcome = 'bound' AS is_decided
+    FROM placed WHERE version IS NOT NULL OR NOT adopted
     UNION ALL
-    SELECT p.node, p.signature,
-        CASE WHEN p.released_at_ms IS NULL THEN {_LAST_VERSION} WHEN d.end_node = p.node THEN d.ended END,
-        coalesce(d.end_seq, p.seq), p.shard, 1, p.pod_uid, NULL, false
-    FROM @placements AS p JOIN lives d USING (shard, seq)
-    WHERE p.counted AND d.version IS NULL AND p.adopted
+    SELECT node, signature, CASE WHEN is_open THEN {_LAST_VERSION} ELSE ended END, coalesce(end_seq, seq),
+        end_shard, 1, pod_uid, NULL, false
+    FROM placed WHERE version IS NULL AND adopted
     UNION ALL
-    SELECT p.node, p.signature, CASE WHEN d.end_node = p.node THEN d.ended END, d.end_seq, p.shard, -1,
-        p.pod_uid, NULL, false
-    FROM @placements AS p JOIN lives d USING (shard, seq) WHERE p.released_at_ms IS NOT NULL AND p.counted
+    SELECT node, signature, ended, end_seq, end_shard, -1, pod_uid, NULL, false
+    FROM placed WHERE NOT is_open
     UNION ALL
     SELECT d.node, d.signature, d.version, d.seq, d.shard, -1, d.pod_uid, NULL, false
-    FROM lives d WHERE d.before IS NULL AND d.outcome IN ('released', 'bind-failed') AND d.node IS NOT NULL
+    FROM lives d
+    WHERE d.before IS NULL AND d.outcome IN ('released', 'bind-failed') AND d.node IS NOT NULL
+        AND NOT EXISTS (SELECT FROM moved m WHERE (m.end_shard, m.end_seq) = (d.shard, d.seq))
     UNION ALL
-    SELECT p.node, p.signature, CASE WHEN p.node = d.node THEN d.version END, d.seq, d.shard, -1, d.pod_uid,
+    SELECT e.node, e.signature, CASE WHEN e.node = d.node THEN d.version END, d.seq, d.shard, -1, d.pod_uid,
         NULL, false
-    FROM lives d JOIN @spans AS s ON s.shard = d.shard AND s.first < s.lo
-    CROSS JOIN LATERAL (
-        SELECT e.seq, e.outcome FROM decisions e
-        WHERE (e.namespace, e.name) = (d.namespace, d.name) AND e.shard = d.shard AND e.pod_uid = d.pod_uid
-            AND e.seq < d.seq AND e.outcome IN ('bound', 'adopted', 'resized', 'released', 'bind-failed')
-        ORDER BY e.seq DESC LIMIT 1
+    FROM lives d CROSS JOIN LATERAL (
+        SELECT p.node, p.signature FROM decisions e JOIN placements p USING (shard, seq)
+        JOIN @spans AS s ON s.shard = e.shard AND e.seq < s.lo
+        WHERE (e.namespace, e.name) = (d.namespace, d.name) AND e.pod_uid = d.pod_uid
+            AND p.released_recorded_at = d.recorded_at AND coalesce(p.home, p.shard) = d.shard
+            AND p.counted
+        LIMIT 1
     ) AS e
-    JOIN placements p ON p.shard = d.shard AND p.seq = e.seq
     WHERE d.before IS NULL AND d.outcome IN ('adopted', 'resized')
-        AND e.outcome NOT IN ('released', 'bind-failed')
+        AND EXISTS (SELECT FROM @spans AS s WHERE s.first < s.lo)
 ), ordered AS (
     SELECT node, signature, seq, shard, change, pod_uid, recorded_at, is_decided,
         coalesce(version, max(version) OVER (PARTITION BY node, shard ORDER BY seq)) AS version
