@@ -32,10 +32,15 @@ class _Clock:
 class Team:
     """Workers that hold these shards, one set each; ``tell`` gives each record to whoever reads it."""
 
-    def __init__(self, *shards: Sequence[int], preempts: bool = False) -> None:
+    def __init__(
+        self,
+        *shards: Sequence[int],
+        preempts: bool = False,
+        database: type[MemoryDatabase] = MemoryDatabase,
+    ) -> None:
         self.preempts = preempts
         self.shards_count = sum(map(len, shards))
-        self.database = MemoryDatabase(self.shards_count)
+        self.database = database(self.shards_count)
         self.records: list[Record] = []
         self.ends: dict[tuple[str, int], int] = {}
         for topic in (CONFIG_TOPIC, USAGE_TOPIC):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.adapters.memory.database import MemoryDatabase
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Producer
 from tests.property.team import Team, audit, keys_of, node_of
@@ -79,12 +80,12 @@ def budget_manifest(allowed: int, app: str = "web", namespace: str = "default") 
     }
 
 
-def side_by_side(allowed: int, *, spare: bool) -> Team:
+def side_by_side(allowed: int, *, spare: bool, database: type[MemoryDatabase] = MemoryDatabase) -> Team:
     """Let two workers evict a pod of one budget each, from a node each, at the same time.
 
     ``spare``: each node has a pod beside it that no budget counts, and that is worth more.
     """
-    team = Team([0], [1], preempts=True)
+    team = Team([0], [1], preempts=True, database=database)
     team.tell("ADDED", budget_manifest(allowed))
     for shard in range(2):
         team.tell("ADDED", node_manifest(node := node_of(team, shard), cpu=4, labels={"at": f"n{shard}"}))
