@@ -9,6 +9,7 @@ in it, names the version that it saw and raises it. A set that nobody used befor
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import chain, takewhile
 
 import msgspec
 
@@ -71,23 +72,53 @@ class Needs:
 
 
 class KnownMatchers:
-    """The matchers that are announced, and the versions of all keys as far as this worker has followed."""
+    """The matchers that are announced, and the versions of all keys as far as this worker has followed.
 
-    def __init__(self, versions: Mapping[str, int]) -> None:
+    Attributes
+    ----------
+    now_ms : int
+        Log time.
+    """
+
+    def __init__(self, versions: Mapping[str, int], now_ms: int = 0) -> None:
         self.versions: dict[str, int] = {}
+        self.now_ms = now_ms
+        self._used_ms: dict[str, int] = {}  # matcher -> when it came or was raised last, in this order
         self._anchored: dict[Hashable, list[tuple[str, Matcher]]] = {}
         for key, version in sorted(versions.items()):
             self._know(key)
             self.versions[key] = version
 
     def raised(self, keys: Iterable[str]) -> None:
-        """Take note that a batch raised these keys."""
+        """Take note that a batch raised these keys, or dropped those behind a minus."""
         for key in keys:
+            if key.startswith("-"):
+                self._drop(key[1:])
+                continue
             self._know(key)
             self.versions[key] = self.versions.get(key, 0) + 1
 
+    def idle(self, before_ms: int) -> Iterator[str]:
+        """Yield the matchers that nobody has used since then, the longest ago first."""
+        return takewhile(lambda key: self._used_ms[key] < before_ms, self._used_ms)
+
+    def _drop(self, key: str) -> None:
+        if self.versions.pop(key, None) is None:
+            return
+        self._used_ms.pop(key, None)
+        for anchor in chain.from_iterable(_anchors(_decode(key))):
+            if anchor in self._anchored:
+                left = [each for each in self._anchored[anchor] if each[0] != key]
+                self._anchored[anchor] = left
+                if not left:
+                    del self._anchored[anchor]
+
     def _know(self, key: str) -> None:
-        if key.startswith("{") and key not in self.versions:
+        if not key.startswith("{"):
+            return
+        self._used_ms.pop(key, None)
+        self._used_ms[key] = self.now_ms
+        if key not in self.versions:
             matcher = _decode(key)
             # Each rollout may bring a matcher that differs by one label from those before: the least crowded
             # of its anchors finds it.

@@ -27,6 +27,9 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     announces_to : tuple of str
         The matcher is new: its pods wait again at once, and the keys of these namespaces go up. Who has not
         followed that far places no pod in them.
+    drops : bool
+        Nobody has used the matcher for long: it goes, unless somebody uses it now. Who needs it again
+        announces it again.
     nodes : frozenset of int
         Ids of the nodes on which the batch places these pods.
     """
@@ -35,11 +38,12 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version_seen: int
     raises: bool = False
     announces_to: tuple[str, ...] = ()
-    nodes: frozenset[int]
+    drops: bool = False
+    nodes: frozenset[int] = frozenset()
 
 
 class Claim(NamedTuple):
-    """A key in the ledger. ``batches`` are those of other workers, by shard, that came before the key did."""
+    """A key in the ledger. ``batches`` are the last ones, by shard, until the key came."""
 
     version: int
     batches: Mapping[int, int]
@@ -88,6 +92,20 @@ def first_keys(guards: Iterable[Guard]) -> list[str]:
 def raised_keys(guards: Iterable[Guard], lost: Set[int]) -> list[str]:
     """Return the matchers and budgets that go up with what a batch does after all."""
     return sorted(guard.key for guard in guards if guard.raises and not guard.nodes <= lost)
+
+
+def dropped_keys(guards: Iterable[Guard], found: Mapping[str, Claim]) -> list[str]:
+    """Return the matchers that go."""
+    return sorted(
+        guard.key
+        for guard in guards
+        if guard.drops and guard.key in found and found[guard.key].version == guard.version_seen
+    )
+
+
+def told_dropped(keys: Iterable[str]) -> list[str]:
+    """Return how the journal tells, among the keys that go up, that matchers are gone. No key begins so."""
+    return [f"-{key}" for key in keys]
 
 
 def announced_keys(guards: Sequence[Guard], found: Mapping[str, Claim]) -> list[str]:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from domain.cycle.matchers import KnownMatchers, Needs, announced_to
 from domain.cycle.verdicts import CycleResult, Placement, Preemption
 from domain.state.cluster import ClusterState
 from services.ports.guards import Guard, budget_key
+
+IDLE_MS = 3_600_000
+"""A matcher that nobody used for so long, in log time, is dropped: rollouts leave one each."""
+
+_DROPPED_MAX = 100
+"""So many matchers at most are dropped with one batch."""
+
+_DROPPING_SHARD = 0
+"""Whoever holds it drops for all."""
 
 
 class Guarding:
@@ -19,10 +29,13 @@ class Guarding:
     ----------
     versions : mapping of str to int
         The keys of the ledger.
+    now_ms : int
+        Log time.
     """
 
-    def __init__(self, versions: Mapping[str, int]) -> None:
-        self._known = KnownMatchers(versions)
+    def __init__(self, versions: Mapping[str, int], now_ms: int, idle_ms: int = IDLE_MS) -> None:
+        self._idle_ms = idle_ms
+        self._known = KnownMatchers(versions, now_ms)
         self._needs = Needs()
         self._on_their_way: deque[frozenset[str]] = deque(maxlen=2)  # what batches raise, if all goes well
 
@@ -56,7 +69,7 @@ class Guarding:
                 self._needs.raises.setdefault(budget_key(name), set()).add(promise.node)
         return strict
 
-    def guards(self, state: ClusterState) -> Sequence[Guard]:
+    def guards(self, state: ClusterState, now_ms: int) -> Sequence[Guard]:
         """Return the guards of the batch that does all that was decided since the batch before."""
         needs, self._needs, nodes = self._needs, Needs(), state.nodes
 
@@ -71,4 +84,13 @@ class Guarding:
         for key, names in sorted(needs.announces.items()):
             guards.append(guard(key, names, announces_to=announced_to(key)))
         self._on_their_way.append(frozenset(needs.raises))
-        return guards
+        return guards + self._drops(needs, state, now_ms)
+
+    def _drops(self, needs: Needs, state: ClusterState, now_ms: int) -> list[Guard]:
+        """Drop what nobody used for long. The only worker has no guards, and says nothing of matchers."""
+        self._known.now_ms = now_ms
+        if _DROPPING_SHARD not in state.own or len(state.own) == state.shards_count:
+            return []
+        idle = islice(self._known.idle(now_ms - self._idle_ms), _DROPPED_MAX)
+        versions, used = self._known.versions, frozenset(needs.raises).union(*self._on_their_way)
+        return [Guard(key=key, version_seen=versions[key], drops=True) for key in idle if key not in used]

@@ -86,7 +86,7 @@ class Planner:
         who: dict[str, Any] = {"worker": worker, "build": build, "seed": seed, "writers": writers}
         who |= {"tombstone_hours": tombstone_hours, "profiles": profiles}
         self.start = Start(**who, **told, leases={}, offsets=[])
-        self.guarding = Guarding(base.guards)
+        self.guarding = Guarding(base.guards, base.log_time_ms)
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
         self._incarnation, self._is_renewed = incarnation, False
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
@@ -259,7 +259,8 @@ class Planner:
         batch = builder.build(self._advance(folded.ends), self.forwarding.written())
         self.scheduler.state.apply(Written())
         self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
-        guards, journal = self.guarding.guards(self.scheduler.state), self._journal(batch, folded)
+        guards = self.guarding.guards(self.scheduler.state, self._now_ms)
+        journal = self._journal(batch, folded)
         followed = self.followed if guards else {}
         return msgspec.structs.replace(batch, journal=journal, guards=guards, followed=dict(followed))
 

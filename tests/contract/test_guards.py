@@ -189,6 +189,24 @@ async def test_a_shard_that_was_taken_over_is_known_to_its_end(ledger: Ledger) -
     assert outcome.lost == {}
 
 
+def drops(version: int) -> Guard:
+    return Guard(key=MATCHER, version_seen=version, drops=True)
+
+
+async def test_a_matcher_goes_that_nobody_used_meanwhile_and_all_are_told(ledger: Ledger) -> None:
+    first, second = await writers(ledger)
+    await first.commit(1, [ANNOUNCES])
+    await first.commit(1, [raises(1)])
+    assert raised_by(await second.commit(2, [drops(1)])) == set(), "somebody raised it"
+    assert raised_by(await second.commit(3, [drops(2)])) == {f"-{MATCHER}"}
+    assert (await ledger.load_base()).guards == {"ns": 1}
+    *_, told = await ledger.follow({1: 0})
+    assert told.feed.raised == [f"-{MATCHER}"]
+    assert (await first.commit(4, [raises(2)])).refused == ON_NODE, "it has not heard of that"
+    assert raised_by(await first.commit(4, [ANNOUNCES], {1: 2})) == {MATCHER, "ns"}
+    assert not (await first.commit(4, [reads("ns", 2), raises(1)], {1: 2})).lost
+
+
 BUDGET = budget_key("ns/web")
 
 

@@ -6,6 +6,7 @@ by their versions, and what spans nodes by guards.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -21,8 +22,16 @@ from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm, LabelRequirement, LabelSelector, PodAffinity
 from domain.plugins.weighers import Match
-from services.ports.guards import Claim, Guard, announced_keys, raised_keys, refused_nodes
-from services.worker.guarding import Guarding
+from services.ports.guards import (
+    Claim,
+    Guard,
+    announced_keys,
+    dropped_keys,
+    raised_keys,
+    refused_nodes,
+    told_dropped,
+)
+from services.worker.guarding import IDLE_MS, Guarding
 from tests.values import node, pod, template
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -49,31 +58,33 @@ class Ledger:
     """What is committed, in order: who placed which pods, and which keys went up."""
 
     weaken: Callable[[Batch], Batch]
+    idle_ms: int = IDLE_MS
+    now_ms: int = 0
+    dropped_count: int = 0
     claims: dict[str, Claim] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     journal: list[tuple[int, list[Placement], list[str]]] = field(default_factory=list)
 
-    def batches(self, but: int) -> dict[int, int]:
-        counts = {shard: 0 for shard in range(SHARDS) if shard != but}
-        for shard, *_ in self.journal:
-            if shard != but:
-                counts[shard] += 1
-        return counts
+    def batches(self) -> dict[int, int]:
+        return dict(Counter(shard for shard, *_ in self.journal))
 
     def commit(self, shard: int, batch: Batch, ids: dict[str, int]) -> list[Placement]:
         """Write what is granted, and say what that raised; return the pods that lost."""
         batch = self.weaken(batch)
         found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
-        raised = announced_keys(batch.guards, found)
+        raised, dropped = announced_keys(batch.guards, found), dropped_keys(batch.guards, found)
         lost = refused_nodes(batch.guards, found, batch.followed, {shard})
         lost |= {ids[name] for name, seen in batch.versions.items() if self.versions.get(name, 0) != seen}
         for key in raised + raised_keys(batch.guards, lost):
-            version, batches = self.claims.get(key, Claim(0, self.batches(shard)))
+            version, batches = self.claims.get(key, Claim(0, self.batches()))
             self.claims[key] = Claim(version + 1, batches)
+        for key in dropped:
+            del self.claims[key]
+        self.dropped_count += len(dropped)
         granted = [each for each in batch.placed if ids[each.node] not in lost]
         for each in granted:
             self.versions[each.node] = self.versions.get(each.node, 0) + 1
-        raised += raised_keys(batch.guards, lost)
+        raised += raised_keys(batch.guards, lost) + told_dropped(dropped)
         self.journal.append((shard, granted, raised))
         return [each for each in batch.placed if ids[each.node] in lost]
 
@@ -88,7 +99,7 @@ class Worker:
         for i in range(nodes_count):
             labels = {ZONE: f"z{i % ZONES}", HOSTNAME: f"n{i}"}
             self.scheduler.fold(NodeUpserted(node(f"n{i}", labels=labels)), i % SHARDS)
-        self.guarding = Guarding({})
+        self.guarding = Guarding({}, 0, ledger.idle_ms)
         self.seen: dict[str, int] = {}  # versions of nodes, as far as followed
         self.read = 0
         self.followed = {at: 0 for at in range(SHARDS) if at != shard}
@@ -114,7 +125,7 @@ class Worker:
         strict |= {each.node for each in placed if each.attempt in result.strict}
         self.planned = Batch(
             placed,
-            self.guarding.guards(self.scheduler.state),
+            self.guarding.guards(self.scheduler.state, self.ledger.now_ms),
             {node: self.seen.get(node, 0) for node in strict},
             dict(self.followed),
         )
@@ -156,14 +167,14 @@ def match_of(labels: dict[str, str]) -> Match:
     return Match(selector=LabelSelector(requirements), namespaces=("default",))
 
 
-def live(seed: int, weaken: Callable[[Batch], Batch] = lambda batch: batch) -> Ledger:
-    """Let workers live for a while, in any order of steps."""
+def live(seed: int, weaken: Callable[[Batch], Batch] = lambda batch: batch, idle_ms: int = IDLE_MS) -> Ledger:
+    """Let workers live for a while, in any order of steps; each takes a millisecond."""
     random = Random(seed)
-    ledger = Ledger(weaken)
+    ledger = Ledger(weaken, idle_ms)
     workers = [Worker(shard, ledger) for shard in range(SHARDS)]
     kinds = shapes()
     for step in range(60):
-        worker = random.choice(workers)
+        worker, ledger.now_ms = random.choice(workers), step
         if worker.planned is not None:
             worker.commit()
             continue
@@ -205,6 +216,32 @@ def test_no_two_workers_place_pods_too_near() -> None:
         assert too_near(ledger) == [], seed
         placed_count += sum(len(granted) for _, granted, _ in ledger.journal)
     assert placed_count > 5 * len(SEEDS)
+
+
+def test_no_two_place_pods_too_near_where_matchers_are_dropped_and_come_again() -> None:
+    dropped_count = placed_count = 0
+    for seed in SEEDS:
+        ledger = live(seed, idle_ms=4)
+        assert too_near(ledger) == [], seed
+        dropped_count += ledger.dropped_count
+        placed_count += sum(len(granted) for _, granted, _ in ledger.journal)
+    assert dropped_count > 2 * len(SEEDS)
+    assert placed_count > 3 * len(SEEDS)
+
+
+def test_a_matcher_that_is_dropped_is_known_no_more_and_may_come_again() -> None:
+    made = pod("p", template(10), labels={"app": "a"})
+    key = Matcher(match_of({"app": "a"}), spans=True).key
+    known = KnownMatchers({key: 3, "default": 1})
+    assert [each for each, _ in known.near(made)] == [key]
+    assert list(known.idle(1)) == [key], "no namespace is"
+    known.now_ms = 5
+    known.raised([key])
+    assert list(known.idle(5)) == []
+    known.raised([f"-{key}", f"-{key}"])
+    assert (known.versions, list(known.near(made)), list(known.idle(9))) == ({"default": 1}, [], [])
+    known.raised([key])
+    assert (known.versions[key], [each for each, _ in known.near(made)]) == (1, [key])
 
 
 def without(batch: Batch, is_left_out: Callable[[Guard], bool]) -> Batch:

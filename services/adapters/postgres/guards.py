@@ -9,24 +9,32 @@ import msgspec
 from services.adapters.batches import own_shards
 from services.adapters.postgres import sql_guards
 from services.adapters.postgres.connections import Connection
-from services.ports.guards import Claim, announced_keys, first_keys, raised_keys, refused_nodes
+from services.ports.guards import (
+    Claim,
+    announced_keys,
+    dropped_keys,
+    first_keys,
+    raised_keys,
+    refused_nodes,
+    told_dropped,
+)
 from services.ports.ledger import CommitBatch
 
 _batches = msgspec.json.Decoder(dict[int, int]).decode
 
 
 async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[int], list[str]]:
-    """Return the ids of nodes whose claims are refused, and the keys that the batch announced.
+    """Return the ids of nodes whose claims are refused, and the keys that the batch announced or dropped.
 
-    Every batch with guards shares a lock until its end, and one that announces a matcher holds it alone. So
+    Every batch with guards shares a lock until its end, and one that does either holds it alone. So
     each other batch came before the matcher, and is known by its number, or is told of it by a namespace.
     Cost: two statements, and one more each where it raises anything, and where nobody has raised that before.
     """
     guards = batch.guards
     if not guards:
         return set(), []
-    is_new = any(guard.announces_to for guard in guards)
-    await connection.execute(sql_guards.LOCK_ALONE if is_new else sql_guards.LOCK_SHARED)
+    is_alone = any(guard.announces_to or guard.drops for guard in guards)
+    await connection.execute(sql_guards.LOCK_ALONE if is_alone else sql_guards.LOCK_SHARED)
     if first := first_keys(guards):  # who brings the same keys waits here, and then finds them raised
         await connection.execute(sql_guards.BRING, first)
     raising = [guard.key for guard in guards if guard.raises]
@@ -37,8 +45,11 @@ async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[
         found |= await _claims(connection, sql_guards.LOCK_RAISED, raising)
     announced = announced_keys(guards, found)
     if announced:
-        await connection.execute(sql_guards.ANNOUNCE, announced, own_shards(batch))
-    return refused_nodes(guards, found, batch.followed, own_shards(batch)), announced
+        await connection.execute(sql_guards.ANNOUNCE, announced)
+    if dropped := dropped_keys(guards, found):
+        await connection.execute(sql_guards.DROP, dropped)
+    refused = refused_nodes(guards, found, batch.followed, own_shards(batch))
+    return refused, announced + told_dropped(dropped)
 
 
 async def raise_guards(connection: Connection, batch: CommitBatch, lost: set[int]) -> list[str]:

@@ -21,16 +21,18 @@ ON CONFLICT (key) DO NOTHING
 
 RAISE = "UPDATE claims SET version = version + 1 WHERE key = ANY($1::text[])"
 
-# Batches that are in the ledger by now could not know of a key that comes; those of the own shards did.
+# Batches that are in the ledger by now could not know of a key that comes.
 ANNOUNCE = """
 INSERT INTO claims (key, version, batches)
 SELECT w.key, 1, (
     SELECT coalesce(jsonb_object_agg(o.shard, o.next_offset), '{}')
-    FROM shard_offsets o WHERE o.topic = '~batches' AND o.shard <> ALL($2::int[])
+    FROM shard_offsets o WHERE o.topic = '~batches'
 )
 FROM unnest($1::text[]) AS w (key)
 ORDER BY w.key
 ON CONFLICT (key) DO UPDATE SET version = claims.version + 1
 """
+
+DROP = "DELETE FROM claims WHERE key = ANY($1::text[])"
 
 LOAD = "SELECT key, version FROM claims"
