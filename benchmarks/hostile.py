@@ -20,7 +20,6 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Lease, LedgerState
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
-from services.worker.beginning import planner_at
 from services.worker.planner import Planner
 
 ORDINARY = "ordinary/pod"
@@ -180,7 +179,9 @@ def new_planner() -> Planner:
         log_time_ms=0,
         seal_secret=b"",
     )
-    return planner_at([Lease(0, 1)], ledger, BUILT_IN_PROFILES, seed=0)
+    planner = Planner(ledger, BUILT_IN_PROFILES, seed=0)
+    planner.take([Lease(0, 1)], ledger.part)
+    return planner
 
 
 def cut(waiting: Sequence[Record]) -> Iterator[list[Record]]:

@@ -29,7 +29,6 @@ from services.codec.decode import Decoder
 from services.ports.journal import BATCHES
 from services.ports.ledger import Lease, LedgerState, NodeRow, PlacementOpened
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record
-from services.worker.beginning import planner_at
 from services.worker.collector import collect_rarely
 from services.worker.planner import Planner
 
@@ -107,7 +106,7 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     else:
         ledger = ledger_of(nodes, pods, groups, shape)
         began = time.perf_counter()
-        planner = planner_at([_LEASE], ledger, BUILT_IN_PROFILES, seed=0)
+        planner = _planner_at(ledger)
         del ledger
     seconds = time.perf_counter() - began
     _check_placed(planner, pods)
@@ -132,9 +131,15 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     )
 
 
+def _planner_at(ledger: LedgerState) -> Planner:
+    planner = Planner(ledger, BUILT_IN_PROFILES, seed=0)
+    planner.take([_LEASE], ledger.part)
+    return planner
+
+
 def _folded(nodes: int, pods: int, groups: int, shape: str) -> Planner:
     """Place the pods group by group, like a worker whose batches are thrown away."""
-    planner = planner_at([_LEASE], ledger_of(0, 0, 1, shape), BUILT_IN_PROFILES, seed=0)
+    planner = _planner_at(ledger_of(0, 0, 1, shape))
     for numbers in _batches(nodes):
         planner.plan(_records(NODES_TOPIC, [_node(i, shape) for i in numbers], numbers.start))
     for numbers in _batches(pods):

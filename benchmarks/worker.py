@@ -29,7 +29,6 @@ from services.ports.ledger import Committed, Incarnation, Ledger
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, partitions_of
 from services.ports.log import TopicPartition as At
 from services.worker.batch import BatchBuilder
-from services.worker.beginning import planner_at
 from services.worker.collector import collect_rarely
 from services.worker.planner import Planner
 
@@ -116,7 +115,8 @@ async def measure(dsn: str) -> None:
         own = [*partitions_of(lease.shard), At(BATCHES, 0)]
         await ledger.ensure_offsets(lease, dict.fromkeys(own, 0))
     me = (await ledger.muster()).me
-    planner = planner_at(leases, await ledger.load(leases), BUILT_IN_PROFILES, seed=0, incarnation=me)
+    planner = Planner(await ledger.load_base(), BUILT_IN_PROFILES, seed=0, incarnation=me)
+    planner.take(leases, await ledger.load_part(leases))
     what = material(WORKLOADS["groups-1000"])
     stages = watched(planner, ledger)
     for batch in records(NODES_TOPIC, what.nodes, Counter()):

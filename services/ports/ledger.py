@@ -297,9 +297,6 @@ class Ledger(Workers, Protocol):
     async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
         """Read what an owner needs; raise ``Fenced`` when an epoch is no longer the shard's."""
 
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """Read both in one snapshot; raise as both."""
-
     async def ensure_offsets(
         self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
     ) -> None:

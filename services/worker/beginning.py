@@ -12,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from domain.model.config import ConfigObject
 from domain.model.limits import poll_records_max
-from domain.model.profiles import Profile
 from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
-from services.ports.ledger import Lease, Ledger, LedgerPart, LedgerState
+from services.ports.ledger import Lease, Ledger, LedgerPart
 from services.ports.log import (
     CONFIG_TOPIC,
     NODES_TOPIC,
@@ -108,15 +107,6 @@ async def begin(
         for fault in faults:
             _report(fault)
     return Beginning(part, latest, faults)
-
-
-def planner_at(
-    leases: Sequence[Lease], state: LedgerState, profiles: Mapping[str, Profile], **settings: Any
-) -> Planner:
-    """Return a planner that goes on from one moment of the ledger, with the settings of ``Planner``."""
-    planner = Planner(state, profiles, **settings)
-    planner.take(leases, state.part)
-    return planner
 
 
 def _is_noted(shard: int, known: Mapping[tuple[int, TopicPartition], Position]) -> bool:

@@ -30,7 +30,7 @@ from tests.builders import node_manifest, pod_manifest
 from tests.conformance.tables import FIT_ONLY, STRUCTURES
 from tests.conformance.tables import structure_cases as cases
 from tests.contract.batches import advance
-from tests.contract.ledgers import ManualClock
+from tests.contract.ledgers import ManualClock, loaded
 from tests.values import node, pod, template
 
 NOT_KEPT = {"nodes_with_affinity_pods"}
@@ -326,10 +326,10 @@ async def test_a_commit_compares_the_version_that_was_seen(case: dict[str, Any])
         await racing.attempt(each["node"], each["seen_version"], each["cpu_m"]) for each in case["attempts"]
     ]
     assert results == case["expect"]["results"]
-    loaded = {row.name: row for row in (await racing.ledger.load([racing._lease])).nodes}
+    known = {row.name: row for row in (await loaded(racing.ledger, [racing._lease])).nodes}
     found = {
         name: {"version": row.version, "free_cpu_m": racing.most[name] - row.requested.get("cpu", 0)}
-        for name, row in loaded.items()
+        for name, row in known.items()
     }
     assert found == case["expect"]["nodes_after"]
 

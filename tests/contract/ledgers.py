@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import asyncpg
@@ -21,7 +21,7 @@ from services.adapters.postgres.outbox import PostgresOutbox
 from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
 from services.ports.history import History
-from services.ports.ledger import CommitBatch, Lease, Ledger, NotCommitted
+from services.ports.ledger import CommitBatch, Lease, Ledger, LedgerState, NotCommitted, both
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Outbox
 from services.ports.store import Store
@@ -29,6 +29,11 @@ from tests.contract.batches import AT_MS
 from tests.servers import MakeDatabase
 
 LEASE_SECONDS = 30.0
+
+
+async def loaded(ledger: Ledger, leases: Sequence[Lease]) -> LedgerState:
+    """Return all that a worker with these shards reads of a ledger."""
+    return both(await ledger.load_base(), await ledger.load_part(leases))
 
 
 class Backend(Protocol):

@@ -49,7 +49,7 @@ from tests.contract.batches import (
     record,
     waiting,
 )
-from tests.contract.ledgers import BACKENDS, Backend, PostgresBackend, open_backend, start_two
+from tests.contract.ledgers import BACKENDS, Backend, PostgresBackend, loaded, open_backend, start_two
 from tests.servers import MakeDatabase
 
 ONE = {"cpu": 1000, "pods": 1}
@@ -119,7 +119,7 @@ async def node(state: LedgerState, number: int) -> NodeRow:
 
 
 async def load(writer: Writer) -> LedgerState:
-    return await writer[0].load([writer[1]])
+    return await loaded(writer[0], [writer[1]])
 
 
 # ------------------------------------------------------------------------------------------------- races
@@ -442,7 +442,7 @@ async def test_a_fact_waits_for_who_changes_the_node_and_a_claim_does_not(server
         assert not committing.done()
         await other.execute("COMMIT")
         assert await committing == Committed()
-    state = await first[0].load([lease])
+    state = await loaded(first[0], [lease])
     assert [(row.version, row.requested) for row in state.nodes] == [(3, ONE), (2, ONE)]
 
 
@@ -484,7 +484,7 @@ async def test_eight_writers_on_few_nodes_never_deadlock_and_lose_nothing(server
         return lost
 
     await asyncio.gather(*(write(*writer, seed) for seed, writer in enumerate(writers)))
-    state = await ledger.load([lease])
+    state = await loaded(ledger, [lease])
     assert {row.id: row.version - 1 for row in state.nodes} == granted
     assert {row.id: row.requested for row in state.nodes} == {
         n: {"cpu": 1000 * count, "pods": count} for n, count in granted.items()

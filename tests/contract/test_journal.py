@@ -22,7 +22,7 @@ from services.ports.journal import (
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted
 from services.ports.log import PODS_TOPIC
 from tests.contract.batches import AT_MS, advance, bind, everything
-from tests.contract.ledgers import SHARDS, Backend, start
+from tests.contract.ledgers import SHARDS, Backend, loaded, start
 
 COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
@@ -121,11 +121,11 @@ def mark(leases: Sequence[Lease], batch: int, state: LedgerState) -> Checkpoint:
 
 async def test_a_checkpoint_gives_back_what_load_gives(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
-    empty = await ledger.load(leases)
+    empty = await loaded(ledger, leases)
     await ledger.write_checkpoint(mark(leases, 0, empty), 9, lambda: None)
     assert await ledger.journalled(0) == Journalled(0, None, 0)
     await ledger.commit(journalled(everything(leases[0]), row(1)))
-    state = await ledger.load(leases)
+    state = await loaded(ledger, leases)
     await ledger.write_checkpoint(mark(leases, 1, state), 9, lambda: None)
     assert await ledger.journalled(0) == Journalled(1, None, 1)
     history = backend.history()
@@ -138,7 +138,7 @@ async def test_a_checkpoint_gives_back_what_load_gives(backend: Backend, ledger:
 
 async def test_what_is_committed_meanwhile_is_not_in_a_checkpoint(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
-    state = await ledger.load(leases)
+    state = await loaded(ledger, leases)
     held: list[bool] = []
     await ledger.write_checkpoint(mark(leases, 0, state), 9, lambda: held.append(True))
     await ledger.commit(everything(leases[0]))
@@ -149,12 +149,12 @@ async def test_what_is_committed_meanwhile_is_not_in_a_checkpoint(backend: Backe
 
 async def test_a_checkpoint_of_a_ledger_that_moved_on_is_refused(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
-    before = await ledger.load(leases)
+    before = await loaded(ledger, leases)
     assert await ledger.commit(CommitBatch(offsets=[advance(leases[0], 0, 1)])) == COMMITTED
     held: list[bool] = []
     with pytest.raises(Fenced):
         await ledger.write_checkpoint(mark(leases, 0, before), 9, lambda: held.append(True))
-    now = await ledger.load(leases)
+    now = await loaded(ledger, leases)
     other = [Lease(lease.shard, lease.epoch + 1) for lease in leases]
     with pytest.raises(Fenced):
         await ledger.write_checkpoint(mark(other, 0, now), 9, lambda: held.append(True))
@@ -164,7 +164,7 @@ async def test_a_checkpoint_of_a_ledger_that_moved_on_is_refused(backend: Backen
 
 async def test_the_latest_checkpoints_stay(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
-    state = await ledger.load(leases)
+    state = await loaded(ledger, leases)
     for batch in (0, 7, 7, 9, 12):
         await ledger.write_checkpoint(mark(leases, batch, state), 2, lambda: None)
     history = backend.history()

@@ -15,7 +15,7 @@ from services.ports.ledger import Committed, Incarnation, Lease, NotCommitted
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.positions import LogFault
 from tests.contract.batches import bind
-from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
+from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, loaded, open_backend, start
 from tests.servers import MakeDatabase
 
 
@@ -274,7 +274,7 @@ async def test_a_new_owner_takes_over_the_offset_rows(backend: Backend) -> None:
     await backend.pass_time(LEASE_SECONDS + 1)
     new = await start(second, SHARDS, "b")
     await second.ensure_offsets(new[0], {TopicPartition(PODS_TOPIC, 0): 0})
-    state = await second.load(new)
+    state = await loaded(second, new)
     assert state.offsets[0, PODS_TOPIC, 0] == 3
     assert state.seq_next == {0: 4, 1: 1}
     assert await second.commit(bind(new[0], [4], 3)) == Committed()

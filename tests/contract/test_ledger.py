@@ -22,7 +22,7 @@ from tests.contract.batches import (
     record,
     waiting,
 )
-from tests.contract.ledgers import SHARDS, Backend, refuses, start
+from tests.contract.ledgers import SHARDS, Backend, loaded, refuses, start
 
 COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
@@ -58,7 +58,7 @@ async def test_load_returns_exactly_what_was_committed(backend: Backend, ledger:
     first, _ = await start(ledger, SHARDS)
     batch = everything(first)
     assert await ledger.commit(batch) == COMMITTED
-    state = await ledger.load([first])
+    state = await loaded(ledger, [first])
     assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(batch, await backend.store().seal_secret())
     assert len(state.seal_secret) >= 16
     assert [(n.id, n.name, n.version, n.spec, n.requested, n.deleted) for n in state.nodes] == [
@@ -68,7 +68,7 @@ async def test_load_returns_exactly_what_was_committed(backend: Backend, ledger:
 
 async def test_an_empty_ledger_loads_empty(ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
-    state = await ledger.load(leases)
+    state = await loaded(ledger, leases)
     assert state.seq_next == state.dead_seq_next == {0: 1, 1: 1}
     assert state.offsets == {(0, PODS_TOPIC, 0): 0, (1, PODS_TOPIC, 1): 0}
     assert not any([state.nodes, state.templates, state.placements, state.pending, state.tombstones])
@@ -81,7 +81,7 @@ async def test_load_gives_placements_of_all_shards_but_only_own_pending_pods(led
     first, second = await start(ledger, SHARDS)
     assert await ledger.commit(bind(first, [1], 0, pending_added=[waiting(first, "a", 1)])) == COMMITTED
     assert await ledger.commit(bind(second, [1], 0, pending_added=[waiting(second, "b", 2)])) == COMMITTED
-    state = await ledger.load([second])
+    state = await loaded(ledger, [second])
     assert [placement.shard for placement in state.placements] == [0, 1]
     assert [pod.name for pod in state.pending] == ["b"]
     assert list(state.seq_next) == [1]
@@ -92,7 +92,7 @@ async def test_load_with_a_lost_epoch_is_fenced(backend: Backend, ledger: Ledger
     await backend.pass_time(3600)
     await start(backend.ledger(), SHARDS, "other")
     with pytest.raises(Fenced):
-        await ledger.load(old)
+        await loaded(ledger, old)
 
 
 async def test_a_big_batch(ledger: Ledger) -> None:
@@ -102,7 +102,7 @@ async def test_a_big_batch(ledger: Ledger) -> None:
     assert await ledger.commit(bind(lease, range(1, count + 1), 0, nodes=nodes)) == COMMITTED
     loads = [load_node(number, 1, cpu=number) for number in range(1500, 0, -1)]
     assert await ledger.commit(bind(lease, range(count + 1, 2 * count + 1), count, nodes=loads)) == COMMITTED
-    state = await ledger.load([lease])
+    state = await loaded(ledger, [lease])
     assert len(state.placements) == 2 * count
     assert [(n.version, n.requested) for n in state.nodes] == [(2, {"cpu": n}) for n in range(1, 1501)]
 
@@ -156,7 +156,7 @@ async def test_a_stale_epoch_of_a_shard_that_moves_nothing_fences_the_whole_batc
 
     await refuses(backend, ledger, batch(Lease(second.shard, second.epoch - 1)), FENCED)
     assert await ledger.commit(batch(second)) == COMMITTED
-    assert [pod.shard for pod in (await ledger.load([second])).pending] == [1]
+    assert [pod.shard for pod in (await loaded(ledger, [second])).pending] == [1]
 
 
 async def test_a_shard_may_decide_without_events_of_its_own_but_not_with_a_stale_epoch(
@@ -175,7 +175,7 @@ async def test_a_shard_may_decide_without_events_of_its_own_but_not_with_a_stale
 
     await refuses(backend, ledger, batch(Lease(second.shard, second.epoch - 1)), FENCED)
     assert await ledger.commit(batch(second)) == COMMITTED
-    assert (await ledger.load([second])).seq_next == {1: 2}
+    assert (await loaded(ledger, [second])).seq_next == {1: 2}
 
 
 async def test_sending_a_committed_batch_again_is_fenced_and_resolves_as_committed(

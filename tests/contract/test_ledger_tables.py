@@ -40,7 +40,7 @@ from tests.contract.batches import (
     usage,
     waiting,
 )
-from tests.contract.ledgers import LEASE_SECONDS, SHARDS, Backend, start
+from tests.contract.ledgers import LEASE_SECONDS, SHARDS, Backend, loaded, start
 
 COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
@@ -58,7 +58,7 @@ async def test_node_versions_form_a_chain(ledger: Ledger) -> None:
         outcome = await ledger.commit(bind(lease, [5 + at], 4 + at, node=claim.name, nodes=[claim]))
         lost = {f"ns/p0-{5 + at}": f"uid-p0-{5 + at}"}
         assert outcome == Committed(lost=lost, lost_nodes=frozenset({claim.id}))
-    state = await ledger.load([lease])
+    state = await loaded(ledger, [lease])
     assert [(n.version, n.requested) for n in state.nodes] == [(4, {"cpu": 6}), (1, {})]
 
 
@@ -87,7 +87,7 @@ async def test_a_node_is_changed_deleted_and_comes_back(ledger: Ledger) -> None:
     seen = []
     for at, write in enumerate(writes):
         assert await ledger.commit(bind(lease, [at + 1], at, nodes=[write])) == COMMITTED
-        (row,) = (await ledger.load([lease])).nodes
+        (row,) = (await loaded(ledger, [lease])).nodes
         seen.append((row.version, row.deleted, row.spec, row.requested))
     assert seen == [
         (1, False, node_spec("n1"), {"cpu": 5}),
@@ -119,7 +119,7 @@ async def test_a_batch_that_fails_late_leaves_no_trace(backend: Backend, ledger:
     assert await ledger.resolve(failing) is NotCommitted.ABSENT
     good = bind(lease, [2], 1, nodes=[load_node(1, 1, tpu=1, cpu=7), new_node(2, delta={"tpu": 4})])
     assert await ledger.commit(good) == COMMITTED
-    requested = [node.requested for node in (await ledger.load([lease])).nodes]
+    requested = [node.requested for node in (await loaded(ledger, [lease])).nodes]
     assert requested == [{"tpu": 1, "cpu": 7}, {"tpu": 4}]
 
 
@@ -143,7 +143,7 @@ async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
         await ledger.commit(moving)
     closing = [PlacementClosed("uid-p0-1", AT_MS + 1)]
     assert await ledger.commit(msgspec.structs.replace(moving, placements_closed=closing)) == COMMITTED
-    (placement,) = (await ledger.load([lease])).placements
+    (placement,) = (await loaded(ledger, [lease])).placements
     assert (placement.node, placement.seq) == ("n2", 2)
 
 
@@ -161,7 +161,7 @@ async def test_a_pod_waits_again_whose_placement_could_not_be_bound(ledger: Ledg
         pending_added=[waiting(lease, "p0-1", 9)],
     )
     assert await ledger.commit(undone) == COMMITTED
-    state = await ledger.load([lease])
+    state = await loaded(ledger, [lease])
     assert ([p.pod_uid for p in state.pending], list(state.placements)) == (["uid-p0-1"], [])
 
 
@@ -171,13 +171,13 @@ async def test_a_placement_gets_a_newer_resource_version_and_labels(ledger: Ledg
     life = PodLife(terminating=True, controller=Controller("ReplicaSet", "web", "u-1"))
     newer = [PlacementRefreshed("uid-p0-2", 77, {"app": "x"}, life), PlacementRefreshed("uid-nobody", 5, {})]
     assert await ledger.commit(bind(lease, [3], 2, placements_refreshed=newer)) == COMMITTED
-    placements = (await ledger.load([lease])).placements
+    placements = (await loaded(ledger, [lease])).placements
     assert [p.resource_version for p in placements] == [1, 77, 1]
     assert placements[1].labels == {"app": "x"}
     assert [p.life for p in placements] == [None, life, None]
     bare = [PlacementRefreshed("uid-p0-2", None, {})]
     assert await ledger.commit(bind(lease, [4], 3, placements_refreshed=bare)) == COMMITTED
-    known = (await ledger.load([lease])).placements[1]
+    known = (await loaded(ledger, [lease])).placements[1]
     assert (known.resource_version, known.labels, known.life) == (None, {}, None)
 
 
@@ -201,7 +201,7 @@ async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backen
     pods = [waiting(lease, "b", 2), waiting(lease, "a", 1), waiting(lease, "c", 3, signature=other)]
     batch = bind(lease, [1], 0, pending_added=pods, pending_groups=[group(SIGNATURE, 1), group(SIGNATURE, 2)])
     assert await ledger.commit(batch) == COMMITTED
-    assert [pod.name for pod in (await ledger.load([lease])).pending] == ["a", "b", "c"]
+    assert [pod.name for pod in (await loaded(ledger, [lease])).pending] == ["a", "b", "c"]
     assert await groups() == 1
     changed = waiting(lease, "b", 9, resource_version=4, life=PodLife(start_time="2026-01-01T00:00:00Z"))
     batch = bind(
@@ -213,7 +213,7 @@ async def test_pending_pods_come_change_and_go_with_their_groups(backend: Backen
         pending_groups=[group(other, 3)],
     )
     assert await ledger.commit(batch) == COMMITTED
-    assert (await ledger.load([lease])).pending == [waiting(lease, "a", 1), changed]
+    assert (await loaded(ledger, [lease])).pending == [waiting(lease, "a", 1), changed]
     assert await groups() == 1  # the other one has no pods left
     batch = bind(lease, [3], 2, pending_removed=["uid-a", "uid-b"])
     assert await ledger.commit(batch) == COMMITTED
@@ -241,7 +241,7 @@ async def test_the_latest_tombstone_of_each_uid_counts(ledger: Ledger) -> None:
     assert await ledger.commit(bind(lease, [1], 0, tombstones=first)) == COMMITTED
     assert await ledger.commit(bind(lease, [2], 1, tombstones=[gone("b", "2", 9, 40)])) == COMMITTED
     expected = [gone("a", "0", 9, 30), gone("a", "1", 2, 30), gone("b", "2", 9, 40)]
-    assert (await ledger.load([lease])).tombstones == expected
+    assert (await loaded(ledger, [lease])).tombstones == expected
 
 
 async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None:
@@ -252,7 +252,7 @@ async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None
     ]
     batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
     assert await ledger.commit(batch) == COMMITTED
-    assert (await ledger.load([lease])).dead_seq_next == {0: 3}
+    assert (await loaded(ledger, [lease])).dead_seq_next == {0: 3}
 
 
 async def test_every_revision_of_a_profile_is_kept_and_the_last_one_loaded(
@@ -268,7 +268,7 @@ async def test_every_revision_of_a_profile_is_kept_and_the_last_one_loaded(
     for at, rows in enumerate(batches):
         assert await ledger.commit(bind(lease, [at + 1], at, profiles=rows)) == COMMITTED
     known = [profile("a", 10, at_ms=AT_MS + 1), profile("b", 2, spec=None, resource_version=9)]
-    assert sorted((await ledger.load([lease])).profiles, key=lambda row: row.name) == known
+    assert sorted((await loaded(ledger, [lease])).profiles, key=lambda row: row.name) == known
     assert len((await backend.dump())["profiles"]) == 5
 
 
@@ -283,7 +283,7 @@ async def test_of_a_configuration_object_the_latest_is_kept(backend: Backend, le
     ]
     for at, rows in enumerate(batches):
         assert await ledger.commit(bind(lease, [at + 1], at, config=rows)) == COMMITTED
-    assert (await ledger.load([lease])).config == [elsewhere, batches[3][1], batches[1][0]]
+    assert (await loaded(ledger, [lease])).config == [elsewhere, batches[3][1], batches[1][0]]
     assert len((await backend.dump())["config_objects"]) == 3
 
 
@@ -306,7 +306,7 @@ async def test_usage_is_replaced_node_by_node_and_forgotten_where_nothing_is_lef
     for at, rows in enumerate(batches):
         assert await ledger.commit(bind(lease, [at + 1], at, usage=rows)) == COMMITTED
     known = [usage("B"), usage("a", at_ms=AT_MS + 5, marks={0: 9})]
-    assert (await ledger.load([lease])).usage == known
+    assert (await loaded(ledger, [lease])).usage == known
 
 
 async def test_usage_of_a_node_cannot_be_written_twice_at_once(backend: Backend, ledger: Ledger) -> None:
@@ -321,7 +321,7 @@ async def test_log_time_never_goes_back(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
     assert await ledger.commit(bind(lease, [1], 0, log_time_ms=500)) == COMMITTED
     assert await ledger.commit(bind(lease, [2], 1, log_time_ms=400)) == COMMITTED
-    assert (await ledger.load([lease])).log_time_ms == 500
+    assert (await loaded(ledger, [lease])).log_time_ms == 500
 
 
 # -------------------------------------------------------------------------------------------- offset rows
@@ -333,7 +333,7 @@ async def test_offset_rows_are_made_once(ledger: Ledger) -> None:
     assert await ledger.commit(bind(first, [1], 0)) == COMMITTED
     await ledger.ensure_offsets(first, {at: 0, TopicPartition("berth.nodes", 0): 42})
     await ledger.ensure_offsets(first, {})
-    offsets = (await ledger.load([first])).offsets
+    offsets = (await loaded(ledger, [first])).offsets
     assert offsets == {(0, PODS_TOPIC, 0): 1, (0, "berth.nodes", 0): 42}
 
 
@@ -370,5 +370,5 @@ async def test_what_the_log_lost_is_noted_and_the_offsets_move(backend: Backend,
         await ledger.note_log_faults([msgspec.structs.replace(fault, epoch=lease.epoch - 1)])
     await ledger.note_log_faults([fault])
     assert (await ledger.positions(leases))[lease.shard, at] == Position(2, "second", 5)
-    state = await ledger.load(leases)
+    state = await loaded(ledger, leases)
     assert state.offsets[lease.shard, *at] == 2

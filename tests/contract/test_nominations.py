@@ -39,7 +39,7 @@ from tests.contract.batches import (
     record,
     waiting,
 )
-from tests.contract.ledgers import BACKENDS, Backend, open_backend, start_two
+from tests.contract.ledgers import BACKENDS, Backend, loaded, open_backend, start_two
 from tests.servers import MakeDatabase
 
 Writer = tuple[Ledger, Lease]
@@ -171,7 +171,7 @@ async def test_of_two_who_take_the_same_pods_one_loses_all_of_it(
     ]
     assert {row["reason"] for row in told} == {"another worker changed n1 first"}
     assert await promised(first) == {"uid-high-0": [PLACED[0].uid]}
-    state = await second[0].load([second[1]])
+    state = await loaded(second[0], [second[1]])
     assert [pod.pod_uid for pod in state.pending] == ["uid-high-1"], "it waits on"
     assert next(node.version for node in state.nodes) == 2
     assert await second[0].resolve(nominate(second, 1, 1, PLACED)) == lost

@@ -23,7 +23,15 @@ from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, O
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Stream
 from tests.contract.batches import bind, load_node, new_node
-from tests.contract.ledgers import LEASE_SECONDS, SHARDS, PostgresBackend, open_backend, start, start_two
+from tests.contract.ledgers import (
+    LEASE_SECONDS,
+    SHARDS,
+    PostgresBackend,
+    loaded,
+    open_backend,
+    start,
+    start_two,
+)
 from tests.servers import MakeDatabase
 
 LOCK_OFFSETS = "SELECT FROM shard_offsets FOR UPDATE"
@@ -114,7 +122,7 @@ async def test_a_cancelled_commit_is_whole_or_nothing(
         found.append(await _settle(ledger, batch))
         if found[-1] is NotCommitted.ABSENT:
             assert await ledger.commit(batch) == Committed()
-        state = await ledger.load([lease])
+        state = await loaded(ledger, [lease])
         assert state.seq_next[0] == batch.seq_next[0] == len(state.placements) + 1
         assert {node.version for node in state.nodes} == {number + 1}
     assert NotCommitted.ABSENT in found
@@ -238,7 +246,7 @@ async def test_claims_on_a_node_that_somebody_is_changing_are_lost(
         async with asyncio.timeout(2):
             outcome = await ledger.commit(batch)
     assert outcome == Committed(lost_nodes=frozenset({2})), "claims do not wait"
-    assert [row.version for row in (await ledger.load([lease])).nodes] == [2, 1]
+    assert [row.version for row in (await loaded(ledger, [lease])).nodes] == [2, 1]
 
 
 async def test_a_new_node_that_somebody_adds_at_the_same_time_is_a_contradiction(
@@ -255,7 +263,7 @@ async def test_a_new_node_that_somebody_adds_at_the_same_time_is_a_contradiction
         await other.execute("COMMIT")
         with pytest.raises(LedgerMismatch, match="nodes_name_key"):
             await committing
-    assert not (await ledger.load([lease])).placements
+    assert not (await loaded(ledger, [lease])).placements
 
 
 async def test_two_workers_may_meet_new_resources_at_the_same_time(backend: PostgresBackend) -> None:
@@ -267,7 +275,7 @@ async def test_two_workers_may_meet_new_resources_at_the_same_time(backend: Post
     ]
     outcomes = await asyncio.gather(ledger.commit(batches[0]), other.commit(batches[1]))
     assert list(outcomes) == [Committed(), Committed()]
-    nodes = (await ledger.load([first])).nodes
+    nodes = (await loaded(ledger, [first])).nodes
     assert [node.requested for node in nodes] == [dict.fromkeys(names, 1), dict.fromkeys(names, 2)]
 
 
@@ -291,7 +299,7 @@ async def test_a_server_that_is_away_is_unavailable() -> None:
         ledger.acquire("a", 1),
         ledger.renew([lease], 1),
         ledger.release([lease]),
-        ledger.load([lease]),
+        loaded(ledger, [lease]),
         ledger.ensure_offsets(lease, {TopicPartition("t", 0): 0}),
         ledger.commit(batch),
         ledger.resolve(batch),

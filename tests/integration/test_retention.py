@@ -29,7 +29,7 @@ from services.ports.log import (
 )
 from services.ports.outbox import Stream
 from tests.contract.batches import AT_MS, SIGNATURE, advance, bind, dead_letter
-from tests.contract.ledgers import SHARDS, PostgresBackend, start
+from tests.contract.ledgers import SHARDS, PostgresBackend, loaded, start
 from tests.servers import MakeDatabase
 
 PODS, DECISIONS = TopicPartition(PODS_TOPIC, 0), TopicPartition(DECISIONS_TOPIC, 0)
@@ -68,7 +68,7 @@ async def test_tombstones_beyond_the_horizon_are_deleted_slice_by_slice(
     ]
     assert await ledger.commit(bind(lease, [1], 0, tombstones=stones)) == Committed()
     await tidying.forget_tombstones(session, 10, 0)
-    left = {stone.name for stone in (await ledger.load([lease])).tombstones}
+    left = {stone.name for stone in (await loaded(ledger, [lease])).tombstones}
     assert left == {name for name, hours in ages.items() if hours <= 10}
 
 
@@ -141,7 +141,7 @@ async def test_a_start_reads_only_the_templates_of_live_pods(backend: PostgresBa
     batch = bind(lease, [1], 0)
     batch = msgspec.structs.replace(batch, templates={**batch.templates, **old})
     assert await ledger.commit(batch) == Committed()
-    assert set((await ledger.load([lease])).templates) == {SIGNATURE}
+    assert set((await loaded(ledger, [lease])).templates) == {SIGNATURE}
 
 
 async def _log(backend: PostgresBackend) -> EmbeddedLog:

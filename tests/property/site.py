@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -19,9 +20,8 @@ from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
 from services.codec.seal import seal
 from services.ports.journal import BATCHES
-from services.ports.ledger import Committed, Lease, PendingPod, PlacementOpened
+from services.ports.ledger import Committed, Lease, LedgerState, PendingPod, PlacementOpened
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
-from services.worker.beginning import planner_at
 from services.worker.planner import Planner
 from tests.builders import Json, event, node_manifest, pod_manifest
 
@@ -104,6 +104,13 @@ class Producer:
         return event(kind, pod)
 
 
+def planner_at(leases: Sequence[Lease], state: LedgerState, **settings: Any) -> Planner:
+    """Return a planner that goes on from one moment of the ledger, with the settings of ``Planner``."""
+    planner = Planner(state, BUILT_IN_PROFILES, **settings)
+    planner.take(leases, state.part)
+    return planner
+
+
 class Site:
     """A planner and the database that it writes."""
 
@@ -125,7 +132,7 @@ class Site:
     async def loaded(self) -> Planner:
         """Return the same, where a loop runs."""
         state = state_of(self.database, self.leases)
-        return planner_at(self.leases, state, BUILT_IN_PROFILES, seed=3, preempts=self.preempts)
+        return planner_at(self.leases, state, seed=3, preempts=self.preempts)
 
     def take(self, records: list[Record]) -> None:
         """Plan and commit, and work off what was woken."""

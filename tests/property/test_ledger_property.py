@@ -39,7 +39,7 @@ from tests.contract.batches import (
     record,
     waiting,
 )
-from tests.contract.ledgers import ManualClock, start
+from tests.contract.ledgers import ManualClock, loaded, start
 from tests.servers import MakeDatabase
 
 SHARDS = 2
@@ -195,12 +195,12 @@ async def test_memory_and_postgres_end_equal(plan: list[Step], ledger_dsn: str) 
             assert await _commit(postgres, batch) == outcome
             if outcome.startswith("Committed"):
                 writer.committed(batch)
-                writer.know(await memory.load(leases))
+                writer.know(await loaded(memory, leases))
             if step.skew == 4:
                 assert await _commit(postgres, batch) == await _commit(memory, batch)
         # Each ledger draws the secret of its seals by itself.
-        loaded = [await ledger.load(leases) for ledger in (postgres, memory)]
-        ended = [msgspec.structs.replace(state, seal_secret=None) for state in loaded]
+        states = [await loaded(ledger, leases) for ledger in (postgres, memory)]
+        ended = [msgspec.structs.replace(state, seal_secret=None) for state in states]
         assert ended[0] == ended[1]
         await postgres.release(leases)
     finally:

@@ -17,7 +17,6 @@ import pytest
 
 from domain.cycle import schedule
 from domain.model.limits import batch_decisions_max, pods_per_node_max
-from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
@@ -33,12 +32,11 @@ from services.ports.log import (
     partitions_of,
     topic_specs,
 )
-from services.worker.beginning import planner_at
 from services.worker.intake import Intake
 from services.worker.planner import Planner
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest, record
-from tests.contract.ledgers import ManualClock
-from tests.property.site import Site, audit
+from tests.contract.ledgers import ManualClock, loaded
+from tests.property.site import Site, audit, planner_at
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,7 +145,7 @@ async def decided(
     await ledger.ensure_offsets(lease, firsts)
 
     async def started() -> tuple[Planner, Intake]:
-        planner = planner_at([lease], await ledger.load([lease]), BUILT_IN_PROFILES, seed=3)
+        planner = planner_at([lease], await loaded(ledger, [lease]), seed=3)
         intake = Intake(await log.reader())
         await intake.add(positions_of(planner.offsets()))
         return planner, intake

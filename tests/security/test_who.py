@@ -10,14 +10,12 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.kafka.log import KafkaLog
 from services.adapters.memory.database import SEAL_SECRET
 from services.adapters.memory.ledger import state_of
 from services.codec.seal import DIRECT, UNVERIFIED, Senders, seal
 from services.config import SettingError, Settings
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
-from services.worker.beginning import planner_at
 from tests.builders import (
     event,
     node_manifest,
@@ -26,7 +24,7 @@ from tests.builders import (
     profile_manifest,
     usage_manifest,
 )
-from tests.property.site import Site
+from tests.property.site import Site, planner_at
 from tests.security.keyed import keyed_house
 
 
@@ -138,7 +136,7 @@ def test_a_topic_with_one_writer_says_who_that_is() -> None:
     ).kafka_writers
     site = Site()
     state = state_of(site.database, site.leases)
-    site.planner = planner_at(site.leases, state, BUILT_IN_PROFILES, seed=3, writers=known)
+    site.planner = planner_at(site.leases, state, seed=3, writers=known)
     assert told_by(site, None) == "direct:User:CN=bridge,OU=a"
     with pytest.raises(SettingError, match="BERTH_KAFKA_WRITERS"):
         Settings.from_env({"BERTH_KAFKA_WRITERS": "berth.decisions=User:a"})

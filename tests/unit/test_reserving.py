@@ -10,9 +10,8 @@ from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.changes import NominationEnded
 from services.adapters.memory.ledger import state_of
-from services.worker.beginning import planner_at
 from tests.builders import Json, node_manifest, pod_manifest
-from tests.property.site import Site, audit
+from tests.property.site import Site, audit, planner_at
 from tests.values import node, pod, template
 
 SMALL = template(1_000)
@@ -163,7 +162,7 @@ def test_a_replay_keeps_the_same_node_free_at_the_same_time() -> None:
     for site in (first, again):
         state = state_of(site.database, site.leases)
         settings = {"seed": 3, "backoff_ms": (1_000, 10_000), "reservation_seconds": 10}
-        site.planner = planner_at(site.leases, state, BUILT_IN_PROFILES, **settings)
+        site.planner = planner_at(site.leases, state, **settings)
 
     def live(events: list[tuple[str, Json, int]]) -> None:
         records = first.records(events)

@@ -211,13 +211,6 @@ class MemoryLedger(Client):
             )
         database.log_faults += faults
 
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """See ``Ledger.load``."""
-        database = self._answering()
-        if not all(self._holds(lease) for lease in leases):
-            raise Fenced("a shard to load has left the epoch of its lease")
-        return state_of(database, leases)
-
     async def load_base(self) -> LedgerBase:
         """See ``Ledger.load_base``."""
         self._life = self._answering().timeline

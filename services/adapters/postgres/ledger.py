@@ -16,7 +16,7 @@ from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection,
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import COMMIT_SESSION, Leases
-from services.adapters.postgres.loading import load, load_base, load_part
+from services.adapters.postgres.loading import load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, take_back
 from services.adapters.postgres.resolving import stands
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
@@ -32,7 +32,6 @@ from services.ports.ledger import (
     Lease,
     LedgerBase,
     LedgerPart,
-    LedgerState,
     Muster,
     NotCommitted,
     PendingGroup,
@@ -138,11 +137,6 @@ class PostgresLedger:
             await _copy(connection, "unmentioned", sql.UNMENTIONED_COLUMNS, left)
 
     # -------------------------------------------------------------------------------------------- load
-
-    async def load(self, leases: Sequence[Lease]) -> LedgerState:
-        """See ``Ledger.load``."""
-        async with fresh(self._dsn, "berth-load", BULK) as connection:
-            return await load(connection, leases)
 
     async def load_base(self) -> LedgerBase:
         """See ``Ledger.load_base``."""

@@ -21,7 +21,6 @@ from services.ports.ledger import (
     Lease,
     LedgerBase,
     LedgerPart,
-    LedgerState,
     NodeRow,
     NominationRow,
     PendingPod,
@@ -29,7 +28,6 @@ from services.ports.ledger import (
     PodTombstone,
     ProfileRow,
     UsageRow,
-    both,
 )
 
 ROWS_PER_FETCH = 1_000
@@ -43,12 +41,6 @@ _decode_marks = msgspec.json.Decoder(dict[int, int]).decode
 _decode_victims = msgspec.json.Decoder(tuple[Victim, ...]).decode
 _decode_life = msgspec.json.Decoder(PodLife).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
-
-
-async def load(connection: Connection, leases: Sequence[Lease]) -> LedgerState:
-    """See ``Ledger.load``."""
-    async with _snapshot(connection):
-        return both(await _base(connection), await _part(connection, leases))
 
 
 async def load_base(connection: Connection) -> LedgerBase:
