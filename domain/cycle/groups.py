@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from domain.cycle.turns import Candidate, Works
 from domain.model.decisions import Attempt
+from domain.model.marks import terms_of
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
@@ -25,14 +26,18 @@ It is negative where nodes are excluded for them (``domain/cycle/excluded.py``).
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
 
+_LOST_AGAIN = 8
+"""Of pods that lost together, so large a part is tried next."""
+
 
 class Line:
     """The waiting pods of a group in one namespace: ``pods`` and the ``fresh`` of them map key to arrival.
 
-    ``entry`` is the pod by which the line stands in the queue, if it does.
+    ``entry`` is the pod by which the line stands in the queue, if it does. A cycle tries ``most`` of its
+    pods, 0: as many as it can.
     """
 
-    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "namespace", "pods")
+    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "most", "namespace", "pods")
 
     def __init__(self, namespace: str, group: WaitingGroup) -> None:
         self.namespace = namespace
@@ -42,6 +47,7 @@ class Line:
         self.latest = 0
         self.is_sorted = True
         self.entry: Candidate | None = None
+        self.most = 0
 
     def put(self, key: str, arrival: int, *, fresh: bool) -> None:
         """Add a pod."""
@@ -61,7 +67,23 @@ class Line:
         self._sort()
         if self.group.gang is not None and not self.group.held_by:
             return iter(())  # they have theirs together
-        return iter((self.pods if self.group.is_active else self.fresh).items())
+        pods = (self.pods if self.group.is_active else self.fresh).items()
+        return islice(pods, self.most) if self.most else iter(pods)
+
+    def lost(self, count: int) -> None:
+        """Have few pods tried next, as so many lost what a cycle had decided for them.
+
+        Rules over other pods make all of a batch lose where another worker places pods that they read. Who
+        has many of these wins each time, and who tries all of his each time writes a conflict for each.
+        """
+        if self.group.reads_others:
+            self.most = max(1, count // _LOST_AGAIN)
+
+    def widen(self) -> None:
+        """Have twice as many tried the next time."""
+        self.most *= 2
+        if self.most >= len(self.pods):
+            self.most = 0
 
     def _sort(self) -> None:
         if not self.is_sorted:
@@ -135,6 +157,11 @@ class WaitingGroup:
         self.lines: dict[str, Line] = {}
         self.gang: Gang | None = None
         self.replan(plan)
+
+    @property
+    def reads_others(self) -> bool:
+        """Whether rules over other pods have a say in where its pods go."""
+        return bool(self.template.spread) or any(True for _ in terms_of(self.template))
 
     @property
     def is_active(self) -> bool:

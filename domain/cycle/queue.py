@@ -158,6 +158,11 @@ class Queue:
         """Record that resources have other columns now."""
         self._waking.forget_columns()
 
+    def lost(self, keys: Iterable[str]) -> None:
+        """Record that pods, which wait again, lost what the last cycles had decided for them."""
+        for line, count in Counter(self._line_of[key] for key in keys).items():
+            line.lost(count)
+
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
         line = self._line_of.get(key)  # there is none where a node is promised to the pod
@@ -394,6 +399,7 @@ class Queue:
             if not self._waiting[namespace]:
                 del self._waiting[namespace]
         for line in opened:
+            line.widen()
             line.entry = None
             self._changed[line] = None
         held: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}

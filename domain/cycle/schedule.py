@@ -230,6 +230,7 @@ class Scheduler:
         self.state.apply(Forgotten(arrivals))
         for key, arrival in arrivals.items():
             self.queue.add(self.state.pods[key].spec, arrival, fresh=True)
+        self.queue.lost(arrivals)
 
     def renew(self) -> list[PodSpec]:
         """Forget what a restart forgets, why groups wait, and return the waiting pods: all are tried again.
