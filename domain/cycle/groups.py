@@ -37,7 +37,7 @@ class Line:
     pods, 0: as many as it can.
     """
 
-    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "most", "namespace", "pods")
+    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "lost_count", "most", "namespace", "pods")
 
     def __init__(self, namespace: str, group: WaitingGroup) -> None:
         self.namespace = namespace
@@ -47,10 +47,18 @@ class Line:
         self.latest = 0
         self.is_sorted = True
         self.entry: Candidate | None = None
-        self.most = 0
+        self.most = self.lost_count = 0
 
-    def put(self, key: str, arrival: int, *, fresh: bool) -> None:
-        """Add a pod."""
+    def put(self, key: str, arrival: int, *, fresh: bool, lost: bool = False) -> None:
+        """Add a pod. With ``lost`` it had a node, which the ledger refused.
+
+        Rules over other pods make all of a batch lose where another worker places pods that they read. Who
+        has many of these wins each time, and who tries all of his each time writes a conflict for each. So
+        few are tried next.
+        """
+        if lost and self.group.reads_others:
+            self.lost_count += 1
+            self.most = max(1, self.lost_count // _LOST_AGAIN)
         self.is_sorted &= arrival >= self.latest
         self.latest = max(self.latest, arrival)
         self.pods[key] = arrival
@@ -70,17 +78,10 @@ class Line:
         pods = (self.pods if self.group.is_active else self.fresh).items()
         return islice(pods, self.most) if self.most else iter(pods)
 
-    def lost(self, count: int) -> None:
-        """Have few pods tried next, as so many lost what a cycle had decided for them.
-
-        Rules over other pods make all of a batch lose where another worker places pods that they read. Who
-        has many of these wins each time, and who tries all of his each time writes a conflict for each.
-        """
-        if self.group.reads_others:
-            self.most = max(1, count // _LOST_AGAIN)
-
-    def widen(self) -> None:
-        """Have twice as many tried the next time."""
+    def drawn(self) -> None:
+        """Record that it had a turn, and have twice as many tried the next time."""
+        self.entry = None
+        self.lost_count = 0
         self.most *= 2
         if self.most >= len(self.pods):
             self.most = 0

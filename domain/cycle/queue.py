@@ -67,8 +67,8 @@ class Queue:
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
         self._is_put_off = False
 
-    def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
-        """Let a pod wait. A pod that is not fresh was tried before a restart, and is tried again after it."""
+    def add(self, pod: PodSpec, arrival: int, *, fresh: bool, lost: bool = False) -> None:
+        """Let a pod wait. One that is not fresh was tried before a restart; for ``lost`` see ``Line.put``."""
         pod_class = self._state.pods[pod.key].pod_class
         number, template = 0 if pod_class is None else pod_class.number, pod.template
         if nodes := self._excluded.of(pod):
@@ -83,7 +83,7 @@ class Queue:
         line = group.lines.get(pod.namespace)
         if line is None:
             line = group.lines[pod.namespace] = Line(pod.namespace, group)
-        line.put(pod.key, arrival, fresh=fresh)
+        line.put(pod.key, arrival, fresh=fresh, lost=lost)
         self._line_of[pod.key] = line
         self._changed[line] = None
         if group.gang is not None:
@@ -157,11 +157,6 @@ class Queue:
     def forget_columns(self) -> None:
         """Record that resources have other columns now."""
         self._waking.forget_columns()
-
-    def lost(self, keys: Iterable[str]) -> None:
-        """Record that pods, which wait again, lost what the last cycles had decided for them."""
-        for line, count in Counter(self._line_of[key] for key in keys).items():
-            line.lost(count)
 
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
@@ -399,8 +394,7 @@ class Queue:
             if not self._waiting[namespace]:
                 del self._waiting[namespace]
         for line in opened:
-            line.widen()
-            line.entry = None
+            line.drawn()
             self._changed[line] = None
         held: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
         self._newly_held.clear()

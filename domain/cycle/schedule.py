@@ -229,8 +229,7 @@ class Scheduler:
         """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""
         self.state.apply(Forgotten(arrivals))
         for key, arrival in arrivals.items():
-            self.queue.add(self.state.pods[key].spec, arrival, fresh=True)
-        self.queue.lost(arrivals)
+            self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
 
     def renew(self) -> list[PodSpec]:
         """Forget what a restart forgets, why groups wait, and return the waiting pods: all are tried again.

@@ -95,17 +95,12 @@ def raised_keys(guards: Iterable[Guard], lost: Set[int]) -> list[str]:
 
 
 def dropped_keys(guards: Iterable[Guard], found: Mapping[str, Claim]) -> list[str]:
-    """Return the matchers that go."""
+    """Return the matchers that go, as the journal tells it among the keys that go up: behind a minus."""
     return sorted(
-        guard.key
+        f"-{guard.key}"
         for guard in guards
         if guard.drops and guard.key in found and found[guard.key].version == guard.version_seen
     )
-
-
-def told_dropped(keys: Iterable[str]) -> list[str]:
-    """Return how the journal tells, among the keys that go up, that matchers are gone. No key begins so."""
-    return [f"-{key}" for key in keys]
 
 
 def announced_keys(guards: Sequence[Guard], found: Mapping[str, Claim]) -> list[str]:

@@ -104,8 +104,8 @@ async def test_gangs_of_several_shards_are_placed_whole_though_a_worker_is_kille
 
         assert await connection.fetchval("SELECT count(*) FROM pending") == 0
         assert await connection.fetchval("SELECT count(*) FROM forwarded") > GANGS
-        least = [gang.least for gang in gangs]
-        assert await connection.fetch(_PARTS, [gang.name for gang in gangs], least) == []
+        told = [gang.name for gang in gangs], [gang.least for gang in gangs]
+        assert await connection.fetch(_PARTS, *told) == []
         deployment.stop()
         assert orjson.loads(deployment.run("audit", "-o", "json"))["broken"] == []
         again = orjson.loads(deployment.run("replay", "-o", "json"))

@@ -189,6 +189,17 @@ def node_of(team: Team, shard: int, prefix: str = "n") -> str:
     return next(n for n in names if partition_for(n.encode(), None, team.shards_count) == shard)
 
 
+def budget_manifest(allowed: int, app: str = "web", namespace: str = "default") -> Json:
+    """Return a budget of the pods of an app that lets so many go."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": namespace, "resourceVersion": "1"},
+        "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
 def columns(planner: Planner) -> dict[str, Any]:
     """Return what a worker knows of nodes and of what counts on them, by name."""
     state = planner.scheduler.state

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.adapters.memory.database import MemoryDatabase
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Producer
-from tests.property.team import Team, audit, keys_of, node_of
+from tests.property.team import Team, audit, budget_manifest, keys_of, node_of
 
 
 def live(seed: int) -> Team:
@@ -69,23 +68,12 @@ def test_a_pod_is_placed_when_another_worker_promises_its_room_no_more() -> None
     check(team)
 
 
-def budget_manifest(allowed: int, app: str = "web", namespace: str = "default") -> Json:
-    """Return a budget of the pods of an app that lets so many go."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": namespace, "resourceVersion": "1"},
-        "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1},
-        "status": {"disruptionsAllowed": allowed},
-    }
-
-
-def side_by_side(allowed: int, *, spare: bool, database: type[MemoryDatabase] = MemoryDatabase) -> Team:
+def side_by_side(allowed: int, *, spare: bool) -> Team:
     """Let two workers evict a pod of one budget each, from a node each, at the same time.
 
     ``spare``: each node has a pod beside it that no budget counts, and that is worth more.
     """
-    team = Team([0], [1], preempts=True, database=database)
+    team = Team([0], [1], preempts=True)
     team.tell("ADDED", budget_manifest(allowed))
     for shard in range(2):
         team.tell("ADDED", node_manifest(node := node_of(team, shard), cpu=4, labels={"at": f"n{shard}"}))

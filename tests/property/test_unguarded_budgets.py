@@ -6,15 +6,13 @@ from random import Random
 
 import msgspec
 import orjson
-import pytest
 
 from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from services.adapters.memory.database import MemoryDatabase
 from services.ports.guards import budget_key
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from tests.builders import node_manifest, pod_manifest
-from tests.property.team import Team, keys_of, node_of
-from tests.property.test_preemption_teams import budget_manifest, side_by_side
+from tests.property.team import Team, budget_manifest, keys_of, node_of
 
 SEEDS = range(12)
 
@@ -105,10 +103,3 @@ def test_no_budget_is_overdrawn_by_workers_that_see_little_of_each_other() -> No
 
 def test_a_build_that_guards_no_budget_is_named() -> None:
     assert any("BUDGET_OVERDRAWN" in found for seed in SEEDS for found in day(seed, Unguarded))
-
-
-@pytest.mark.parametrize(("database", "count"), [(Watched, 0), (Unguarded, 1)])
-def test_two_workers_side_by_side(database: type[Watched], count: int) -> None:
-    found = side_by_side(1, spare=True, database=database).database
-    assert isinstance(found, Watched)
-    assert len(set(found.overdrawn)) == count

@@ -22,15 +22,7 @@ from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm, LabelRequirement, LabelSelector, PodAffinity
 from domain.plugins.weighers import Match
-from services.ports.guards import (
-    Claim,
-    Guard,
-    announced_keys,
-    dropped_keys,
-    raised_keys,
-    refused_nodes,
-    told_dropped,
-)
+from services.ports.guards import Claim, Guard, announced_keys, dropped_keys, raised_keys, refused_nodes
 from services.worker.guarding import IDLE_MS, Guarding
 from tests.values import node, pod, template
 
@@ -79,12 +71,12 @@ class Ledger:
             version, batches = self.claims.get(key, Claim(0, self.batches()))
             self.claims[key] = Claim(version + 1, batches)
         for key in dropped:
-            del self.claims[key]
+            del self.claims[key[1:]]
         self.dropped_count += len(dropped)
         granted = [each for each in batch.placed if ids[each.node] not in lost]
         for each in granted:
             self.versions[each.node] = self.versions.get(each.node, 0) + 1
-        raised += raised_keys(batch.guards, lost) + told_dropped(dropped)
+        raised += raised_keys(batch.guards, lost) + dropped
         self.journal.append((shard, granted, raised))
         return [each for each in batch.placed if ids[each.node] in lost]
 

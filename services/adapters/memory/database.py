@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
@@ -21,15 +21,7 @@ from services.adapters.memory.offsets import OffsetRow as OffsetRow
 from services.adapters.memory.offsets import offset_of
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
-from services.ports.guards import (
-    Claim,
-    announced_keys,
-    dropped_keys,
-    first_keys,
-    raised_keys,
-    refused_nodes,
-    told_dropped,
-)
+from services.ports.guards import Claim, announced_keys, dropped_keys, first_keys, raised_keys, refused_nodes
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, batches_of
 from services.ports.ledger import (
     CommitBatch,
@@ -188,17 +180,17 @@ class MemoryDatabase:
         refused = refused_nodes(batch.guards, found, batch.followed, own_shards(batch))
         own, moved = self._judge(batch, refused)
         lost = lost_together(batch, own)
-        dropped = dropped_keys(batch.guards, found)
         raised = announced_keys(batch.guards, found) + raised_keys(batch.guards, lost)
-        told = raised + told_dropped(dropped)
-        settled = settle(batch, lost, moved, told)
+        dropped = dropped_keys(batch.guards, found)
+        settled = settle(batch, lost, moved, raised + dropped)
         self._check(settled)
         self._raise(raised, {a.shard: a.hi for a in batch.offsets if a.topic == BATCHES})
-        self.claims = {key: claim for key, claim in self.claims.items() if key not in dropped}
+        for key in dropped:
+            del self.claims[key[1:]]
         self.write(settled, advances)
-        return outcome_of(batch, lost, moved, told, refused | (lost - own))
+        return outcome_of(batch, lost, moved, raised + dropped, refused | (lost - own))
 
-    def _raise(self, keys: Sequence[str], counted: Mapping[int, int]) -> None:
+    def _raise(self, keys: Sequence[str], counted: dict[int, int]) -> None:
         batches = batches_of({key: row.next_offset for key, row in self.offsets.items()}) | counted
         for key in keys:
             claim = self.claims.get(key, Claim(0, batches))

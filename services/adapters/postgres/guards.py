@@ -16,7 +16,6 @@ from services.ports.guards import (
     first_keys,
     raised_keys,
     refused_nodes,
-    told_dropped,
 )
 from services.ports.ledger import CommitBatch
 
@@ -47,9 +46,8 @@ async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[
     if announced:
         await connection.execute(sql_guards.ANNOUNCE, announced)
     if dropped := dropped_keys(guards, found):
-        await connection.execute(sql_guards.DROP, dropped)
-    refused = refused_nodes(guards, found, batch.followed, own_shards(batch))
-    return refused, announced + told_dropped(dropped)
+        await connection.execute(sql_guards.DROP, [key[1:] for key in dropped])
+    return refused_nodes(guards, found, batch.followed, own_shards(batch)), announced + dropped
 
 
 async def raise_guards(connection: Connection, batch: CommitBatch, lost: set[int]) -> list[str]:
