@@ -58,8 +58,8 @@ A plugin that cannot be without arguments, or reads more fields with some, gets 
 `tests/unit/test_plugin_contract.py`.
 
 Other kinds, by what the answer depends on: `StaticFilter` and `StaticScore` (a node's spec, or what was
-measured on it), `LimitFilter` and `ResourceScore` (what its pods request), `VarianceScore` (all nodes),
-`CountFilter` and `CountScore` (pods of the same zone, rack or node).
+measured on it), `LimitFilter` and `ResourceScore` (what its pods request), `VarianceScore` and `IdealScore`
+(all nodes), `CountFilter` and `CountScore` (pods of the same zone, rack or node).
 [domain/plugins/base.py](../domain/plugins/base.py) and [counting.py](../domain/plugins/counting.py) say what
 each has to answer; a score goes to `domain/plugins/scores/` and into `SCORES`. A worker takes the new plugin
 when it is started anew.

@@ -14,7 +14,7 @@ from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
-from domain.plugins.base import Demand, Limit, Reason, Term
+from domain.plugins.base import Demand, IdealScore, Limit, Reason, Term, TermPart
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
 from domain.state.resources import (
@@ -281,7 +281,7 @@ def compile_program(
     groups.add_column[slot, : len(adds.columns)] = adds.columns
     groups.add_value[slot, : len(adds.columns)] = adds.values
     _compile_filters(program, groups, resources)
-    _compile_terms(program, groups)
+    parts_count = _compile_terms(program, groups)
     groups.raw_count[slot] = len(program.plan.normalised_scores)
     for k, static in enumerate(program.plan.normalised_scores):
         assert static.plugin.normaliser is not None
@@ -289,13 +289,16 @@ def compile_program(
         groups.raw_weight[slot, k] = static.weight
     groups.variance_count[slot] = len(program.plan.variance_scores)
     for v, use in enumerate(program.plan.variance_scores):
-        demand = use.plugin.demand(program.template, resources)
-        groups.variance_column[slot, v] = demand.column
-        groups.variance_value[slot, v] = demand.value
-        groups.variance_measured[slot, v] = (
-            program.plan.measured_first[use.label] if use.plugin.measured_count else -1
-        )
         groups.variance_weight[slot, v] = use.weight
+        if isinstance(use.plugin, IdealScore):
+            parts = use.plugin.parts(program.template, resources)
+            column, value, of = parts_count, len(parts), kernel.BY_CLOSENESS
+            parts_count = _compile_parts(parts, groups, slot, parts_count)
+        else:
+            column, value, _ = use.plugin.demand(program.template, resources)
+            of = program.plan.measured_first[use.label] if use.plugin.measured_count else kernel.BY_REQUESTS
+        groups.variance_column[slot, v], groups.variance_value[slot, v] = column, value
+        groups.variance_measured[slot, v] = of
     program.columns = _columns_read(program, resources)
 
 
@@ -310,7 +313,7 @@ def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]
         for term in program.terms:
             read.update([part.column for part in term.parts])
         for use in program.plan.variance_scores:
-            read.add(use.plugin.demand(program.template, resources).column)
+            read.update(use.plugin.columns(program.template, resources))
         if program.plan.reads_usage:
             read.update(_MEASURED_OF)
         if len(known) >= _DEMANDED_MAX:
@@ -347,7 +350,7 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
     program.demand_names = [demand.name for demand in demands]
 
 
-def _compile_terms(program: Program, groups: kernel.Groups) -> None:
+def _compile_terms(program: Program, groups: kernel.Groups) -> int:
     slot, parts, numbers = program.slot, 0, 0
     groups.term_count[slot] = len(program.plan.resource_scores)
     for t, (use, term) in enumerate(zip(program.plan.resource_scores, program.terms, strict=True)):
@@ -356,15 +359,20 @@ def _compile_terms(program: Program, groups: kernel.Groups) -> None:
         groups.term_kind[slot, t] = term.kind
         groups.term_weight[slot, t] = use.weight
         groups.term_measured[slot, t] = program.plan.measured_first[use.label]
-        for part in term.parts:
-            groups.part_column[slot, parts] = part.column
-            groups.part_weight[slot, parts] = part.weight
-            groups.part_value[slot, parts] = part.value
-            parts += 1
+        parts = _compile_parts(term.parts, groups, slot, parts)
         groups.number[slot, numbers : numbers + len(term.numbers)] = term.numbers
         numbers += len(term.numbers)
-        groups.term_first[slot, t + 1] = parts
-        groups.term_number[slot, t + 1] = numbers
+        groups.term_first[slot, t + 1], groups.term_number[slot, t + 1] = parts, numbers
+    return parts
+
+
+def _compile_parts(parts: Sequence[TermPart], groups: kernel.Groups, slot: int, first: int) -> int:
+    """Write parts from place ``first`` on; return the place behind them."""
+    for place, part in enumerate(parts, first):
+        groups.part_column[slot, place] = part.column
+        groups.part_weight[slot, place] = part.weight
+        groups.part_value[slot, place] = part.value
+    return first + len(parts)
 
 
 def find_constants(program: Program, groups: kernel.Groups, count: int) -> None:

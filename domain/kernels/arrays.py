@@ -36,6 +36,7 @@ LIMITS_MAX = 8
 LIMIT_COLUMNS_MAX = 4
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
+BALANCED_PAIR, SEARCH = range(7, 9)
 """Kinds of resource terms."""
 
 WHOLE = 16
@@ -68,6 +69,11 @@ row is a domain of its own."""
 
 REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL, CUT = 1, 2, 4, 8, 16
 """Flags of a normaliser (``domain.plugins.normaliser``)."""
+
+BY_REQUESTS, BY_CLOSENESS = -1, -2
+"""In place of a measured column: the metric is what is requested, or there is none (``closeness.py``)."""
+
+CLOSENESS_ONE = 1 << 30  # how far a row is from the best of all is a whole number of 2^-30
 
 VARIANCE = REVERSED | EQUAL_FULL | ZERO_FULL
 """Flags with which the growth of a variance is normalised."""
@@ -224,9 +230,9 @@ class Groups(NamedTuple):
     part_value: np.ndarray  # int64[G, PARTS_MAX]
     number: np.ndarray  # float64[G, NUMBERS_MAX]
     variance_count: np.ndarray  # int32[G]
-    variance_column: np.ndarray  # int32[G, VARIANCES_MAX]
-    variance_value: np.ndarray  # int64[G, VARIANCES_MAX]: what the pod adds
-    variance_measured: np.ndarray  # int32[G, VARIANCES_MAX]: its metric in static_raw, -1: what is requested
+    variance_column: np.ndarray  # int32[G, VARIANCES_MAX]; of a closeness, its first part
+    variance_value: np.ndarray  # int64[G, VARIANCES_MAX]: what the pod adds; of a closeness, how many parts
+    variance_measured: np.ndarray  # int32[G, VARIANCES_MAX]: its metric in static_raw, or BY_...
     variance_weight: np.ndarray  # float64[G, VARIANCES_MAX]
     variance_low: np.ndarray  # int64[G, VARIANCES_MAX]
     variance_high: np.ndarray  # int64[G, VARIANCES_MAX]

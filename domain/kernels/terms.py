@@ -18,10 +18,12 @@ import numpy as np
 from domain.kernels.arrays import (
     BALANCED,
     BALANCED_CHANGE,
+    BALANCED_PAIR,
     CAPACITY_RATIO,
     LEAST_ALLOCATED,
     LOW_RISK,
     MOST_ALLOCATED,
+    SEARCH,
     TARGET_LOAD,
     WHOLE,
 )
@@ -70,6 +72,10 @@ def rate_term(  # type: ignore[no-untyped-def]
         _rate_low_risk(
             allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number, value
         )  # fmt: skip
+    elif plain == BALANCED_PAIR:
+        _rate_pair(allocatable, requested, first, part_column, part_value, value)
+    elif plain == SEARCH:
+        _rate_search(allocatable, requested, measured, first, part_column, part_value, number, value)
 
 
 @function
@@ -296,3 +302,70 @@ def _rate_low_risk(  # type: ignore[no-untyped-def]
             worst = max(worst, risk)
             is_measured = is_measured or measured[2 * r, row] == measured[2 * r, row]
         value[i] = 100.0 * (1.0 - worst) if is_measured else 0.0
+
+
+@function
+def _rate_pair(allocatable, requested, first, part_column, part_value, value):  # type: ignore[no-untyped-def]
+    """Rate by BRA: 100 less the difference of the used shares of two resources, in percent."""
+    for i in range(len(value)):
+        low = 1.0
+        high = 0.0
+        for p in range(len(part_column)):
+            used = requested[part_column[p], first + i] + part_value[p]
+            share = min(used / max(allocatable[part_column[p], first + i], 1), 1.0)
+            low = min(low, share)
+            high = max(high, share)
+        value[i] = 100.0 - (high - low) * 100.0
+
+
+@function
+def _type_of_pod(allocatable, row, part_column, part_value):  # type: ignore[no-untyped-def]
+    """Return 1 for a pod that is compressible on a row, 2 for an incompressible one, 0 for a balanced one."""
+    for p in range(4):
+        if part_value[p] <= 0 or allocatable[part_column[p], row] <= 0:
+            return 0
+    cpu = part_value[0] / allocatable[part_column[0], row]
+    memory = part_value[1] / allocatable[part_column[1], row]
+    network = part_value[2] / allocatable[part_column[2], row]
+    disk = part_value[3] / allocatable[part_column[3], row]
+    if cpu > memory and network > disk:
+        return 1
+    return 2 if cpu < memory and network < disk else 0
+
+
+@function
+def _rate_search(  # type: ignore[no-untyped-def]
+    allocatable, requested, measured, first, part_column, part_value, number, value
+):
+    """Rate by SearchScore, 100 (S + 1) / 3, where S is between -1 and 2.
+
+    There are four parts. ``number`` float64[29] holds 1 if loads are measured and 0 if not, the critical load
+    of each part, and twelve weights of what is available, then of loads: those of the parts for a balanced
+    pod, for a compressible and for an incompressible one.
+    """
+    for i in range(len(value)):
+        row = first + i
+        weight = 5 + 4 * _type_of_pod(allocatable, row, part_column, part_value)
+        available = 0.0
+        available_weights = 0.0
+        load = 0.0
+        load_weights = 0.0
+        for p in range(4):
+            offered = allocatable[part_column[p], row]
+            if offered > 0:
+                asked = part_value[p]
+                used = requested[part_column[p], row]
+                free = offered - used
+                left = 1.0
+                if asked > 0:
+                    left = 1.0 - asked / free if free > asked else 0.0
+                loaded = (used + asked) / offered
+                if number[0] != 0.0 and measured[p, row] == measured[p, row]:
+                    loaded = measured[p, row] / 100.0 + asked / offered
+                available += number[weight + p] * left
+                available_weights += number[weight + p]
+                load += number[weight + 12 + p] * (number[1 + p] - min(loaded, 1.0))
+                load_weights += number[weight + 12 + p]
+        available = available / available_weights if available_weights > 0.0 else 0.0
+        load = load / load_weights if load_weights > 0.0 else 0.0
+        value[i] = 100.0 * (available + load + 1.0) / 3.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import METRIC_MAX, METRIC_ONE, UNCOUNTED, VARIANCE
+from domain.kernels.arrays import BY_CLOSENESS, METRIC_MAX, METRIC_ONE, UNCOUNTED, VARIANCE
+from domain.kernels.closeness import rate_closeness
 from domain.kernels.compiling import function, inner
 from domain.kernels.normalising import normal
 
@@ -101,9 +102,23 @@ def extremes_of_growth(growth, fits):  # type: ignore[no-untyped-def]
 
 @inner
 def grow_variances(columns, groups, changes, g, scratch):  # type: ignore[no-untyped-def]
-    """Write, for each variance that a group is scored by, what a pod on each row would add to it."""
+    """Write, for each variance that a group is scored by, what a pod on each row would add to it.
+
+    Closeness to the best row counts as one: it, too, changes on all rows with each pod.
+    """
     count = columns.rows_count[0]
     for v in range(groups.variance_count[g]):
+        if groups.variance_measured[g, v] == BY_CLOSENESS:
+            begin = groups.variance_column[g, v]
+            end = begin + groups.variance_value[g, v]
+            scratch.sums[v, 0] = -1
+            scratch.sums[v, 2] = rate_closeness(
+                columns.allocatable, columns.requested, groups.part_column[g, begin:end],
+                groups.part_weight[g, begin:end], groups.part_value[g, begin:end], scratch.feasible[:count],
+                scratch.work, scratch.growth[v, :count],
+            )  # fmt: skip
+            scratch.sums[v, 3] = 0
+            continue
         column = groups.variance_column[g, v]
         known = groups.variance_measured[g, v]
         own = scratch.own[v, :count]

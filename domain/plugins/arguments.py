@@ -94,6 +94,24 @@ class Arguments:
                 raise FieldError(path, f"expected a string, got {shown(item)}")
         return frozenset(item for _, item in self.items(key))
 
+    def name_list(self, key: str, default: Sequence[str], *, least: int, most: int) -> list[str]:
+        """Return a list of so many different names of resources; a missing one is the default."""
+        found: list[str] = []
+        for path, item in self.items(key):
+            if not isinstance(item, str) or not item:
+                raise FieldError(path, f"expected the name of a resource, got {shown(item)}")
+            if item in found:
+                raise FieldError(path, f"{shown(item)} is there twice")
+            found.append(item)
+        if found and not least <= len(found) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise FieldError(self.at(key), f"has {len(found)} resources; expected {wanted}")
+        return found or list(default)
+
+    def numbers(self, key: str, default: Sequence[float], low: float, high: float) -> list[float]:
+        """Return a list of numbers within bounds, as long as the default, which stands for a missing one."""
+        return numbers(self.raw(key), self.at(key), len(default), low, high) if key in self else list(default)
+
     def resources(
         self, key: str, default: Sequence[WeightedResource], *, weight_max: float
     ) -> list[WeightedResource]:
@@ -123,3 +141,10 @@ def number(value: Any, path: str, low: float = -math.inf, high: float = math.inf
     if not low <= read <= high:
         raise FieldError(path, f"{read:g} is not within {low:g}..{high:g}")
     return read
+
+
+def numbers(value: Any, path: str, count: int, low: float, high: float) -> list[float]:
+    """Return a list of ``count`` numbers within bounds."""
+    if not isinstance(value, list | tuple) or len(value) != count:
+        raise FieldError(path, f"expected a list of {count} numbers, got {shown(value)}")
+    return [number(item, f"{path}[{i}]", low, high) for i, item in enumerate(value)]

@@ -4,7 +4,8 @@ A *static filter* and a *static score* depend on the node's spec alone (and, whe
 usage). They are asked once per equivalence group, and again only for rows where that changed. A *limit
 filter*, a *resource filter* and a *resource score* depend on what is requested. They hand numbers to the
 placing kernel, which evaluates a row again whenever a pod is placed on it. A *variance score* rates how
-evenly a resource would be used over all nodes. What counts other pods is in ``counting.py``.
+evenly a resource would be used over all nodes, an *ideal score* how near a node comes to the best of all.
+What counts other pods is in ``counting.py``.
 
 A plugin may be of several kinds: then its static answer counts first, its limits second.
 Every score has two forms with the same answer to the last bit: ``raw``, in numpy, which ``cycle/evaluate.py``
@@ -240,3 +241,26 @@ class VarianceScore(Score):
     @abstractmethod
     def demand(self, template: PodTemplate, resources: ResourceIndex) -> Demand:
         """Return the resource and what the pod adds to it."""
+
+    def columns(self, template: PodTemplate, resources: ResourceIndex) -> list[int]:
+        """Return the columns that it reads."""
+        return [self.demand(template, resources).column]
+
+
+class IdealScore(Score):
+    """Rates nodes by how near they come to the best of all feasible nodes, over some resources (TOPSIS).
+
+    The kernel computes how far each node is from it (``domain.kernels.closeness``), and the least distance
+    gets 100. ``parts_max`` bounds the parts of any template.
+    """
+
+    normaliser = Normaliser(reverse=True, equal_full=True, zero_full=True)
+    parts_max: int = 0
+
+    @abstractmethod
+    def parts(self, template: PodTemplate, resources: ResourceIndex) -> tuple[TermPart, ...]:
+        """Return the resources with their weights, which sum up to 1, and what the pod adds to them."""
+
+    def columns(self, template: PodTemplate, resources: ResourceIndex) -> list[int]:
+        """Return the columns that it reads."""
+        return [part.column for part in self.parts(template, resources)]

@@ -6,6 +6,7 @@ from domain.kernels import arrays as kernel
 from domain.model import limits
 from domain.model.errors import FieldError
 from domain.plugins.base import (
+    IdealScore,
     LimitFilter,
     Plugin,
     ResourceFilter,
@@ -67,8 +68,10 @@ def _uses(plugin: Plugin) -> list[tuple[str, str, int]]:
         uses.append(("resource_scores_max", "scores of resources", 1))
         uses.append(("scored_resources_max", "resources in scores", plugin.parts_max))
         uses.append(("score_numbers_max", "numbers in scores", plugin.numbers_max))
-    if isinstance(plugin, VarianceScore):
-        uses.append(("variance_scores_max", "scores by variance", 1))
+    if isinstance(plugin, VarianceScore | IdealScore):
+        uses.append(("variance_scores_max", "scores over all nodes", 1))
+    if isinstance(plugin, IdealScore):
+        uses.append(("scored_resources_max", "resources in scores", plugin.parts_max))
     if isinstance(plugin, CountScore):
         uses.append(("count_scores_max", "scores that count pods", 1))
     return uses

@@ -15,6 +15,7 @@ from domain.plugins.asked import ignored_by
 from domain.plugins.base import (
     CURES_ALL,
     Cure,
+    IdealScore,
     LimitFilter,
     Plugin,
     ResourceFilter,
@@ -41,18 +42,22 @@ from domain.plugins.filters.resource_threshold import ResourceThreshold
 from domain.plugins.filters.taint_toleration import TaintToleration
 from domain.plugins.kernel_budget import KernelBudget
 from domain.plugins.scores.allocated import Allocated
+from domain.plugins.scores.bra import BRA
+from domain.plugins.scores.cwt import CWT
 from domain.plugins.scores.first_fit import FirstFit
 from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.scores.image_locality import IMAGE_FIELDS, ImageLocality, known_images
 from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as InterPodAffinityScore
 from domain.plugins.scores.load_variation_risk_balancing import LoadVariationRiskBalancing
 from domain.plugins.scores.low_risk_over_commitment import LowRiskOverCommitment
+from domain.plugins.scores.lra import LRA
 from domain.plugins.scores.node_affinity import NodeAffinity as NodeAffinityScore
 from domain.plugins.scores.node_resources_allocatable import Allocatable
 from domain.plugins.scores.node_resources_balanced_allocation import Balanced
 from domain.plugins.scores.peaks import Peaks
 from domain.plugins.scores.pod_topology_spread import PodTopologySpread as PodTopologySpreadScore
 from domain.plugins.scores.requested_to_capacity_ratio import RequestedToCapacityRatio
+from domain.plugins.scores.search_score import SearchScore
 from domain.plugins.scores.taint_toleration import TaintToleration as TaintTolerationScore
 from domain.plugins.scores.target_load_packing import TargetLoadPacking
 from domain.plugins.view import NodeView
@@ -87,6 +92,10 @@ SCORES = registered(
     LowRiskOverCommitment,
     Peaks,
     GlobalVariance,
+    SearchScore,
+    LRA,
+    BRA,
+    CWT,
 )
 STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType(
     {"RequestedToCapacityRatio": declared(RequestedToCapacityRatio)}
@@ -138,7 +147,7 @@ class ProfilePlan:
         self.static_scores: list[ScoreUse[StaticScore]] = []
         self.normalised_scores: list[ScoreUse[StaticScore]] = []
         self.resource_scores: list[ScoreUse[ResourceScore]] = []
-        self.variance_scores: list[ScoreUse[VarianceScore]] = []
+        self.variance_scores: list[ScoreUse[VarianceScore | IdealScore]] = []
         self.count_filters: list[tuple[int, CountFilter]] = []
         self.count_scores: list[ScoreUse[CountScore]] = []
         budget = KernelBudget()
@@ -218,7 +227,7 @@ class ProfilePlan:
                 kind.append(ScoreUse(label, weight, plugin))
             case ResourceScore():
                 self.resource_scores.append(ScoreUse(label, weight, plugin))
-            case VarianceScore():
+            case VarianceScore() | IdealScore():
                 self.variance_scores.append(ScoreUse(label, weight, plugin))
             case CountScore():
                 self.count_scores.append(ScoreUse(label, weight, plugin))

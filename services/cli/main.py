@@ -31,6 +31,7 @@ from services.cli import (
     search,
     serve,
     setup,
+    study,
 )
 from services.cli.output import say
 from services.cli.terminal import echo
@@ -134,6 +135,7 @@ app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.add_typer(search.app, name="search", rich_help_panel=TRY)
+app.add_typer(study.app, name="study", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)

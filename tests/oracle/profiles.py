@@ -14,6 +14,9 @@ RESOURCES = (
     {"name": "nvidia.com/gpu", "weight": 5},
     {"name": "ephemeral-storage"},
 )
+PAPER = ("cpu", "memory", "nvidia.com/gpu", "a.io/x", "ephemeral-storage")
+"""Resources for the scores that take any names; no node may offer some of them."""
+
 SHAPES = (
     ((0, 0), (100, 10)),
     ((30, 9), (60, 2), (61, 10)),
@@ -33,6 +36,8 @@ def any_profile(name: str, random: Random) -> Profile:
     random.shuffle(filters)
     del filters[random.choice((99, 99, 99, 5)) :]
     uses = [_score(random) for _ in range(random.choice((1, 1, 2, 3, 5)))]
+    for use in [use for use in uses if use.name in ("GlobalVariance", "CWT")][4:]:
+        uses.remove(use)  # a profile may have four of these
     return Profile(name=name, revision=7, filters=tuple(filters), scores=tuple(uses))
 
 
@@ -58,6 +63,7 @@ def _score(random: Random) -> PluginUse:
             "FirstFit", "NodeResourcesFit", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "Peaks",
             "TaintToleration", "NodeAffinity", "ImageLocality", "NodeResourcesAllocatable", "GlobalVariance",
             "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment",
+            "SearchScore", "LRA", "BRA", "CWT",
         )
     )  # fmt: skip
     match name:
@@ -93,6 +99,17 @@ def _score(random: Random) -> PluginUse:
         case "LowRiskOverCommitment":
             weights = {"cpu": random.choice((0.0, 0.5, 1.0)), "memory": random.choice((0.0, 0.7))}
             args = {"smoothingWindowSize": random.choice((1, 5)), "riskLimitWeights": weights}
+        case "SearchScore":
+            args = {"resources": random.sample(PAPER, 4), "load": random.choice(("requested", "measured"))}
+            args["criticalLoads"] = [random.choice((0.3, 0.8)) for _ in range(4)]
+        case "LRA":
+            args = {"resources": random.sample(PAPER, random.choice((1, 2, 4)))}
+        case "BRA":
+            args = {"resources": random.sample(PAPER, 2)}
+        case "CWT":
+            args = {"resources": random.sample(PAPER, 3)}
+            if random.random() < 0.5:
+                args["comparisons"] = [[1, 2, 4], [0.5, 1, 2], [0.25, 0.5, 1]]
         case "Peaks":
             models = {n: {"k0": 1, "k1": 1 + i % 3, "k2": 0.01} for i, n in enumerate(NODES_WITH_A_MODEL)}
             args = {"nodePowerModel": models}

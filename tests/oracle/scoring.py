@@ -11,6 +11,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured
+from tests.oracle.paper_scoring import bra, far_from_best, lra, search_score
 from tests.oracle.rules import matches, tolerated
 
 MIB = 1 << 20
@@ -308,6 +309,16 @@ def global_variance(
     return by_range({name: float(v - least) for name, v in raw.items()}, reverse=True, equal=100.0)
 
 
+def cwt(
+    args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
+) -> Rated:
+    far = far_from_best(args, template, feasible)
+    low, high = min(far.values(), default=0.0), max(far.values(), default=0.0)
+    if low == high:
+        return dict.fromkeys(far, 100.0)
+    return {name: (high - each) / (high - low) * 100.0 for name, each in far.items()}
+
+
 # ------------------------------------------------------------------------------------- by what is measured
 
 
@@ -457,4 +468,8 @@ _SCORES: dict[str, _Score] = {
     "TargetLoadPacking": _each(target_load_packing),
     "LowRiskOverCommitment": _each(low_risk),
     "GlobalVariance": global_variance,
+    "SearchScore": _each(search_score),
+    "LRA": _each(lra),
+    "BRA": _each(bra),
+    "CWT": cwt,
 }

@@ -31,6 +31,7 @@ from domain.model.selectors import (
 )
 from domain.model.usage import Measured
 from domain.plugins.base import (
+    IdealScore,
     LimitFilter,
     Plugin,
     ResourceFilter,
@@ -162,6 +163,8 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
         found["demands"] = plugin.demands(shape, resources)
     if isinstance(plugin, VarianceScore):
         found["demand"] = plugin.demand(shape, resources)
+    if isinstance(plugin, IdealScore):
+        found["parts"] = plugin.parts(shape, resources)
     if isinstance(plugin, ResourceScore):
         found["term"] = plugin.term(shape, resources)
     asking = Incoming(shape, "default", {"app": "web"}, None, World((), selected={"default": [_APP]}))

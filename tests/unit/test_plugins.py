@@ -29,6 +29,7 @@ from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.selectors import AffinityTerm, LabelSelector, PodAffinity, SpreadConstraint
 from domain.model.usage import Measured
 from domain.plugins.base import (
+    IdealScore,
     LimitFilter,
     Plugin,
     ResourceFilter,
@@ -118,6 +119,8 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
         plugin.demands(shape, state.resources)
     if isinstance(plugin, VarianceScore):
         plugin.demand(shape, state.resources)
+    if isinstance(plugin, IdealScore):
+        plugin.parts(shape, state.resources)
     if isinstance(plugin, ResourceScore):
         plugin.term(shape, state.resources)
     if isinstance(plugin, CountFilter | CountScore):

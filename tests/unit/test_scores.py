@@ -313,6 +313,27 @@ def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
         ("Peaks", {"nodePowerModel": {"n": {"k3": 1}}}, "nodePowerModel.n.k3"),
         ("GlobalVariance", {"resource": 1}, "resource"),
         ("GlobalVariance", {"of": "x"}, "of"),
+        ("SearchScore", {"resources": ["cpu", "memory", "x.io/a"]}, "resources"),
+        ("SearchScore", {"resources": ["cpu", "cpu", "x.io/a", "x.io/b"]}, "resources[1]"),
+        ("SearchScore", {"resources": ["cpu", 1, "x.io/a", "x.io/b"]}, "resources[1]"),
+        ("SearchScore", {"criticalLoads": [0.5, 0.5, 1, 0.5]}, "criticalLoads[2]"),
+        ("SearchScore", {"criticalLoads": [0.5]}, "criticalLoads"),
+        ("SearchScore", {"availableWeights": {"balanced": [1, 1, 0, 0]}}, "availableWeights.balanced"),
+        ("SearchScore", {"loadWeights": {"small": [1, 0, 0, 0]}}, "loadWeights.small"),
+        ("SearchScore", {"load": "x"}, "load"),
+        ("LRA", {"resources": "cpu"}, "resources"),
+        ("BRA", {"resources": ["cpu"]}, "resources"),
+        ("CWT", {"comparisons": [[1]]}, "comparisons[0]"),
+        ("CWT", {"resources": ["cpu", "memory"], "comparisons": [[1, 2], [2, 1]]}, "comparisons[1][0]"),
+        ("CWT", {"resources": ["cpu", "memory"], "comparisons": [[1, 2]]}, "comparisons"),
+        (
+            "CWT",
+            {
+                "resources": ["cpu", "memory", "a"],
+                "comparisons": [[1, 9, 1 / 9], [1 / 9, 1, 9], [9, 1 / 9, 1]],
+            },
+            "comparisons",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_path(name: str, args: dict[str, Any], path: str) -> None:

@@ -1,0 +1,97 @@
+"""Place pods by search on the real state: the filters of a profile say where each may go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from domain.cycle.evaluate import evaluate
+from domain.cycle.schedule import Scheduler
+from domain.model.events import PodUpserted
+from domain.model.pods import PodSpec
+from domain.plugins.base import Term
+from domain.plugins.registry import ProfilePlan
+from domain.search.placement import Batch, Fitness, by_imbalance, by_score, place_batch
+from domain.search.setting import RESOURCES
+from domain.state.cluster import ClusterState
+from services.study.methods import Search
+
+
+def place_by_search(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec], *, seed: int) -> int:
+    """Place pods, as many at once as the search takes; return how many found a node."""
+    placed_count = 0
+    for first in range(0, len(pods), search.window):
+        window = pods[first : first + search.window]
+        placed_count += _place_window(scheduler, search, window, seed + first)
+    return placed_count
+
+
+def _place_window(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec], seed: int) -> int:
+    """Search for the nodes of some pods, and bind each there if the filters still allow it.
+
+    They may not where what a pod counts decides about another one of the same window. Such a pod goes to the
+    nearest node that they do allow.
+    """
+    state, placed_count = scheduler.state, 0
+    plan = scheduler.profiles.plans[pods[0].template.profile]
+    for pod in pods:
+        scheduler.fold(PodUpserted(pod))  # filters that count pods must know the pod itself
+    batch, fitness = _batch(state, plan, pods)
+    found = place_batch(
+        search.algorithm,
+        batch,
+        fitness,
+        seed=seed,
+        population_count=search.population_count,
+        evaluations_max=search.evaluations_max,
+    )
+    names = state.table.names[: state.table.count]
+    for i, (pod, wanted) in enumerate(zip(pods, found.nodes, strict=True)):
+        feasible = batch.allowed[0] if i == 0 else _allowed(state, plan, pod)
+        if wanted < 0 or not feasible.any():
+            continue
+        apart = np.abs(np.arange(len(names)) - wanted)
+        node = names[int(np.where(feasible, apart, len(names)).argmin())]
+        version = (pod.resource_version or 0) + 1
+        bound = msgspec.structs.replace(pod, node_name=node, resource_version=version)
+        scheduler.fold(PodUpserted(bound))
+        placed_count += 1
+    return placed_count
+
+
+def _batch(state: ClusterState, plan: ProfilePlan, pods: Sequence[PodSpec]) -> tuple[Batch, Fitness]:
+    """Return what is to be placed, and what it is worth: by the profile's resource score, else by Z."""
+    table, resources = state.table, state.resources
+    rated = [resources.column(name) for name in RESOURCES]
+    demands = [plan.fit[1].demands(pod.template, resources) if plan.fit else [] for pod in pods]
+    columns = sorted({*rated, *(demand.column for each in demands for demand in each)})
+    place = {column: i for i, column in enumerate(columns)}
+    asked = np.zeros((len(pods), len(columns)), dtype=np.int64)
+    for i, (pod, each) in enumerate(zip(pods, demands, strict=True)):
+        asked[i, [place[column] for column in rated]] = [
+            pod.template.requests.get(name, 0) for name in RESOURCES
+        ]
+        asked[i, [place[demand.column] for demand in each]] = [demand.value for demand in each]
+    batch = Batch(
+        allocatable=table.allocatable[columns, : table.count],
+        requested=table.requested[columns, : table.count],
+        asked=asked,
+        allowed=np.array([_allowed(state, plan, pod) for pod in pods]),
+    )
+    if not plan.resource_scores:
+        return batch, by_imbalance([place[column] for column in rated])
+    terms = [plan.resource_scores[0].plugin.term(pod.template, resources) for pod in pods]
+    return batch, by_score([_moved(term, place) for term in terms])
+
+
+def _moved(term: Term, place: Mapping[int, int]) -> Term:
+    """Return a term with rows of the batch's arrays in place of the table's columns."""
+    return term._replace(parts=tuple(part._replace(column=place[part.column]) for part in term.parts))
+
+
+def _allowed(state: ClusterState, plan: ProfilePlan, pod: PodSpec) -> np.ndarray:
+    """Return bool[N]: which rows pass every filter of the profile."""
+    feasible = set(evaluate(state, plan, pod).feasible)
+    return np.array([name in feasible for name in state.table.names[: state.table.count]])

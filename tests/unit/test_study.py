@@ -1,0 +1,78 @@
+"""Is the generated setting what its page says, and does a study say what was done with it?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from domain.search.balance import balance
+from domain.search.setting import KINDS, LOAD, TYPES, generate
+from services.cli.main import app
+from services.cli.study import MethodName
+from services.study.imbalance import place_all, study
+from services.study.methods import METHODS
+from tests.oracle.paper_scoring import pod_type
+
+
+def test_the_setting_is_what_its_page_says() -> None:
+    found = generate(1)
+    assert (found.allocatable.shape, found.asked.shape) == ((4, 31), (1_800, 4))
+    assert {kind: found.kinds.count(kind) for kind in KINDS} == {k: count for k, (count, _) in KINDS.items()}
+    assert {kind: found.types.count(kind) for kind in TYPES} == dict.fromkeys(TYPES, 600)
+    assert found.asked.sum(axis=0) / found.allocatable.sum(axis=1) == pytest.approx(LOAD, abs=1e-3)
+    assert (found.asked > 0).all()
+    general = found.allocatable[:, 0].tolist()
+    assert [pod_type(each, general) for each in found.asked.tolist()] == found.types
+    assert (generate(1).asked == found.asked).all()
+    assert not (generate(2).asked == found.asked).all()
+
+
+def test_a_study_is_the_same_with_the_same_seed() -> None:
+    once, again = (study(["least-balanced", "tbesk"], [1], pods_count=100) for _ in range(2))
+    for first, second in zip(once, again, strict=True):
+        assert (first.imbalance, first.utilisation) == (second.imbalance, second.utilisation)
+        assert first.unplaced_count == second.unplaced_count < 20  # of 100 large pods
+
+
+def test_what_the_baselines_do_not_see_they_overload() -> None:
+    """They are asked for cpu and memory alone; the others never go beyond what a node offers."""
+    seen: dict[str, list[int]] = {}
+    for name in ("lra", "least-balanced"):
+        _, steps, _ = place_all(METHODS[name], generate(1), 1)
+        seen[name] = balance(steps[-1]).overloaded
+    assert seen["lra"][:2] == [0, 0]
+    assert sum(seen["lra"][2:]) > 0
+    assert seen["least-balanced"] == [0, 0, 0, 0]
+
+
+def test_the_command_knows_all_methods() -> None:
+    assert [each.value for each in MethodName] == list(METHODS)
+
+
+def test_the_command_prints_a_row_per_method_and_writes_files(tmp_path: Path) -> None:
+    asked = ["-m", "lra", "-m", "least-balanced", "--runs", "2", "--pods", "200"]
+    shown = CliRunner().invoke(app, ["study", "imbalance", *asked, "--csv", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert [line.split("\t")[0] for line in shown.stdout.splitlines()[1:]] == ["lra", "least-balanced"]
+    lines = (tmp_path / "imbalance.csv").read_text().splitlines()
+    assert lines[0] == "method,seed,pods,imbalance"
+    assert [line.rpartition(",")[0] for line in lines[1:3]] == ["lra,1,100", "lra,1,200"]
+    assert len((tmp_path / "utilisation.csv").read_text().splitlines()) == 1 + 2 * 2 * 31
+    shown = CliRunner().invoke(app, ["study", "imbalance", *asked, "-o", "json"])
+    document = json.loads(shown.stdout)
+    assert [run["method"] for run in document["runs"]] == ["lra", "least-balanced"] * 2
+    assert document["runs"][0]["imbalance"][0] == float(lines[1].rpartition(",")[2])
+
+
+def test_pictures_without_matplotlib_are_refused_before_anything_is_placed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    shown = CliRunner().invoke(app, ["study", "imbalance", "--plots", str(tmp_path / "x")])
+    assert shown.exit_code == 1
+    assert "pip install 'berth[plots]'" in " ".join(shown.output.split())
+    assert not (tmp_path / "x").exists()
