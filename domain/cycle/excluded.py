@@ -33,8 +33,8 @@ class Excluded:
 
     def of(self, pod: PodSpec) -> tuple[str, ...]:
         """Return the nodes that are excluded for a pod, by name. Cost: O(1) for nearly all pods."""
-        uid, nodes = self._of.get(pod.key, ("", {}))
-        return tuple(sorted(nodes)) if uid == pod.uid else ()
+        known = self._of.get(pod.key)
+        return () if known is None or known[0] != pod.uid else tuple(sorted(known[1]))
 
     def number(self, class_number: int, nodes: tuple[str, ...]) -> int:
         """Return what stands for a class with excluded nodes: no number of a class, and never used twice."""

@@ -253,13 +253,14 @@ class Placer:
             if row >= 0:
                 result.attempts[attempt].bound_count += 1
                 node = table.names[row]
-                version = versions[node] = versions.get(node, state.nodes[node].version) + 1
+                version = versions[node] = (versions.get(node) or state.nodes[node].version) + 1
                 result.verdicts.append(Placement(pod, arrival, attempt, node, version, score))
                 keys.append(key)
             elif self._queue.is_fresh(key):
                 result.verdicts.append(Failure(pod, arrival, attempt))
-        self._queue.tried(key for key, _ in candidates)
-        rows = placed.row[placed.row >= 0]
+        found = placed.row >= 0
+        self._queue.tried(candidates[i][0] for i in (~found).nonzero()[0].tolist())  # the others leave it
+        rows = placed.row[found]
         self._note_ended(state.apply(Assumed(keys, rows)))
         self._snapshot.caught_up()
         for key in keys:
@@ -272,7 +273,7 @@ class Placer:
         """Take note of what an attempt asks for beyond room."""
         if program.is_strict:
             self.result.strict.add(attempt)
-        if self._slots.homes.shared and program.counted.rules:
+        if program.counted.rules and self._slots.homes.shared:
             self.result.matchers[attempt] = matchers_of(program.counted)
 
     def _note_ended(self, changes: Sequence[Change]) -> None:

@@ -139,8 +139,9 @@ class Scheduler:
         for change in changes:
             match change:
                 case PodWaits():
-                    self._unheeded.drop(change.pod.key)
-                    self.queue.drop(change.pod.key)
+                    if change.previous is not None:  # else nobody knew the pod
+                        self._unheeded.drop(change.pod.key)
+                        self.queue.drop(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case BindUndone():
                     self._excluded.note(change.pod, change.node)

@@ -211,3 +211,6 @@ Change = (
     | Refused
     | FollowRefused
 )
+
+OF_NO_NODE = frozenset((PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
+"""Changes that change no node, and nothing of what counts on one."""

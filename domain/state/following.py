@@ -141,7 +141,8 @@ class Following:
                 yield FollowRefused("pod", pod.key, self._why_not_placed(pod, node, shard))
                 continue
             entry = enter(pod, 0, shard)
-            entry.adopted = adopted
+            if adopted:
+                entry.adopted = True
             row = follow(entry, node)
             if row is not None:
                 placed.append(pod)

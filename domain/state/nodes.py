@@ -42,9 +42,10 @@ class NodeEntry:
 
     def add(self, pod: PodEntry) -> None:
         """Count a pod on the node."""
-        self.pods[pod.spec.key] = pod
+        key = pod.spec.key
+        self.pods[key] = pod
         if self.recent is not None:
-            self.recent.add(pod.spec.key)
+            self.recent.add(key)
 
     def drop(self, pod: PodEntry) -> None:
         """Stop counting a pod."""

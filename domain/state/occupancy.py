@@ -197,7 +197,7 @@ class Occupancy:
     def follow(self, entry: PodEntry, node: str) -> int | None:
         """Let another worker's pod be on a node; return the row in which it is yet to be counted, if any."""
         entry.node = node
-        known = self.meet(node)
+        known = self.nodes.get(node) or self.meet(node)
         known.add(entry)
         if entry.pod_class is not None:
             self.index.count(entry.pod_class, node, 1)

@@ -166,9 +166,13 @@ class OwnChanges:
         np.add.at(delta.ravel(), np.repeat(which, lengths) * delta.shape[1] + columns, values)
         named, names = self._resources.named, self._table.names
         for row, count, here in zip(found.tolist(), counts.tolist(), delta.tolist(), strict=True):
-            claim = self._claims.setdefault(names[row], _Sum())
+            claim = self._claims.get(names[row])
+            if claim is None:
+                claim = self._claims[names[row]] = _Sum()
+                claim.delta = named(here)
+            else:
+                claim.add(named(here))
             claim.changes += count
-            claim.add(named(here))
         for placed in self._placed:
             for row, requests in placed.elsewhere:
                 self._claims[names[row]].add(requests)

@@ -89,7 +89,8 @@ class PodIndex:
         """Take a pod that begins to exist."""
         pod = entry.spec
         key = pod.key
-        self.lowest_priority = min(self.lowest_priority, pod.template.priority)
+        if pod.template.priority < self.lowest_priority:
+            self.lowest_priority = pod.template.priority
         if self._pods is not None:
             self._pods.setdefault(pod.namespace, set()).add(key)
         if pod.template.gang:

@@ -76,7 +76,8 @@ class Sums:
 
     def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]) -> Placed:
         """Add pods that have just been placed, one at least: ``pods[i]`` on ``rows[i]``; return that."""
-        vectors = [self.vector(pod) for pod in pods]
+        known = self._vectors
+        vectors = [known.get(pod.signature) or self.vector(pod) for pod in pods]
         lengths = [len(vector.columns) for vector in vectors]
         where = np.repeat(rows.astype(np.int64), lengths)
         columns = np.concatenate([vector.columns for vector in vectors])

@@ -13,6 +13,7 @@ from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
 from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
+    OF_NO_NODE,
     BindUndone,
     Change,
     ConfigChanged,
@@ -103,8 +104,7 @@ class BatchBuilder(Decider):
         self.now_ms = now_ms
         self.event_at_ms: int | None = None
         self.sent_by = ""
-        self._unverified_count = 0
-        self.changed_ms = 0  # log time of the last change of a node, or of what counts on one
+        self._unverified_count = self.changed_ms = 0  # changed_ms: of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
 
@@ -126,7 +126,7 @@ class BatchBuilder(Decider):
 
     def take(self, change: Change, record: Record | None, shard: int) -> None:
         """Add what folding a record changed, or following another worker."""
-        if not isinstance(change, PodWaits | PodRefreshed | PodMissed | Skipped | Refused):
+        if type(change) not in OF_NO_NODE:
             self.changed_ms = self.now_ms
         match change:
             case PodWaits():

@@ -133,34 +133,27 @@ def _pods(row: Followed) -> list[PodSpec]:
     """Return the pods that a batch placed; those of equal labels share them."""
     feed, opened = row.feed, row.feed.opened
     templates = [row.templates[signature] for signature in feed.signatures]
-    lives = [life or NO_LIFE for life in feed.lives]
-    return [
+    signatures, labels = feed.signatures, feed.labels
+    pods = [
         PodSpec(
             uid=uid,
             key=key,
             resource_version=version,
             template=templates[template],
-            signature=feed.signatures[template],
-            labels=feed.labels[labels],
-            node_name=feed.nodes[node] if adopted else "",
-            start_time=lives[life].start_time,
-            terminating=lives[life].terminating,
-            controller=lives[life].controller,
-            nominated_node=lives[life].nominated_node,
-            preempted=lives[life].preempted,
+            signature=signatures[template],
+            labels=labels[number],
         )
-        for uid, key, version, template, labels, node, adopted, life in zip(
-            opened.uids,
-            opened.keys,
-            opened.versions,
-            opened.templates,
-            opened.labels,
-            opened.nodes,
-            opened.adopted,
-            opened.lives,
-            strict=True,
+        for uid, key, version, template, number in zip(
+            opened.uids, opened.keys, opened.versions, opened.templates, opened.labels, strict=True
         )
     ]
+    if any(opened.adopted) or feed.lives != [None]:  # of few pods is more known
+        for i, (pod, adopted, life) in enumerate(zip(pods, opened.adopted, opened.lives, strict=True)):
+            if adopted or feed.lives[life] is not None:
+                known = msgspec.structs.asdict(feed.lives[life] or NO_LIFE)
+                node = feed.nodes[opened.nodes[i]] if adopted else ""
+                pods[i] = msgspec.structs.replace(pod, node_name=node, **known)
+    return pods
 
 
 def _placed(feed: Feed, pods: list[PodSpec], start: int, end: int) -> PodsFollowed:
