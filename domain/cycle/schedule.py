@@ -158,8 +158,6 @@ class Scheduler:
                     self._unheeded.drop(change.pod.key)
                 case NominationEnded() if self._waits(change.pod):
                     self.queue.add(change.pod, change.arrival, fresh=False)
-                case _:
-                    pass
 
     def _waits(self, pod: PodSpec) -> bool:
         entry = self.state.pods.get(pod.key)
