@@ -218,9 +218,7 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
         node = desk.nodes[i]
         cost_before += layout.costs[node]
         pod = layout.head[node]
-        while pod >= 0:
-            if freed == FREED_MAX:
-                return False
+        while pod >= 0 and freed < FREED_MAX:  # further ones stay, and count as they are
             desk.pods[freed] = pod
             desk.was[freed] = node
             freed += 1
@@ -336,6 +334,8 @@ def begin(packing, layout, node):  # type: ignore[no-untyped-def]
 @entry(repacking_arrays)
 def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-def]
     """Do so many steps. Nothing gets worse: no pod is lost, and at equal numbers no cost rises."""
+    if layout.node.shape[0] == 0 or layout.costs.shape[0] == 0:
+        return  # nothing can be drawn
     for _ in range(steps):
         layout.totals[STEPS] += 1
         exchanges = 0.8 if layout.totals[WAITING] > 0 else 0.98  # one costs a hundredth of the other

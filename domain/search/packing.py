@@ -100,9 +100,9 @@ class Improving:
     ) -> None:
         if objective not in COSTS:
             raise FieldError("objective", f"must be one of {', '.join(COSTS)}, not {objective}")
-        self._moves_max = len(kind) if moves_max is None else moves_max
+        self._moves_max = len(kind) if moves_max is None else min(moves_max, len(kind))
         nodes_count, resources_count = capacity.shape
-        total = np.maximum(capacity.sum(axis=0), 1)
+        total = np.maximum(capacity.sum(axis=0, dtype=np.float64), 1.0)
         weight = np.ones(resources_count) if weights is None else np.asarray(weights, np.float64)
         rules = sorted(beside)
         self._packing = Packing(
@@ -111,7 +111,7 @@ class Improving:
             demand=np.ascontiguousarray(demand, np.int64),
             kind=np.ascontiguousarray(kind, np.int32),
             allowed=np.ascontiguousarray(allowed, np.bool_),
-            size=(demand * nodes_count / total).max(axis=1, initial=0.0),
+            size=(demand * (nodes_count / total)).max(axis=1, initial=0.0),
             **_limits("beside", len(demand), [(r.kind, r.other, r.most) for r in rules]),
             **_limits("beside_of", len(demand), sorted((r.other, r.kind, r.most) for r in rules)),
             keeps=np.zeros(len(kind), np.bool_) if keeps is None else keeps,

@@ -105,8 +105,7 @@ def planned_manifests(
         made = plan_of(expand(given, replicas), profile, seed)
         planned = made.place()
     if not told:
-        lost = [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in made.astray()]
-        options.warn([*objects.warnings, *lost, *made.notices(planned)])
+        options.warn([*objects.warnings, *lost(made), *made.notices(planned)])
     if not planned:
         raise CommandError(
             "there is no pod to place; add a Pod without spec.nodeName, or a Deployment with replicas"
@@ -121,6 +120,11 @@ def plan_of(given: Sequence[Given], profile: Profile | None, seed: int) -> Plan:
     for each in given:
         made.add(each)
     return made
+
+
+def lost(plan: Plan) -> list[str]:
+    """Return a warning for each pod whose node is not there."""
+    return [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in plan.astray()]
 
 
 def profile_of(name: str) -> Profile:

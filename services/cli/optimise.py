@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from services.cli import inputs, options
 from services.cli.inputs import Files, ProfileFile
 from services.cli.options import CommandError, with_settings
-from services.cli.output import Column, Format, Output, on_terminal, print_table, print_value
+from services.cli.output import Column, Format, Output, print_table, print_value
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -77,11 +78,7 @@ def optimise(
     chosen = None if profile is None else inputs.profile_of(profile)
     with inputs.patience():
         search, summary = _begin(objects, chosen, settings.seed, objective.value, moves)
-        if steps is None:
-            _for_seconds(search, seconds)
-        else:
-            for done, homing in ((int(steps * _SEARCHING), False), (steps - int(steps * _SEARCHING), True)):
-                search.improve(done, homing=homing)
+        _improve(search, _by_time(seconds) if steps is None else _by_steps(steps))
     found = search.found()
     if output is Format.TABLE:
         _show(found, summary, search)
@@ -92,34 +89,69 @@ def optimise(
 def _begin(
     objects: inputs.Objects, profile: Profile | None, seed: int, objective: str, moves_max: int | None
 ) -> tuple[Search, str]:
-    from services.plan.optimising import Search
+    from services.plan.optimising import Search, of_nodes
     from services.plan.workloads import expand
 
     with inputs.at(""):
         plan = inputs.plan_of(expand(objects.given, None), profile, seed)
         planned = plan.place()
-        options.warn([*objects.warnings, *plan.notices(planned)])
+        options.warn([*objects.warnings, *inputs.lost(plan), *plan.notices(planned)])
+        nodes_count, pods_count = plan.state.table.count, len(plan.state.pods)
+        if not nodes_count or not pods_count:
+            raise CommandError(
+                f"there is no {'pod' if nodes_count else 'node'} among the objects; a search needs both, as "
+                "`kubectl get nodes,pods -A -o json` lists them"
+            )
         decided = {each.pod.key for each in planned}
         running = frozenset(key for key, each in plan.state.pods.items() if each.node and key not in decided)
-        summary = f"{plural(plan.state.table.count, 'node')}, {plural(len(plan.state.pods), 'pod')}"
-        return Search(plan, running, objective=objective, moves_max=moves_max, seed=seed), summary
+        search = Search(
+            plan,
+            running,
+            objective=objective,
+            moves_max=moves_max,
+            seed=seed,
+            pinned=of_nodes(objects.given),
+        )
+        return search, f"{plural(nodes_count, 'node')}, {plural(pods_count, 'pod')}"
 
 
-def _for_seconds(search: Search, seconds: float) -> None:
-    """Search until the time is over, or the user has seen enough."""
+class _Portion(NamedTuple):
+    """What is done before the progress is shown again, and the part of all that was done before it."""
+
+    steps: int
+    homing: bool
+    part: float
+
+
+def _by_time(seconds: float) -> Iterator[_Portion]:
+    began = time.monotonic()
+    while (part := (time.monotonic() - began) / seconds) < 1.0:
+        yield _Portion(_STEPS_AT_ONCE, part > _SEARCHING, part)
+
+
+def _by_steps(steps: int) -> Iterator[_Portion]:
+    homing_from, done = int(steps * _SEARCHING), 0
+    while done < steps:
+        homing = done >= homing_from
+        count = min(_STEPS_AT_ONCE, (steps if homing else homing_from) - done)
+        yield _Portion(count, homing, done / steps)
+        done += count
+
+
+def _improve(search: Search, portions: Iterator[_Portion]) -> None:
+    """Search until all portions are done, or the user has seen enough."""
     from rich.console import Console
     from rich.progress import Progress
 
-    began = time.monotonic()
     with (
-        Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress,
+        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        shown = progress.add_task("", total=seconds)
-        while (passed := time.monotonic() - began) < seconds:
-            score = search.improve(_STEPS_AT_ONCE, homing=passed > seconds * _SEARCHING)
+        shown = progress.add_task("", total=1.0)
+        for steps, homing, part in portions:
+            score = search.improve(steps, homing=homing)
             best = f"{score.waiting_count} wait, {score.moved_count} moved, cost {score.cost:.6g}"
-            progress.update(shown, completed=passed, description=best)
+            progress.update(shown, completed=part, description=best)
 
 
 def _show(found: Optimised, summary: str, search: Search) -> None:
@@ -127,6 +159,8 @@ def _show(found: Optimised, summary: str, search: Search) -> None:
     echo(f"{summary}; {plural(found.steps_count, 'step')} of the search")
     if found.staying_count:
         echo(f"{plural(found.staying_count, 'pod')} with a node cannot be moved by a search, or must not be.")
+    if found.left_count:
+        echo(f"Not counted are {plural(found.left_count, 'waiting pod')} that a search cannot place.")
     rows = [
         ("pods that wait", before.waiting_count, after.waiting_count),
         ("running pods that move", 0, after.moved_count),
@@ -152,6 +186,7 @@ def _as_json(found: Optimised, search: Search) -> dict[str, Any]:
         "after": found.after._asdict(),
         "deviations": {name: {"before": a, "after": b} for name, a, b in search.deviations()},
         "staying": found.staying_count,
+        "left": found.left_count,
         "steps": found.steps_count,
         "moves": [{"pod": m.pod, "from": m.source, "to": m.target} for m in found.moves],
     }

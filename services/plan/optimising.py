@@ -1,13 +1,14 @@
 """Makes a plan's placement better by search, and says in which order which pods have to move.
 
 Pods stay where they are whose filters look at other pods (spread, affinity, host ports, shares of masters),
-whose gang is counted, or whose disruption budget lets nobody go; so nobody breaks a rule by moving. All
-others may move to nodes that their static filters allow, and where they have room.
+whose gang is counted, or whose disruption budget lets nobody go; so nobody breaks a rule by moving. So do
+pods that are being deleted, and those of a DaemonSet or of a node's own. All others may move to nodes that
+their static filters allow, and where they have room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,10 @@ from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import NOWHERE
+from services.plan.objects import Given
 from services.plan.plan import Plan
+
+_OF_NODES = ("DaemonSet", "Node")
 
 
 class Move(NamedTuple):
@@ -44,7 +48,9 @@ class Optimised(NamedTuple):
         From what runs to the best placement found, in an order in which each one finds its room. A pod that
         has to make room first has two.
     staying_count : int
-        Pods on nodes that were not looked at, since their filters look at other pods.
+        Pods with a node that a search cannot move, or must not.
+    left_count : int
+        Pods that wait and that a search cannot place: they are held, or as those that stay.
     steps_count : int
         Steps of the search.
     """
@@ -53,6 +59,7 @@ class Optimised(NamedTuple):
     after: Score
     moves: list[Move]
     staying_count: int
+    left_count: int
     steps_count: int
 
 
@@ -69,14 +76,23 @@ class Search:
         A key of ``domain.search.packing.COSTS``.
     moves_max : int, optional
         How many pods that have a node may get another one.
+    pinned : collection of str
+        Keys of pods that must stay where they are.
     """
 
     def __init__(
-        self, plan: Plan, running: frozenset[str], *, objective: str, moves_max: int | None, seed: int
+        self,
+        plan: Plan,
+        running: frozenset[str],
+        *,
+        objective: str,
+        moves_max: int | None,
+        seed: int,
+        pinned: Collection[str] = (),
     ) -> None:
         state = plan.state
         self._state, self._view = state, NodeView(state)
-        self._pods, kinds, allowed, demands = _movable(plan, self._view)
+        self._pods, kinds, allowed, demands = _movable(plan, self._view, pinned)
         count = state.table.count
         node = np.array([_row(state, each) for each in self._pods], np.int32)
         demand = np.stack(demands) if demands else np.zeros((0, len(state.resources)), np.int64)
@@ -107,15 +123,18 @@ class Search:
 
     def improve(self, steps: int, *, homing: bool = False) -> Score:
         """Search on; with ``homing`` only bring pods back whose move gained nothing."""
+        score = self._improving.improve(steps, homing=homing)
         self._steps_count += steps
-        return self._improving.improve(steps, homing=homing)
+        return score
 
     def found(self) -> Optimised:
         """Return the best placement so far, as moves."""
         steps = list(self._in_order())
-        placed = sum(1 for each in self._state.pods.values() if each.node)
+        pods = [each for each in self._state.pods.values() if not each.spec.finished]
+        placed = sum(1 for each in pods if each.node)
         staying = placed - int((self._planned < self._state.table.count).sum())
-        return Optimised(self.before, self._improving.score, steps, staying, self._steps_count)
+        left = len(pods) - staying - len(self._pods)
+        return Optimised(self.before, self._improving.score, steps, staying, left, self._steps_count)
 
     def deviations(self) -> Iterator[tuple[str, float, float]]:
         """Yield each resource that is asked for, and the standard deviation of its use before and after."""
@@ -174,7 +193,18 @@ def _row(state: ClusterState, entry: PodEntry) -> int:
 _Kinds = tuple[list[PodEntry], list[int], list[np.ndarray], list[np.ndarray]]
 
 
-def _movable(plan: Plan, view: NodeView) -> _Kinds:
+def of_nodes(given: Iterable[Given]) -> frozenset[str]:
+    """Return the keys of pods that live and die with their node: static pods, and those of DaemonSets."""
+    found = set()
+    for each in given:
+        meta = each.manifest.get("metadata") or {}
+        owners = meta.get("ownerReferences") or ()
+        if each.manifest["kind"] == "Pod" and any(owner.get("kind") in _OF_NODES for owner in owners):
+            found.add(f"{meta.get('namespace') or 'default'}/{meta['name']}")
+    return frozenset(found)
+
+
+def _movable(plan: Plan, view: NodeView, pinned: Collection[str]) -> _Kinds:
     """Return the pods that may move, the kind of each, and each kind's allowed nodes and demands."""
     state = plan.state
     budgets = Budgets(state)
@@ -182,6 +212,8 @@ def _movable(plan: Plan, view: NodeView) -> _Kinds:
     numbers: dict[tuple[bytes, int], int | None] = {}
     for entry in state.pods.values():
         if (entry.node and entry.node not in state.table.rows) or entry.spec.finished:
+            continue
+        if entry.spec.terminating or entry.spec.key in pinned:
             continue
         if any(budgets.allowed[number] <= 0 for number in budgets.of(entry)) and entry.node:
             continue

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from domain.cycle.evaluate import evaluate
 from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
+from domain.search.packing import Score
 from domain.state.cluster import ClusterState
 from services.cli.main import app
 from services.plan.objects import Given
@@ -132,6 +133,79 @@ def test_the_command_says_who_moves_and_repeats_itself(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, asked).stdout == done.stdout
     kept = CliRunner().invoke(app, [*asked[:-2], "--moves", "0"])
     assert "pods that wait\t1\t1" in kept.stdout
+
+
+def owned_by(kind: str, manifest: Json) -> Json:
+    manifest["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": kind, "name": "large", "uid": "u", "controller": True}
+    ]
+    return manifest
+
+
+def going(manifest: Json) -> Json:
+    manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return manifest
+
+
+def answer_of(tmp_path: Path, manifests: list[Json], *more: str) -> Json:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(manifests))
+    done = CliRunner().invoke(app, ["optimise", "-f", str(file), "--steps", "500", "-o", "json", *more])
+    assert done.exit_code == 0, done.output
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("pinned", ["DaemonSet", "Node", "goes"])
+def test_pods_of_a_node_and_pods_that_go_stay(tmp_path: Path, pinned: str) -> None:
+    """The small pod could make room for the large one, were it anybody's."""
+    web = pod_manifest("web", cpu="1", node_name="large")
+    web = going(web) if pinned == "goes" else owned_by(pinned, web)
+    manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=4), web]
+    found = answer_of(tmp_path, [*manifests, pod_manifest("job", cpu="4")])
+    assert (found["moves"], found["staying"], found["after"]["waiting_count"]) == ([], 1, 1)
+
+
+def test_who_waits_and_cannot_be_placed_by_a_search_is_counted_beside(tmp_path: Path) -> None:
+    gated = pod_manifest("gated", cpu="1", spec={"schedulingGates": [{"name": "g"}]})
+    unknown = pod_manifest("unknown", cpu="1", scheduler_name="nobody")
+    lonely = pod_manifest("lonely", cpu="9", labels={"app": "lonely"}, affinity=SPREAD)
+    found = answer_of(tmp_path, [node_manifest("n"), gated, unknown, lonely, pod_manifest("job", cpu="5")])
+    assert (found["left"], found["after"]["waiting_count"]) == (3, 1)
+
+
+@pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])
+def test_where_no_pod_can_move_the_answer_says_so(tmp_path: Path, objective: str) -> None:
+    lonely = pod_manifest("lonely", labels={"app": "lonely"}, affinity=SPREAD)
+    found = answer_of(tmp_path, [node_manifest("n"), lonely], "--objective", objective)
+    assert (found["moves"], found["staying"]) == ([], 1)
+
+
+@pytest.mark.parametrize(("kind", "made"), [("pod", node_manifest("n")), ("node", pod_manifest("p"))])
+def test_a_search_needs_nodes_and_pods(tmp_path: Path, kind: str, made: Json) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(yaml.safe_dump(made))
+    done = CliRunner().invoke(app, ["optimise", "-f", str(file)])
+    assert done.exit_code == 1
+    assert f"there is no {kind} among the objects" in done.output
+
+
+def test_ctrl_c_ends_a_search_by_steps_and_keeps_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def improve(self: Search, steps: int, *, homing: bool = False) -> Score:
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append(steps)
+        return first(self, steps, homing=homing)
+
+    asked: list[int] = []
+    first = Search.improve
+    monkeypatch.setattr(Search, "improve", improve)
+    manifests = [node_manifest("n"), pod_manifest("job", cpu="1")]
+    found = answer_of(tmp_path, manifests, "--steps", str(10**30), "--moves", str(10**30))
+    assert (found["steps"], found["after"]["waiting_count"]) == (sum(asked), 0)
+    assert len(asked) == 2
 
 
 def test_a_scenario_is_refused_by_name(tmp_path: Path) -> None:

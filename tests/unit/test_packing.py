@@ -157,6 +157,26 @@ def test_who_keeps_its_node_gives_it_to_nobody() -> None:
         assert search.improve(100).waiting_count == left
 
 
+@pytest.mark.parametrize("objective", COSTS)
+@pytest.mark.parametrize(("nodes", "pods"), [(0, 0), (0, 3), (3, 0)])
+def test_where_there_is_nothing_nothing_is_drawn(objective: str, nodes: int, pods: int) -> None:
+    kinds, allowed = np.zeros(pods, np.int32), np.ones((1, nodes), np.bool_)
+    node, capacity = np.full(pods, nodes, np.int32), np.ones((nodes, 1), np.int64)
+    search = Improving(capacity, np.array([[1 << 50]]), kinds, node, allowed, objective=objective)
+    assert search.improve(1_000).waiting_count == pods
+
+
+def test_a_node_with_more_pods_than_a_step_frees_takes_others() -> None:
+    """Both nodes hold 3,000 small pods; the one that waits has its place on either."""
+    count = 3_000
+    node = np.repeat([0, 1, 2], [count, count, 1]).astype(np.int32)
+    kinds = np.repeat([0, 1], [2 * count, 1]).astype(np.int32)
+    capacity, demand = np.array([[count + 50], [count + 50]]), np.array([[1], [50]])
+    search = Improving(capacity, demand, kinds, node, np.ones((2, 2), np.bool_))
+    assert search.improve(50).waiting_count == 0
+    assert (search.used.sum(), search.used.max()) == (2 * count + 50, count + 50)
+
+
 def test_an_unknown_objective_is_named() -> None:
     given = cluster(0)
     with pytest.raises(FieldError, match="must be one of placed, balance, nodes, peaks, not best"):
