@@ -57,7 +57,7 @@ from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Cleared, Forgotten, Given, Owned, Settle, Unnominated
+from domain.state.steps import Cleared, Forgotten, Given, Owned, Repromised, Settle, Unnominated
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -224,11 +224,16 @@ class Scheduler:
             self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=True)
         return promised
 
-    def forget(self, arrivals: Mapping[str, int]) -> None:
-        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""
+    def forget(self, arrivals: Mapping[str, int], promises: Sequence[Nomination] = ()) -> None:
+        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now.
+
+        Those that had ``promises`` keep them, and wait for these nodes.
+        """
         self.state.apply(Forgotten(arrivals))
+        self.state.apply(Repromised(promises))
         for key, arrival in arrivals.items():
-            self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
+            if key not in self.state.nominations.entries:
+                self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
 
     def renew(self) -> list[PodSpec]:
         """Forget what a restart forgets, why groups wait, and return the waiting pods: all are tried again.

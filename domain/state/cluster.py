@@ -63,6 +63,7 @@ from domain.state.steps import (
     Owned,
     Passed,
     Reached,
+    Repromised,
     Settle,
     Step,
     Unnominated,
@@ -136,7 +137,7 @@ class ClusterState(Restorable):
             case Assumed():
                 self._occupancy.assume(event.keys, event.rows, self.pods)
                 return self._nominating.keep(event.keys)
-            case Nominated() | Cleared() | Unnominated():
+            case Nominated() | Cleared() | Unnominated() | Repromised():
                 return tuple(self._nominating.fold(event))
             case Forgotten():
                 for key, arrival in event.arrivals.items():

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from domain.state.nominations import Nomination
+
 
 class Assumed(msgspec.Struct, frozen=True):
     """Pods that a cycle placed: ``rows[i]`` is the node row of ``keys[i]``."""
@@ -42,6 +44,12 @@ class Unnominated(msgspec.Struct, frozen=True):
     """The ledger did not grant the nominations of these pods."""
 
     keys: Sequence[str]
+
+
+class Repromised(msgspec.Struct, frozen=True):
+    """The ledger did not grant that pods were placed on promised nodes: these promises hold again."""
+
+    nominations: Sequence[Nomination]
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -92,6 +100,7 @@ Step = (
     | Owned
     | Passed
     | Reached
+    | Repromised
     | Settle
     | Unnominated
     | Written

@@ -133,7 +133,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one batch of events changes, written in one transaction or not at all.
 
     ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
-    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it.
+    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it,
+    ``kept`` of those that were bound where it was promised, what is promised to them again.
     ``counted`` are uids of open placements that a fact counts from now on. ``shards`` are those of the
     writer, each with its epoch: pods are looked for in them, and none of them may have another owner, since
     rows of pods are written also where the batch moves no offset of their shard. Without any, those of the
@@ -163,6 +164,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     counted: Sequence[str] = ()
     orphaned: Mapping[str, bool] = {}
     waited: Mapping[str, tuple[int, int, str | None]] = {}
+    kept: Mapping[str, NominationRow] = {}
     templates: Mapping[bytes, PodTemplate] = {}
     placements_closed: Sequence[PlacementClosed] = ()
     placements_opened: Sequence[PlacementOpened] = ()

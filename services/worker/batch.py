@@ -33,6 +33,7 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
+from domain.state.nominations import Nomination
 from services.codec.envelope import Rejected
 from services.codec.seal import UNVERIFIED
 from services.ports.inbox import Sent
@@ -67,7 +68,7 @@ from services.worker.ledger_rows import (
     profile_row,
     usage_rows,
 )
-from services.worker.preempting import When, end, nominate, nomination_rows
+from services.worker.preempting import When, end, nominate, nomination_row, nomination_rows
 
 
 class BatchBuilder(Decider):
@@ -96,6 +97,7 @@ class BatchBuilder(Decider):
         self.measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
+        self.kept: dict[str, Nomination] = {}  # bound pods: what was promised to them
         self.strict: set[str] = set()
         self._gangs: dict[str, int] = {}  # of which pods were bound: how many must keep their nodes
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
@@ -155,6 +157,8 @@ class BatchBuilder(Decider):
                 self._skip(change.reason)
             case NominationEnded():
                 end(self._decide, change, When(self.now_ms, None, self.sent_by or None))
+                if change.reason == "bound":  # who may stay is told so, also where the bind is lost
+                    self.kept[change.pod.uid] = msgspec.structs.replace(change.promise, victims=())
             case NodeChanged():
                 self._specs[change.name] = self.sent_by
                 if change.replaced is not None:
@@ -306,7 +310,7 @@ class BatchBuilder(Decider):
         seqs: Sequence[dict[int, int]],
     ) -> None:
         if isinstance(promise, NominationEnded):
-            self.take(promise, None, promise.shard)
+            self.take(promise, None, promise.promise.shard)
             return
         pod, shard = promise.pod, self._pods[promise.pod.key].shard
         seq = seqs[promise.attempt].setdefault(shard, self._book.seq[shard])
@@ -382,6 +386,7 @@ class BatchBuilder(Decider):
             gangs=gangs_placed(self._gangs, self._members, state),
             orphaned=dict(state.own_changes.told),
             waited=self._waited,
+            kept={uid: nomination_row(each) for uid, each in self.kept.items()},
             templates=self._templates,
             placements_closed=self._closed,
             placements_opened=list(self.opened.values()),

@@ -31,6 +31,7 @@ from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed, without_measured
 from services.worker.forwarding import WAIT, Forwarding, is_member
 from services.worker.guarding import Guarding
+from services.worker.recent import Recent
 from services.worker.restoring import restore, restore_gone, restore_waiting
 from services.worker.standing import Folded, Standing
 
@@ -89,11 +90,10 @@ class Planner:
         self.guarding = Guarding(base.guards, base.log_time_ms)
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
         self._incarnation, self._is_renewed = incarnation, False
-        self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
-        self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
         self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
         self.scheduler = Scheduler(profiles, seed=seed, **told)
+        self._recent = Recent(self.scheduler, self.book)
         self.ahead = Ahead(self.scheduler, self.book)
         self.scheduler.own((), self.shards_count)
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
@@ -228,7 +228,8 @@ class Planner:
         is_recorded: bool,
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
-        self._forget(lost)
+        self._forgotten = lost
+        self._recent.take_back(lost)
         if self._is_renewed:
             self.book.reasons_known.clear()
             pods = self.scheduler.state.pods
@@ -258,7 +259,7 @@ class Planner:
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         batch = builder.build(self._advance(folded.ends), self.forwarding.written())
         self.scheduler.state.apply(Written())
-        self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
+        self._recent.note(batch, builder.kept)
         guards = self.guarding.guards(self.scheduler.state, self._now_ms)
         journal = self._journal(batch, folded)
         followed = self.followed if guards else {}
@@ -355,18 +356,6 @@ class Planner:
     def digest(self) -> str:
         """Return the digest of the state."""
         return sums_digest(self.scheduler.state)
-
-    def _forget(self, keys: Sequence[str]) -> None:
-        self._forgotten = keys
-        self.book.untried.update(self.scheduler.unnominate(keys))
-        arrivals: dict[str, int] = {}
-        for key in keys:
-            entry = self.scheduler.state.pods[key]
-            if entry.node:  # else the state was read after the batch that lost it
-                arrivals[key], since_ms, sent_by = self._waited[entry.spec.uid]
-                self.book.wait(key, since_ms, sent_by)
-                self.book.untried.add(key)
-        self.scheduler.forget(arrivals)
 
     def renew(self) -> None:
         """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""

@@ -77,7 +77,7 @@ def nominate(decide: Decide, verdict: Preemption, attempt: Attempt, shard: int, 
 
 def end(decide: Decide, change: NominationEnded, when: When) -> None:
     """Say that a pod has no node promised any more, unless it was placed, and who may stay."""
-    pod, node, shard = change.pod, change.node, change.shard
+    pod, node, shard = change.pod, change.promise.node, change.promise.shard
     if change.reason != "bound":
         told = msgspec.structs.astuple(when)
         decide(pod, shard, Outcome.CLEARED, node, *told, reason=f"{node}: {_ENDS[change.reason]}")
@@ -102,10 +102,11 @@ def _tell(
 
 def nomination_rows(known: Nominations, keys: Iterable[str]) -> list[NominationRow]:
     """Return the rows of nominations that a batch brings. One that ended since is not among them."""
-    return [_row(known.entries[key]) for key in keys if key in known.entries]
+    return [nomination_row(known.entries[key]) for key in keys if key in known.entries]
 
 
-def _row(nomination: Nomination) -> NominationRow:
+def nomination_row(nomination: Nomination) -> NominationRow:
+    """Return the row of a nomination."""
     namespace, _, name = nomination.key.partition("/")
     return NominationRow(
         pod_uid=nomination.uid,

@@ -50,9 +50,8 @@ class Promises:
         promise, outcome = self.open.get(by["preemptor"]), decision["outcome"]
         self.counts[outcome] += 1
         if outcome == "spared":
-            self._require(
-                promise is None, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}"
-            )
+            over = promise is None or uid not in promise.victims
+            self._require(over, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}")
             self.evicted.pop(uid, None)
             return
         self._require(
@@ -73,6 +72,8 @@ class Promises:
         """Take any other decision of a pod; ``beside`` are its node and who is there, where known."""
         uid, outcome, node = pod.uid, decision["outcome"], decision["node"]
         promise = self.open.pop(uid, None)
+        if promise is not None and outcome == "conflict":  # its bind is lost, and the promise is not
+            self.open[uid] = dataclasses.replace(promise, victims=frozenset())
         if promise is not None:
             ends = outcome in ENDS and (outcome != "bound" or node == promise.node)
             self._require(ends, Invariant.BROKEN_PROMISE, f"{who}: after {promise}")
