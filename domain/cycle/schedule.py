@@ -193,26 +193,13 @@ class Scheduler:
             self.queue.replan(name)
         return change
 
-    def restore_pod(
-        self,
-        pod: PodSpec,
-        *,
-        node: str = "",
-        adopted: bool = False,
-        arrival: int = 0,
-        shard: int = 0,
-        fresh: bool = False,
-        counted: bool = True,
-    ) -> bool:
-        """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet.
+    def restore_pod(self, pod: PodSpec, *, arrival: int = 0, shard: int = 0, fresh: bool = False) -> bool:
+        """Restore a waiting pod from the ledger; ``fresh``: it had no attempt yet.
 
-        ``counted``: the row of its node counts it. False: its key is taken (``ClusterState.restore_pod``).
+        False: its key is taken (``ClusterState.restore_pod``).
         """
-        of = self.state
-        is_new = of.restore_pod(
-            pod, node=node, adopted=adopted, arrival=arrival, shard=shard, counted=counted
-        )
-        if is_new and not node and pod.key not in self.state.nominations.entries:
+        is_new = self.state.restore_pod(pod, node="", adopted=False, arrival=arrival, shard=shard)
+        if is_new and pod.key not in self.state.nominations.entries:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
 

@@ -26,6 +26,7 @@ from domain.model.events import (
 from domain.model.limits import resource_names_max, usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
+from domain.state import steps
 from domain.state.changes import (
     BindUndone,
     Change,
@@ -54,21 +55,6 @@ from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.restorable import Restorable
-from domain.state.steps import (
-    Assumed,
-    Cleared,
-    Forgotten,
-    Given,
-    Nominated,
-    Owned,
-    Passed,
-    Reached,
-    Repromised,
-    Settle,
-    Step,
-    Unnominated,
-    Written,
-)
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
 from domain.state.usage import USAGE_SHARD, UsageWindows
@@ -116,7 +102,7 @@ class ClusterState(Restorable):
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | FollowedEvent | Step, shard: int = 0) -> tuple[Change, ...]:
+    def apply(self, event: Event | FollowedEvent | steps.Step, shard: int = 0) -> tuple[Change, ...]:
         """Fold one event, and return what changed, in order. ``shard`` is the one whose record it is.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
@@ -134,32 +120,33 @@ class ClusterState(Restorable):
                 return self._delete_node(event)
             case NodeUsed():
                 return self._measure(event)
-            case Assumed():
+            case steps.Assumed():
                 self._occupancy.assume(event.keys, event.rows, self.pods)
                 return self._nominating.keep(event.keys)
-            case Nominated() | Cleared() | Unnominated() | Repromised():
+            case steps.Nominated() | steps.Cleared() | steps.Unnominated() | steps.Repromised():
                 return tuple(self._nominating.fold(event))
-            case Forgotten():
+            case steps.Forgotten():
                 for key, arrival in event.arrivals.items():
                     self._occupancy.unplace(self.pods[key], changes=-1)
                     self.pods[key].arrival = arrival
                 return ()
-            case Settle():
+            case steps.Settle():
                 return tuple(_regrouped(each) for each in self.index.settle(self.pods))
-            case Written():
+            case steps.Written():
+                self._known.note_times(event.placed_ms)
                 self.own_changes.clear()
                 return ()
-            case Passed():
+            case steps.Passed():
                 self.tombstones.pass_to(event.now_ms, event.forget_before_ms)
                 return ()
-            case Reached():
+            case steps.Reached():
                 self._next_arrival = max(self._next_arrival, event.now_ms * _ARRIVALS_PER_MS)
                 return ()
-            case Given():
+            case steps.Given():
                 for entry in [e for e in self.pods.values() if not e.node and e.shard in event.shards]:
                     self._known.leave(entry)
                 return ()
-            case Owned():
+            case steps.Owned():
                 self._occupancy.shards_count = event.shards_count
                 return tuple(self._occupancy.hold(event.shards, self.pods, event.orphaned))
             case ConfigUpserted() | ConfigDeleted():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from domain.model.pods import PodSpec
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
@@ -38,6 +40,16 @@ class KnownPods:
         del self.entries[entry.spec.key]
         if self.keys.get(entry.spec.uid) == entry.spec.key:
             del self.keys[entry.spec.uid]
+
+    def note_times(self, placed_ms: Mapping[str, int]) -> None:
+        """Note at which log time pods (by key) were placed: it decides which of them have to leave first."""
+        entries, renewed = self.entries, self._index.renewed
+        for key, at_ms in placed_ms.items():
+            entry = entries.get(key)
+            if entry is not None:
+                entry.placed_ms = at_ms
+                if renewed is not None:
+                    renewed.add(entry.node)
 
     def of_uid(self, uid: str) -> PodEntry | None:
         """Return the pod of a uid."""

@@ -57,7 +57,9 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """All that ``OwnChanges`` hold is in a batch for the ledger."""
+    """All that ``OwnChanges`` hold is in a batch for the ledger, which has ``placed_ms`` of pods (by key)."""
+
+    placed_ms: Mapping[str, int] = {}
 
 
 class Passed(msgspec.Struct, frozen=True):

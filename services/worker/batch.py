@@ -11,7 +11,6 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import CycleResult, Failure, Placement, Preemption
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
-from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     OF_NO_NODE,
     BindUndone,
@@ -35,7 +34,6 @@ from domain.state.changes import (
 )
 from domain.state.nominations import Nomination
 from services.codec.envelope import Rejected
-from services.codec.seal import UNVERIFIED
 from services.ports.inbox import Sent
 from services.ports.ledger import (
     AttemptRows,
@@ -58,7 +56,6 @@ from services.worker.ledger_rows import (
     count_placements,
     dead_letter,
     describe_attempt,
-    describe_node,
     gangs_placed,
     node_claims,
     node_facts,
@@ -74,16 +71,15 @@ from services.worker.preempting import When, end, nominate, nomination_row, nomi
 class BatchBuilder(Decider):
     """Collects what one batch changes.
 
-    ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
-    that its event claims, ``sent_by`` who sent it. ``strict`` are nodes of bound pods that ask for more than
-    spec and room.
+    ``strict`` are nodes of bound pods that ask for more than spec and room.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
-        super().__init__(book)
+        super().__init__(book, now_ms)
         self._scheduler = scheduler
         self._pods = scheduler.state.pods
         self.opened: dict[str, PlacementOpened] = {}
+        self.placed_ms: dict[str, int] = {}  # log time of these placements, by the keys of pods
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self.pending_removed: list[str] = []
@@ -103,20 +99,9 @@ class BatchBuilder(Decider):
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._attempts: list[AttemptRows] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
-        self.now_ms = now_ms
-        self.event_at_ms: int | None = None
-        self.sent_by = ""
-        self._unverified_count = self.changed_ms = 0  # changed_ms: of a node, or of what counts on one
+        self.changed_ms = 0  # log time of the last change of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
-
-    def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
-        """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
-        if appended_at_ms > self.now_ms:
-            self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
-        self.event_at_ms = event_at_ms
-        self.sent_by = sent_by
-        self._unverified_count += sent_by is UNVERIFIED
 
     def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
         """Write a dead letter for a record."""
@@ -144,7 +129,7 @@ class BatchBuilder(Decider):
             case PodResized():
                 self._end_placement(change.pod)
                 decision = self._decide_placed(change, Outcome.RESIZED, shard, self.event_at_ms)
-                self.opened[change.pod.uid] = placement_opened(change.pod, decision, adopted=change.adopted)
+                self._open(change.pod, decision, adopted=change.adopted)
             case PodOrphaned() | PodReturned():
                 outcome = Outcome.ORPHANED if isinstance(change, PodOrphaned) else Outcome.RETURNED
                 self._decide_placed(change, outcome, self._pods[change.pod.key].shard, None)
@@ -219,28 +204,11 @@ class BatchBuilder(Decider):
         if change.previous_node:
             self._end_placement(pod)
         decision = self._decide_placed(change, Outcome.ADOPTED, shard, self.event_at_ms)
-        self.opened[pod.uid] = placement_opened(pod, decision, adopted=True)
+        self._open(pod, decision, adopted=True)
 
-    def _decide_placed(
-        self,
-        change: PodAdopted | PodResized | PodOrphaned | PodReturned,
-        outcome: Outcome,
-        shard: int,
-        event_at_ms: int | None,
-    ) -> Decision:
-        """Decide for a pod that counts on a node; the reason names what is amiss with the node."""
-        return self._decide(
-            change.pod,
-            shard,
-            outcome,
-            change.node,
-            self.now_ms,
-            event_at_ms,
-            self.sent_by,
-            node_version=change.node_version,
-            reason=describe_node(change.node, change.reasons),
-            reasons=dict.fromkeys(change.reasons, 1),
-        )
+    def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
+        self.opened[pod.uid] = placement_opened(pod, decision, adopted=adopted)
+        self.placed_ms[pod.key] = decision.decided_at_ms
 
     def _undo_bind(self, change: BindUndone) -> None:
         pod, shard = change.pod, self._pods[change.pod.key].shard
@@ -339,7 +307,7 @@ class BatchBuilder(Decider):
             score=None if placement.is_promised else placement.score,
             cycle_seq=cycle_seq,
         )
-        self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
+        self._open(pod, decision, adopted=False)
         if pod.template.gang:
             self._members.setdefault(pod.template.gang, []).append(placement.node)
 

@@ -258,7 +258,7 @@ class Planner:
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         batch = builder.build(self._advance(folded.ends), self.forwarding.written())
-        self.scheduler.state.apply(Written())
+        self.scheduler.state.apply(Written(builder.placed_ms))
         self._recent.note(batch, builder.kept)
         guards = self.guarding.guards(self.scheduler.state, self._now_ms)
         journal = self._journal(batch, folded)

@@ -114,8 +114,13 @@ def _restore_placement(
 ) -> None:
     pod = pod_of(placed, templates, placed.node if placed.adopted else "")
     shard = placed.shard if placed.home is None else placed.home
-    if not scheduler.restore_pod(
-        pod, node=placed.node, adopted=placed.adopted, shard=shard, counted=placed.counted
+    if not scheduler.state.restore_pod(
+        pod,
+        node=placed.node,
+        adopted=placed.adopted,
+        shard=shard,
+        counted=placed.counted,
+        placed_ms=placed.at_ms,
     ):
         _pass_over(placed, book)
 
