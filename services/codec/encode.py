@@ -37,7 +37,9 @@ class DecidedPod(msgspec.Struct, gc=False):
 class Preempting(msgspec.Struct, gc=False, kw_only=True):
     """Who has to leave for whom: ``victims`` of a pod to which a node is promised, else the ``preemptor``.
 
-    Pods are named by their uids. ``nominated`` is the id of the preemptor's decision.
+    Pods are named by their uids. ``nominated`` is the id of the preemptor's decision. ``shard`` is that of
+    a pod that has to leave: the partition of ``berth.pods`` in which it is said that it has left. Of a pod
+    of a gang the key says it.
     """
 
     victims: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
@@ -46,6 +48,7 @@ class Preempting(msgspec.Struct, gc=False, kw_only=True):
     preemptor: str | msgspec.UnsetType = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
     nominated: str | msgspec.UnsetType = msgspec.UNSET
+    shard: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class DecisionRecord(msgspec.Struct, gc=False):

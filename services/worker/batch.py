@@ -286,7 +286,8 @@ class BatchBuilder(Decider):
         self.waiting[pod.key] = (pod, promise.arrival)
         self.strict.add(promise.node)
         when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
-        nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when)
+        shards = [self._pods[victim.key].shard for victim in promise.victims]
+        nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when, shards)
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
