@@ -6,10 +6,9 @@ its like waits in a group of its own, whose template says so as an affinity of t
 
 from __future__ import annotations
 
-import heapq
-
 import msgspec
 
+from domain.cycle.dues import Dues
 from domain.model.limits import bind_failure_seconds
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PodSpec, PodTemplate, Requirement
 
@@ -20,7 +19,7 @@ class Excluded:
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, dict[str, None]]] = {}  # key -> uid, nodes
         self._new: list[tuple[str, str]] = []  # keys and nodes whose time begins with the next cycle
-        self._due: list[tuple[int, str, str]] = []  # a heap
+        self._due = Dues[tuple[str, str]]()
         self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
 
     def note(self, pod: PodSpec, node: str) -> None:
@@ -40,20 +39,24 @@ class Excluded:
         """Return what stands for a class with excluded nodes: no number of a class, and never used twice."""
         return self._numbers.setdefault((class_number, nodes), -1 - len(self._numbers))
 
-    def pass_to(self, now_ms: int) -> list[str]:
-        """Let log time pass; return the pods that may go to more nodes again."""
+    def pass_to(self, passed_ms: int, now_ms: int) -> list[str]:
+        """Let log time pass; return the pods that may go to more nodes again. New ones begin now."""
         for key, node in self._new:
-            heapq.heappush(self._due, (now_ms + bind_failure_seconds * 1_000, key, node))
+            self._due.put(now_ms + bind_failure_seconds * 1_000, (key, node))
         self._new.clear()
         over: list[str] = []
-        while self._due and self._due[0][0] <= now_ms:
-            _, key, node = heapq.heappop(self._due)
+        for key, node in self._due.pass_to(passed_ms):
             _, nodes = self._of.get(key, ("", {}))
             nodes.pop(node, None)
             if not nodes:
                 self._of.pop(key, None)
             over.append(key)
         return over
+
+    @property
+    def due_ms(self) -> int:
+        """Log time at which the next pod may go to more nodes."""
+        return self._due.next_ms
 
     def clear(self) -> None:
         """Forget what a restart forgets."""

@@ -9,16 +9,16 @@ group, so a million parked pods cost as much as one. Pods of a gang have their t
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
 
 import numpy as np
 from sortedcontainers import SortedList
 
+from domain.cycle.blocked import Blocked
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
+from domain.cycle.dues import Dues
 from domain.cycle.excluded import Excluded, without_nodes
 from domain.cycle.gangs import GangLine, Gangs, Turn
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
@@ -60,9 +60,9 @@ class Queue:
         self._line_of: dict[str, Line] = {}
         self._waiting: dict[str, SortedList] = {}  # namespace -> the first pods of its lines, in order
         self._changed: dict[Line, None] = {}  # lines whose first pod may be another
-        self._backing_off: list[tuple[int, GroupKey]] = []  # a heap
+        self._backing_off = Dues(self._backs_off)
         self._waking = Waking(state)
-        self._blocked: dict[GroupKey, int] = {}  # groups that fail -> since when, the longest first
+        self.blocked = Blocked()
         self.gangs = Gangs(state, backoff_ms, self._activate, self._changed)
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
         self._is_put_off = False
@@ -116,7 +116,7 @@ class Queue:
             if not self.signatures[group.signature]:
                 del self.signatures[group.signature]
             self._newly_held.pop(group.key, None)
-            self._blocked.pop(group.key, None)
+            self.blocked.drop(group.key)
             self._waking.drop(group)
 
     def drop(self, key: str) -> None:
@@ -143,7 +143,7 @@ class Queue:
             if group.template.profile != profile:
                 continue
             group.replan(plan)
-            self._blocked.pop(group.key, None)
+            self.blocked.drop(group.key)
             self._waking.drop(group)
             if group.gang is not None:
                 self.gangs.changed[group.gang.key] = None
@@ -185,8 +185,7 @@ class Queue:
             return
         group.failures = 1 if attempt.bound_count else group.failures + 1
         if group.failures == 1:
-            self._blocked.pop(group.key, None)
-            self._blocked[group.key] = attempt.looked_at_ms
+            self.blocked.note(group.key, attempt.looked_at_ms)
         first_ms, longest_ms = self._backoff_ms
         wait_ms = min(first_ms << min(group.failures - 1, 30), longest_ms)
         group.due_ms = attempt.looked_at_ms + wait_ms
@@ -195,21 +194,18 @@ class Queue:
     def pass_to(self, now_ms: int) -> None:
         """Let log time pass: groups whose backoff ended are active again."""
         self._now_ms = now_ms
-        while self._backing_off and self._backing_off[0][0] <= now_ms:
-            due_ms, key = heapq.heappop(self._backing_off)
-            group = self.groups.get(key)
-            if group is not None and group.woken and group.due_ms == due_ms:
-                self._activate(group)
+        for key in self._backing_off.pass_to(now_ms):
+            self._activate(self.groups[key])
         self.gangs.pass_to(now_ms)
 
-    def has_blocked(self, until_ms: int) -> bool:
-        """Say whether any group found no node at all since then, or for longer."""
-        return next(iter(self._blocked.values()), until_ms + 1) <= until_ms
+    def _backs_off(self, key: GroupKey, due_ms: int) -> bool:
+        group = self.groups.get(key)
+        return group is not None and group.woken and group.due_ms == due_ms
 
-    def blocked(self, until_ms: int) -> list[WaitingGroup]:
-        """Return these groups."""
-        since = takewhile(lambda each: each[1] <= until_ms, self._blocked.items())
-        return [self.groups[key] for key, _ in since]
+    @property
+    def due_ms(self) -> int:
+        """Log time at which the next backoff ends."""
+        return min(self._backing_off.next_ms, self.gangs.backing_off.next_ms)
 
     @property
     def lowest_priority(self) -> int:
@@ -295,7 +291,7 @@ class Queue:
         else:
             self._waking.drop(group)
             group.woken = self._is_put_off = True
-            heapq.heappush(self._backing_off, (group.due_ms, group.key))
+            self._backing_off.put(group.due_ms, group.key)
 
     def put_off(self, key: GroupKey) -> None:
         """Have a group drawn as one that needs a plan of whom to evict."""

@@ -285,17 +285,24 @@ class Scheduler:
             or self.queue.waits_for_rules(self._slots.counters)
         )
 
-    def cycle(self, now_ms: int = 0) -> CycleResult:
+    def due_ms(self, now_ms: int) -> int:
+        """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
+        promised_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
+        waits_ms = min(self._unheeded.waits.next_ms, self._excluded.due_ms)
+        return min(self.queue.due_ms, promised_ms, waits_ms, self._reserving.due_ms(self.queue))
+
+    def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
         """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
 
-        ``now_ms`` is log time; attempts are stamped with it.
+        ``now_ms`` is log time; attempts are stamped with it. To what is timed it is ``passed_ms``.
         """
+        passed_ms = now_ms if passed_ms is None else passed_ms
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Settle()))
-        ended = self._expire(now_ms)
+        ended = self._expire(passed_ms)
         self.sync()
-        self.queue.pass_to(now_ms)
-        for key in self._excluded.pass_to(now_ms):
+        self.queue.pass_to(passed_ms)
+        for key in self._excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
         changed = self._promised_on(self.state.improved_rows)
         self._hold(changed, -1)  # who may not have what is promised finds that out
@@ -303,7 +310,7 @@ class Scheduler:
         if self.state.improved_rows:
             self.queue.gangs.wake_short()
         self._hold(changed, 1)
-        for key in self._unheeded.pass_to(now_ms):
+        for key in self._unheeded.pass_to(passed_ms):
             self.queue.wake_pod(key)
         if self._preempts and self.state.improved_rows:
             lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
@@ -314,7 +321,7 @@ class Scheduler:
         self.queue.wake_counted(self._slots.counters)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
-        placer = self._placer(changed, now_ms)
+        placer = self._placer(changed, now_ms, passed_ms)
         placer.result.promises.extend((0, each) for each in ended)
         refused, turns = self.queue.draw(cycle_work_max, cycle_pods_max)
         for group, keys in refused:
@@ -323,8 +330,8 @@ class Scheduler:
             placer.place(tried, above=None if gang is None else gang.priority)
             if gang is not None:
                 placer.place_gang(gang)
-        if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, now_ms):
-            self._reserving.look(self.queue, placer, now_ms)
+        if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, passed_ms):
+            self._reserving.look(self.queue, placer, passed_ms)
         return placer.result
 
     def _expire(self, now_ms: int) -> list[NominationEnded]:
@@ -362,11 +369,11 @@ class Scheduler:
             row = self.state.table.rows[each.node]
             self._snapshot.hold(row, *self.state.nominations.amounts(each), sign)
 
-    def _placer(self, changed: Sequence[Nomination], now_ms: int) -> GangPlacer:
+    def _placer(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> GangPlacer:
         """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
         of = (self.state, self.queue, self._snapshot, self._slots, self._view)
         is_plain = not (self._preempts or self.state.nominations.entries)
-        if is_plain and not self._reserving.is_due(self.queue, now_ms):
+        if is_plain and not self._reserving.is_due(self.queue, passed_ms):
             return GangPlacer(*of, seed=self.seed, at_ms=now_ms)
         if self._budgets is None:
             self._budgets = Budgets(self.state, self.state.nominations.evicted)

@@ -10,6 +10,7 @@ import msgspec
 
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
+from domain.model.timestamps import NEVER_MS
 from domain.model.usage import UsageRecord
 from services.ports.guards import Guard
 from services.ports.inbox import Forwarded, Handed, Lanes, Waiting
@@ -154,6 +155,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
     ledger says which keys were ``raised``.
     ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
+    ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``: nothing).
     ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
@@ -187,6 +189,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     dead_seq_next: Mapping[int, int] = {}
     skipped: Mapping[str, int] = {}
     log_time_ms: int = 0
+    due_ms: int = NEVER_MS
     unverified_count: int = 0
     journal: JournalRow | None = None
     gangs: Sequence[GangPlaced] = ()

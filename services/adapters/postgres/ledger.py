@@ -280,7 +280,8 @@ async def _advance(
     moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
     if _count(moved) != len(batch.offsets):
         return False
-    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), batch.log_time_ms, holder)
+    told = batch.log_time_ms, holder, batch.due_ms
+    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), *told)
     return _count(counted) == len(advances)
 
 

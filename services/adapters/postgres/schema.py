@@ -293,6 +293,7 @@ shards = sa.Table(
     sa.Column("seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("dead_seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("log_time_ms", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("due_ms", sa.BigInteger, comment="log time at which time alone lets something be decided"),
     sa.Column(
         "refold",
         sa.Boolean,
