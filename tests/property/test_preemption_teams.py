@@ -17,7 +17,7 @@ def live(seed: int) -> Team:
     team, random = Team([0], [1], preempts=True), Random(seed)
     if seed % 2:
         team.tell("ADDED", budget_manifest(1, "x", "a"))
-    producer = Producer(random)
+    producer = Producer(random, shared_uids=False)
     for _ in range(25):
         records = producer.records(random.randrange(1, 12))
         for number in random.sample(range(2), 2):
