@@ -218,7 +218,7 @@ class Planner:
         """Plan a batch, whatever comes of it.
 
         No record of a recorded one waits: looks for pods to try that found none left no trace. ``until_ms``
-        is log time after it, which may be later than that of its records.
+        is log time after it: where something was due, that is later than its records.
         """
         builder, folded, _ = self._decide(records, lost, followed, due, is_recorded, until_ms)
         return self._build(builder, folded)
@@ -249,7 +249,7 @@ class Planner:
         self.scheduler.state.apply(Reached(builder.now_ms))
         self.ahead.add(records)
         folded = self._fold(due, builder, is_recorded)
-        builder.reach(until_ms, None, "")
+        builder.reach(self._timing.ended_ms(builder.now_ms, until_ms), None, "")
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
         is_tried = False

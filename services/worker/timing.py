@@ -26,6 +26,10 @@ class Timing:
         """Return the moment at which a batch that begins now ends; of a recorded one its row says that."""
         return NEVER_MS if is_recorded or now_ms >= self.due_ms else self.due_ms
 
+    def ended_ms(self, now_ms: int, until_ms: int) -> int:
+        """Return the moment at which a recorded batch ended of which the last record is of now."""
+        return self.due_ms if now_ms < self.due_ms <= until_ms else now_ms
+
     def passed_ms(self, now_ms: int) -> int:
         """Return the moment to which log time has come for what is timed."""
         return now_ms - now_ms % timed_step_ms
