@@ -32,8 +32,7 @@ ADVANCE_SHARDS = """
 UPDATE shards s SET
     seq_next = coalesce(w.seq_hi, s.seq_next),
     dead_seq_next = coalesce(w.dead_hi, s.dead_seq_next),
-    log_time_ms = greatest(s.log_time_ms, $7),
-    due_ms = $9
+    log_time_ms = greatest(s.log_time_ms, $7), due_ms = $9
 FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
     AS w (shard, epoch, seq_lo, seq_hi, dead_lo, dead_hi)
 WHERE s.shard = w.shard AND s.epoch = w.epoch
