@@ -268,10 +268,8 @@ class Planner:
         self.scheduler.state.apply(Written(builder.placed_ms))
         self._recent.note(batch, builder.kept)
         guards = self.guarding.guards(self.scheduler.state, self._now_ms)
-        journal = self._journal(batch, folded)
-        followed = self.followed if guards else {}
-        more = {"journal": journal, "guards": guards, "followed": dict(followed)}
-        return msgspec.structs.replace(batch, **more, due_ms=self._timing.due_ms)
+        more = {"journal": self._journal(batch, folded), "followed": dict(self.followed if guards else {})}
+        return msgspec.structs.replace(batch, **more, guards=guards, due_ms=self._timing.due_ms)
 
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""

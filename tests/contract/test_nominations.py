@@ -180,7 +180,7 @@ async def test_a_bind_that_is_lost_leaves_the_promise_without_its_victims(
     lost = Committed(lost={"ns/high-1": "uid-high-1"}, lost_nodes=frozenset({1}))
     assert await second[0].commit(batch) == lost
     assert await promised(first) == {"uid-high-1": []}
-    state = await second[0].load([lease])
+    state = await second[0].load_part([lease])
     assert [(pod.pod_uid, pod.tried) for pod in state.pending] == [("uid-high-1", True)]
 
 

@@ -206,8 +206,7 @@ class MemoryDatabase:
             shard = self.shards[s.shard]
             shard.seq_next = shard.seq_next if s.seq_hi is None else s.seq_hi
             shard.dead_seq_next = shard.dead_seq_next if s.dead_hi is None else s.dead_hi
-            shard.log_time_ms = max(shard.log_time_ms, batch.log_time_ms)
-            shard.due_ms = batch.due_ms
+            shard.log_time_ms, shard.due_ms = max(shard.log_time_ms, batch.log_time_ms), batch.due_ms
         for fact in batch.facts:
             self._take_fact(fact, batch.log_time_ms)
         for claim in batch.claims:
