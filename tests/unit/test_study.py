@@ -76,3 +76,15 @@ def test_pictures_without_matplotlib_are_refused_before_anything_is_placed(
     assert shown.exit_code == 1
     assert "pip install 'berth[plots]'" in " ".join(shown.output.split())
     assert not (tmp_path / "x").exists()
+
+
+def test_a_placement_made_better_is_more_even_and_keeps_all_pods() -> None:
+    setting = generate(1, pods_count=600)
+    found = {}
+    for name in ("least-balanced", "lns"):
+        placed_count, steps, _ = place_all(METHODS[name], setting, 1)
+        found[name] = balance(steps[-1])
+        assert placed_count == 600
+        assert (steps[-1] * setting.allocatable.T).sum(axis=0) == pytest.approx(setting.asked.sum(axis=0))
+    assert found["lns"].imbalance < 0.3 * found["least-balanced"].imbalance
+    assert found["lns"].overloaded == [0, 0, 0, 0]
