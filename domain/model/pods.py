@@ -141,7 +141,7 @@ def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str
     cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
     if cluster and role:
         template = msgspec.structs.replace(template, cluster=f"{namespace}/{cluster}", role=role)
-    if gang := labels.get(POD_GROUP_LABEL):
+    if gang := template.gang or labels.get(POD_GROUP_LABEL):  # the first as its spec has it, by name alone
         template = msgspec.structs.replace(template, gang=f"{namespace}/{gang}")
     return template
 

@@ -15,7 +15,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import format_ms
 from domain.model.validation import shown
-from services.codec.envelope import BIND_FAILED, EVENT_TYPES, KINDS, NAMESPACED_KINDS, AnyObject
+from services.codec.envelope import BIND_FAILED, EVENT_TYPES, KINDS, NAMESPACED_KINDS, AnyObject, versions_of
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 
 
@@ -214,9 +214,10 @@ def topic_and_key(wire: Any, path: str = "object") -> tuple[str, bytes]:
     kind = wire.kind or ""
     if kind not in KINDS:
         raise FieldError(f"{path}.kind", f"{shown(kind)} is unknown; allowed are {', '.join(KINDS)}")
-    api_version, topic = KINDS[kind]
-    if wire.api_version and wire.api_version != api_version:
-        message = f"{shown(wire.api_version)} is unknown; allowed for a {kind} is {api_version}"
+    topic = KINDS[kind][1]
+    if wire.api_version and wire.api_version not in versions_of(kind):
+        allowed = " or ".join(versions_of(kind))
+        message = f"{shown(wire.api_version)} is unknown; allowed for a {kind} is {allowed}"
         raise FieldError(f"{path}.apiVersion", message)
     meta, meta_path = wire.metadata or Identity(), f"{path}.metadata"
     key = read_name(meta.name, meta_path, strict=True)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from domain.model.events import Event, PodDeleted, PodUpserted, ProfileEvent
-from domain.model.pods import POD_GROUP_LABEL, PodSpec
+from domain.model.pods import PodSpec
 from domain.state.cluster import ClusterState
 from services.codec.effects import Source
 from services.codec.partition import partition_for
@@ -35,16 +35,14 @@ WAIT = -1
 
 
 def is_member(event: Event | ProfileEvent | None) -> bool:
-    """Say whether an event is of a pod with the label of a gang. Every pod of many shards comes by here."""
-    return type(event) is PodUpserted and POD_GROUP_LABEL in event.pod.labels
+    """Say whether an event is of a pod that names a gang. Every pod of many shards comes by here."""
+    return type(event) is PodUpserted and event.pod.template.gang != ""
 
 
 def gang_home(pod: PodSpec, shards_count: int) -> int | None:
     """Return the home shard of a pod's gang: the partition that the key of its PodGroup would have."""
-    gang = pod.labels.get(POD_GROUP_LABEL)
-    if not gang:
-        return None
-    return partition_for(f"{pod.key.partition('/')[0]}/{gang}".encode(), None, shards_count)
+    gang = pod.template.gang
+    return partition_for(gang.encode(), None, shards_count) if gang else None
 
 
 class Forwarding:
