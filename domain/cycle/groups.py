@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -25,6 +25,9 @@ It is negative where nodes are excluded for them (``domain/cycle/excluded.py``).
 
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
+
+_BANDS_MAX = 8
+"""A cycle does not look more often than that at home nodes first."""
 
 _LOST_AGAIN = 8
 """Of pods that lost together, so large a part is tried next."""
@@ -111,6 +114,17 @@ class Line:
         for key, arrival in self.drawable():
             return -self.group.template.priority, arrival, key, self
         return None
+
+
+def by_priority(pods: Sequence[Tried]) -> list[list[Tried]]:
+    """Return pods, which come by priority, in parts of one priority; the last of them may have several."""
+    bands: list[list[Tried]] = [[]]
+    for each in pods:
+        differs = bands[-1] and each[1].template.priority != bands[-1][-1][1].template.priority
+        if differs and len(bands) < _BANDS_MAX:
+            bands.append([])
+        bands[-1].append(each)
+    return bands
 
 
 class WaitingGroup:
