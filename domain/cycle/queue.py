@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-from sortedcontainers import SortedList
 
 from domain.cycle.blocked import Blocked
 from domain.cycle.counters import Counter as PodCounter
@@ -22,7 +21,8 @@ from domain.cycle.dues import Dues
 from domain.cycle.excluded import Excluded, without_nodes
 from domain.cycle.gangs import GangLine, Gangs, Turn
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
-from domain.cycle.turns import Candidate, Works, draw
+from domain.cycle.line_up import LineUp
+from domain.cycle.turns import Works
 from domain.cycle.waking import Waking
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec, is_master
@@ -58,8 +58,8 @@ class Queue:
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: Counter[bytes] = Counter()  # of the groups
         self._line_of: dict[str, Line] = {}
-        self._waiting: dict[str, SortedList] = {}  # namespace -> the first pods of its lines, in order
-        self._changed: dict[Line, None] = {}  # lines whose first pod may be another
+        self._lines = LineUp()
+        self._changed = self._lines.changed
         self._backing_off = Dues(self._backs_off)
         self._waking = Waking(state)
         self.blocked = Blocked()
@@ -322,7 +322,7 @@ class Queue:
     def has_work(self) -> bool:
         """Whether any pod has a turn to come."""
         self._settle()
-        return bool(self._waiting or self._newly_held)
+        return bool(self._lines or self._newly_held)
 
     def _settle(self) -> None:
         """Bring the lines that changed to their places."""
@@ -335,26 +335,7 @@ class Queue:
         for group in {line.group: None for line in self._changed if line.fresh and line.group.parked}:
             if self._is_outdated(group):
                 self._activate(group)
-        came: dict[str, list[Candidate]] = {}
-        for line in self._changed:
-            first = line.first()
-            if first == line.entry:
-                continue
-            if line.entry is not None:
-                self._take_out(line.namespace, [line.entry])
-            line.entry = first
-            if first is not None:
-                came.setdefault(line.namespace, []).append(first)
-        self._changed.clear()
-        for namespace, entries in came.items():
-            self._waiting.setdefault(namespace, SortedList()).update(entries)
-
-    def _take_out(self, namespace: str, entries: Iterable[Candidate]) -> None:
-        waiting = self._waiting[namespace]
-        for entry in entries:
-            waiting.remove(entry)
-        if not waiting:
-            del self._waiting[namespace]
+        self._lines.settle()
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
         """Say whether a fresh pod of a parked group has to be tried, not told what the last one was told.
@@ -384,20 +365,12 @@ class Queue:
         then. A group that is held because its profile changed is told without a fresh pod, too.
         """
         self._settle()
-        drawn, opened = draw(self._waiting, self._works, work_max=work_max, pods_max=pods_max)
-        for namespace, count in Counter(line.namespace for line in opened).items():
-            del self._waiting[namespace][:count]
-            if not self._waiting[namespace]:
-                del self._waiting[namespace]
-        for line in opened:
-            line.drawn()
-            self._changed[line] = None
         held: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
         self._newly_held.clear()
         parked: dict[GroupKey, list[str]] = {}
         tried: list[Tried] = []
         turns: list[Turn] = []
-        for _, _, key, line in drawn:
+        for _, _, key, line in self._lines.draw(self._works, work_max, pods_max):
             group = line.group
             if isinstance(line, GangLine):
                 turns.append((tried, line.gang))

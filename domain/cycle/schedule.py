@@ -19,6 +19,7 @@ from domain.cycle.homes import Homes
 from domain.cycle.preempting import Preempting, may_preempt
 from domain.cycle.preemption import Preemptor
 from domain.cycle.profiles import Profiles
+from domain.cycle.promises import promised_on, run_out
 from domain.cycle.queue import Queue
 from domain.cycle.reserving import Reserving, ReservingPlacer
 from domain.cycle.slots import GroupSlots
@@ -304,7 +305,7 @@ class Scheduler:
         self.queue.pass_to(passed_ms)
         for key in self._excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
-        changed = self._promised_on(self.state.improved_rows)
+        changed = promised_on(self.state, self.state.improved_rows)
         self._hold(changed, -1)  # who may not have what is promised finds that out
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
         if self.state.improved_rows:
@@ -336,30 +337,12 @@ class Scheduler:
 
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
-        known = self.state.nominations
-        expired = [known.entries[key] for key in known.expired(now_ms)]
-        over = [e for e in expired if self.state.is_own_promise(e) and not self._is_kept(e, now_ms)]
+        over = run_out(self.state, now_ms)
         for each in [each for each in over if each.victims]:
             self._unheeded.note(each.key, each.node, now_ms, self._promise_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
-
-    def _is_kept(self, nomination: Nomination, now_ms: int) -> bool:
-        """Say whether a nomination stays beyond its time: the last victim just left, or takes time to end."""
-        state, evicted = self.state, self.state.nominations.evicted
-        left = [each.key for each in nomination.victims if evicted.get(each.key) == nomination.key]
-        if not left:
-            return state.table.rows.get(nomination.node) in state.improved_rows  # it is tried in this cycle
-        is_dying = any(state.pods[key].spec.terminating for key in left)
-        return is_dying and now_ms < nomination.at_ms + dying_seconds_max * 1_000
-
-    def _promised_on(self, rows: Iterable[int]) -> list[Nomination]:
-        """Return the nominations on some rows."""
-        known, table = self.state.nominations, self.state.table
-        if not known.entries:
-            return []
-        return [each for row in sorted(rows) if row < table.count for each in known.on(table.names[row])]
 
     def _hold(self, nominations: Sequence[Nomination], sign: int) -> None:
         """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
