@@ -9,9 +9,13 @@ import pytest
 
 from domain.cycle.excluded import without_nodes
 from domain.model.errors import FieldError
+from domain.model.events import BindFailed
 from domain.model.limits import bind_failure_seconds
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, Requirement
 from services.codec.encode import encode_event
+from services.codec.gateway import Gateway
+from services.plan.objects import Given
+from services.plan.plan import Plan
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Producer, Site, audit, batches, kept
 from tests.property.team import Team, keys_of, node_of
@@ -174,3 +178,17 @@ def test_what_is_excluded_is_left_out_of_each_term() -> None:
     given = template(1, node_affinity=NodeAffinity((zone, NodeSelectorTerm())))
     narrowed = without_nodes(given, ("n",)).node_affinity
     assert narrowed == NodeAffinity((NodeSelectorTerm(zone.match_expressions, none_of),))
+
+
+def test_the_api_passes_one_on_whole() -> None:
+    sent = Gateway().prepare({"type": "BIND_FAILED", "object": failed("a")}).event
+    assert isinstance(sent, BindFailed)
+    assert (sent.node, sent.pod.pod.key) == ("a", "default/p")
+    assert sent.pod.pod.template.requests["cpu"] == 1_000
+
+
+def test_in_a_plan_the_pod_waits() -> None:
+    plan = Plan()
+    plan.add(Given("ADDED", node_manifest("a")))
+    plan.add(Given("BIND_FAILED", failed("a")))
+    assert [each.node for each in plan.place()] == ["a"]
