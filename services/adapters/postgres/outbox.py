@@ -152,8 +152,8 @@ class PostgresOutbox:
 
 
 def _decision(row: Any) -> OutboxItem:
-    value = decision_value(row["payload"], row["recorded_at_ms"])
-    return OutboxItem(row["seq"], decision_key(row["namespace"], row["name"]), value)
+    seq, namespace, name, payload, recorded_at_ms = row
+    return OutboxItem(seq, decision_key(namespace, name), decision_value(payload, recorded_at_ms))
 
 
 def _dead_letter(row: Any) -> OutboxItem:
