@@ -50,6 +50,7 @@ class Auditor:
         self._database = database
         self.findings = Findings()
         self.tape = Tape(log, database, self.findings)
+        self.shard_counts: list[int] = []  # after each addition
         self.late_publishers = 0  # appends of relays that no longer held their shard
         self.fenced_commits = 0
         self.conflicts = 0  # claims that were not granted
@@ -113,7 +114,7 @@ class Auditor:
     def judge(self) -> None:
         """Check what must hold when all records are worked off."""
         events = Events(len(self._database.shards))
-        outside = Outside(events, self.findings)
+        outside = Outside(events, self.findings, self.shard_counts)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
             is_alarmed = self._database.cursors[shard].alarm is not None

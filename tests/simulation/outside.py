@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.codec.partition import partition_for
 from services.ports.log import Record
 from tests.simulation.facts import Events, Node, Pod, why_not, why_not_beside
 from tests.simulation.invariants import Findings, Invariant
@@ -53,11 +54,15 @@ class Step:
 
 
 class Outside:
-    """Folds published decisions over sent events."""
+    """Folds published decisions over sent events.
 
-    def __init__(self, events: Events, findings: Findings) -> None:
+    ``shard_counts`` says how many shards there were after each addition.
+    """
+
+    def __init__(self, events: Events, findings: Findings, shard_counts: Sequence[int] = ()) -> None:
         self.events = events
         self.promises = Promises(findings)
+        self._shard_counts = shard_counts
         self.lives: dict[str, Life] = {}
         self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
         self.runs_again = 0  # of records that were published before
@@ -151,7 +156,8 @@ class Outside:
         if outcome in ("evicted", "spared"):  # of the preemptor's shard, whatever the victim's own has said
             self.promises.tell(decision, pod, life.node, who)
             return
-        own = decision["shard"] in self.events.homes[pod.key]
+        homes = {partition_for(pod.key.encode(), None, count) for count in self._shard_counts}
+        own = decision["shard"] in homes | self.events.homes[pod.key]
         self._require(
             own, Invariant.FOREIGN_DECISION, f"{who}: its events are in {self.events.homes[pod.key]}"
         )

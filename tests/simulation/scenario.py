@@ -68,7 +68,8 @@ class Scenario:
         """Return the next record."""
         if self._preempts and self._rng.random() < 0.03:
             return self._keep(*self._budget())
-        draw = self._rng.random()
+        noisy = bool(self.sent) and self._rng.random() < self._faults.noise
+        draw = self._rng.uniform(0.9, 1.0) if noisy else self._rng.random()
         if draw < 0.5:
             return self._keep(*self._pod())
         if draw < 0.62 and self.pods:

@@ -12,9 +12,11 @@ import msgspec
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
+from services.codec.partition import partition_for
 from services.ports.clock import Clock
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import Entry, Record, Span, TopicPartition
+from services.ports.pods import PodRow, PodTombstone
 
 
 @dataclasses.dataclass
@@ -117,10 +119,30 @@ class SimulatedDatabase(MemoryDatabase):
         return outcome
 
     def lay_down(self, shards: int) -> None:
-        """Create the rows of further shards, as ``berth init`` does."""
+        """Add shards and bring what is open to the shard of its key, as ``berth init`` does."""
         new = MemoryDatabase(shards)
         for name in ("shards", "cursors", "worker_leases", "relay_leases", *_BY_SHARD):
             vars(self)[name] = vars(new)[name] | vars(self)[name]
+
+        def home(row: PodRow | PodTombstone) -> int:
+            key = f"{row.namespace}/{row.name}" if row.namespace else row.name
+            return partition_for(key.encode(), None, shards)
+
+        replace = msgspec.structs.replace
+        moved, self.open_placements = self.open_placements, {}
+        for (uid, _), row in moved.items():
+            at = home(row.opened)
+            row.opened = replace(row.opened, home=None if at == row.opened.shard else at)
+            self.open_placements[uid, at] = row
+        groups = {group.signature: group for group in self.pending_groups.values()}
+        pods = [replace(pod, shard=home(pod)) for pod in self.pending.values()]
+        self.pending = {(pod.pod_uid, pod.shard): pod for pod in pods}
+        self.pending_groups = {
+            (pod.shard, pod.signature): replace(groups[pod.signature], shard=pod.shard)
+            for pod in pods
+            if pod.signature in groups
+        }
+        self.tombstones = {key: replace(row, shard=home(row)) for key, row in self.tombstones.items()}
 
     def write_foreign(self, node_id: int) -> None:
         """Raise the version of a node, as another writer would."""

@@ -32,6 +32,7 @@ from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
 from services.worker.following import events_of
+from services.worker.loop import Loop
 from tests.simulation.faults import OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant, Violation
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
@@ -63,6 +64,14 @@ def _often(rates: Mapping[Fault, float]) -> Any:
             (faults.rates if fault in OF_CALLS else faults.per_second)[fault] = rate
 
     return mock.patch.object(Faults, "draw", draw)
+
+
+@contextlib.contextmanager
+def _all(*patches: Any) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
 
 
 # ------------------------------------------------------------------------------------------- transactions
@@ -295,6 +304,46 @@ _FEEDS_TWICE = mock.patch("services.worker.planner.events_of", _twice)
 _LOSES_APART = mock.patch("services.adapters.memory.database.lost_together", lambda batch, lost: set(lost))
 _MANY_APART = mock.patch("tests.simulation.scenario._APPS", ("spread", "spread", "zonal"))
 
+# ------------------------------------------------------------------------------------- taking and giving
+
+
+class _Whatever(dict[int, int]):
+    """Is no other than anything."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+async def _take_early(loop: Loop) -> None:
+    """Begin with shards without what their last owners did last."""
+    stop = loop.follower.stop
+
+    async def read() -> bool:
+        return False
+
+    async def stop_somewhere(shards: Sequence[int]) -> Mapping[int, int]:
+        return _Whatever(await stop(shards))
+
+    with mock.patch.multiple(loop.follower, read=read, stop=stop_somewhere):
+        await _TAKE(loop)
+
+
+async def _give_early(loop: Loop, shard: int) -> None:
+    """Give a shard up while a batch is on its way, with what it loses."""
+    await loop.intake.drop({shard})
+    batches = await loop.think(loop.planner.give, [shard])
+    await loop.follower.resume(batches)
+    await loop.holding.release([shard])
+
+
+_TAKE = Loop._take
+_TAKES_EARLY = mock.patch.object(Loop, "_take", _take_early)
+_GIVES_EARLY = mock.patch.object(Loop, "_give", _give_early)
+_NO_GUARDS = mock.patch("services.adapters.memory.database.refused_nodes", return_value=set())
+# What another worker did a moment ago is seldom unknown.
+_FOLLOWS_SELDOM = mock.patch("tests.simulation.world.FOLLOW_SECONDS", (3.0,))
+_MANY_APART = mock.patch("tests.simulation.scenario._APPS", ("spread", "spread", "zonal"))
+
 # ------------------------------------------------------------------------------------------------ relays
 
 
@@ -451,6 +500,14 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("evicted for another", Build(ledger=_NamesAnother), None, Invariant.WRONG_EVICTION),
     ("all evicted", Build(), _EVICTS_ALL, Invariant.EVICTED_FOR_NOTHING),
     ("all may preempt", Build(), _ALL_PREEMPT, Invariant.WRONG_NOMINATION),
+    ("guards off", Build(), _all(_NO_GUARDS, _MANY_APART, _FOLLOWS_SELDOM), Invariant.INFEASIBLE_PLACEMENT),
+    (
+        "take-over without the end of the journal",
+        Build(),
+        _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
+        Invariant.FOLLOWED_DIFFERS,
+    ),
+    ("shard given with a commit on its way", Build(), _GIVES_EARLY, Invariant.FOLLOWED_DIFFERS),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
