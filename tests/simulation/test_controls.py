@@ -304,7 +304,7 @@ _FEEDS_TWICE = mock.patch("services.worker.planner.events_of", _twice)
 _LOSES_APART = mock.patch("services.adapters.memory.database.lost_together", lambda batch, lost: set(lost))
 _MANY_APART = mock.patch("tests.simulation.scenario._APPS", ("spread", "spread", "zonal"))
 
-# ------------------------------------------------------------------------------------- taking and giving
+# ------------------------------------------------------------------------------------- taking shards
 
 
 class _Whatever(dict[int, int]):
@@ -328,17 +328,8 @@ async def _take_early(loop: Loop) -> None:
         await _TAKE(loop)
 
 
-async def _give_early(loop: Loop, shard: int) -> None:
-    """Give a shard up while a batch is on its way, with what it loses."""
-    await loop.intake.drop({shard})
-    batches = await loop.think(loop.planner.give, [shard])
-    await loop.follower.resume(batches)
-    await loop.holding.release([shard])
-
-
 _TAKE = Loop._take
 _TAKES_EARLY = mock.patch.object(Loop, "_take", _take_early)
-_GIVES_EARLY = mock.patch.object(Loop, "_give", _give_early)
 _NO_GUARDS = mock.patch("services.adapters.memory.database.refused_nodes", return_value=set())
 # What another worker did a moment ago is seldom unknown.
 _FOLLOWS_SELDOM = mock.patch("tests.simulation.world.FOLLOW_SECONDS", (3.0,))
@@ -507,7 +498,6 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
         Invariant.FOLLOWED_DIFFERS,
     ),
-    ("shard given with a commit on its way", Build(), _GIVES_EARLY, Invariant.FOLLOWED_DIFFERS),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),

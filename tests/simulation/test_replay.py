@@ -12,6 +12,10 @@ from services.worker import planner as planner_module
 from tests.simulation.faults import Fault
 from tests.simulation.world import World
 
+UNSAID = (Fault.FOREIGN_WRITE, Fault.FAIL_OVER, Fault.MORE_PARTITIONS)
+"""The version that somebody else gave a node is in no log, and what a fail-over lost in no journal; no batch
+from before shards were added is planned again."""
+
 
 async def _silent(progress: Progress) -> None:
     pass
@@ -23,9 +27,7 @@ def replay(world: World, first: int | None = None, last: int | None = None) -> O
 
 
 def lived(seed: int, checkpoint_batches: int = 7, *, preempts: bool = False) -> World:
-    # A version that somebody else gave a node is in no log, and what a fail-over lost is in no journal.
-    without = [Fault.FOREIGN_WRITE, Fault.FAIL_OVER]
-    world = World(seed, checkpoint_batches=checkpoint_batches, without=without, preempts=preempts)
+    world = World(seed, checkpoint_batches=checkpoint_batches, without=UNSAID, preempts=preempts)
     world.run()
     return world
 
