@@ -31,12 +31,19 @@ class Follower:
         Says whether no other worker is ready.
     seconds : float
         How often to look where one is.
+    on_rows : callable
+        Is called whenever there is something new.
     """
 
     def __init__(
-        self, ledger: Ledger, seen: Mapping[int, int], is_alone: Callable[[], bool], seconds: float
+        self,
+        ledger: Ledger,
+        seen: Mapping[int, int],
+        is_alone: Callable[[], bool],
+        seconds: float,
+        on_rows: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ledger, self._is_alone, self._seconds = ledger, is_alone, seconds
+        self._ledger, self._is_alone, self._seconds, self._on_rows = ledger, is_alone, seconds, on_rows
         self._seen = dict(seen)
         self._reading = asyncio.Lock()
         self._rows: list[Followed] = []
@@ -75,6 +82,8 @@ class Follower:
                 self._seen[row.shard] = row.batch
             self._rows += found
             self._since += [self._asked_at] * len(found)
+            if found:
+                self._on_rows()
             if len(found) < followed_rows_max:
                 self._asked_at = asked_at
             return bool(found)

@@ -90,7 +90,8 @@ class Loop:
         """Return the next records; wait a little where there is nothing to do."""
         self.holding.changed.clear()
         # Pods that wait their turn do not keep further records out: others may come before them.
-        seconds = self.poll_seconds if self.holding.is_alone else self.follow_seconds
+        is_called = self.holding.is_alone or not self.planner.owned
+        seconds = self.poll_seconds if is_called else self.follow_seconds
         if self.planner.has_work or self._losers.keys or self.follower.has_rows or self.holding.taken:
             seconds = 0.0
         if not self.planner.owned:

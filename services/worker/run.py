@@ -208,7 +208,8 @@ class Worker:
         topics = await check_topics(self._log, TOPICS, shards_count, drain=told.drain)
         holding = Holding(self._ledger, told.name, told.lease_seconds, told.lease_renewal_seconds, progress)
         follower = self._follower = Follower(
-            self._ledger, planner.followed, lambda: holding.is_alone, told.follow_seconds
+            *(self._ledger, planner.followed, lambda: holding.is_alone, told.follow_seconds),
+            holding.changed.set,
         )
         checkpoints = Checkpoints(self._ledger, told.checkpoint_batches, told.checkpoints_kept)
         loop = Loop(
