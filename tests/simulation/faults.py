@@ -55,6 +55,7 @@ class Fault(enum.StrEnum):
     OTHER_CLOCK = "other clock", "a producer claims that its event happened hours away from now"
 
 
+NOISE = (Fault.DUPLICATE, Fault.BROKEN, Fault.OTHER_CLOCK)
 OF_CALLS = (
     Fault.CRASH,
     Fault.FREEZE,

@@ -78,6 +78,15 @@ class Tape:
         commit = Commit(records, decided, versions, number, own_shards(batch), batch.followed)
         self.commits.append(commit)
 
+    def is_overwritten(self, commit: Commit) -> bool:
+        """Say whether the log lost records of a transaction, and holds others in their place.
+
+        Where nobody looked before these came, no one ever knows.
+        """
+        places = ((TopicPartition(r.topic, r.partition), r.offset) for r in commit.records)
+        now = [self._log.between(at, offset, offset + 1) for at, offset in places]
+        return any(found != [was] for was, found in zip(commit.records, now, strict=True))
+
     def _taken(self, a: OffsetAdvance, handed: Set[tuple[int, int]]) -> Iterator[Record]:
         """Yield the records of a move, without those that were handed over: their home takes them."""
         key = a[:3]
