@@ -34,7 +34,7 @@ from services.relay.tail import Tail
 from services.worker.following import events_of
 from services.worker.loop import Loop
 from tests.simulation.faults import OF_CALLS, Fault, Faults
-from tests.simulation.invariants import Invariant, Violation
+from tests.simulation.invariants import Invariant
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
 from tests.simulation.servers import SimulatedDatabase
 from tests.simulation.world import Build, World
@@ -302,7 +302,6 @@ def _twice(row: Followed) -> Iterator[Any]:
 
 _FEEDS_TWICE = mock.patch("services.worker.planner.events_of", _twice)
 _LOSES_APART = mock.patch("services.adapters.memory.database.lost_together", lambda batch, lost: set(lost))
-_MANY_APART = mock.patch("tests.simulation.scenario._APPS", ("spread", "spread", "zonal"))
 
 # ------------------------------------------------------------------------------------- taking shards
 
@@ -493,6 +492,12 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("all may preempt", Build(), _ALL_PREEMPT, Invariant.WRONG_NOMINATION),
     ("guards off", Build(), _all(_NO_GUARDS, _MANY_APART, _FOLLOWS_SELDOM), Invariant.INFEASIBLE_PLACEMENT),
     (
+        "losers apart",
+        Build(),
+        _all(_LOSES_APART, _MANY_APART, _FOLLOWS_SELDOM),
+        Invariant.INFEASIBLE_PLACEMENT,
+    ),
+    (
         "take-over without the end of the journal",
         Build(),
         _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
@@ -519,16 +524,3 @@ def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> 
             if seed % 5 == 4:
                 gc.collect()  # the arrays of dead workers are large, and the collector does not know that
     pytest.fail(f"{SEEDS_COUNT} days of this build raise {sorted(n.name for n in found)}, not {named.name}")
-
-
-def test_pods_that_stay_though_others_of_their_zone_lost_are_named() -> None:
-    """On days that are full of pods that keep their distance: few others have a conflict among such pods."""
-    found: set[Invariant] = set()
-    for seed in range(200, 240):
-        world = World(seed)
-        with _LOSES_APART, _MANY_APART, contextlib.suppress(Violation):
-            world.run()
-        found |= world.auditor.findings.names
-        if Invariant.INFEASIBLE_PLACEMENT in found:
-            return
-    pytest.fail(f"forty days of this build raise {sorted(name.name for name in found)}")
