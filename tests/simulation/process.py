@@ -24,7 +24,7 @@ from tests.simulation.tape import Delivered
 
 T = TypeVar("T")
 LOG, LEDGER = "log", "ledger"
-_READS = {"load_base", "load_part", "follow", "resolve"}
+_READS = {"load_base", "load_part", "follow", "resolve", "read_inbox"}
 _READS |= {"shards", "published", "unpublished", "decisions", "compared"}
 
 
