@@ -501,7 +501,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         "take-over without the end of the journal",
         Build(),
         _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
-        Invariant.FOLLOWED_DIFFERS,
+        Invariant.UNRELEASED,
     ),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
