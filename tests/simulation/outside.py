@@ -44,13 +44,18 @@ class Life:
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """What a decision changed on a node: ``pod`` counts there from now on, or ``uid`` no longer does."""
+    """What a decision changed on a node: ``pod`` counts there from now on, or ``uid`` no longer does.
+
+    ``is_sure`` is whether the transaction gave the node that version. Who follows the end of a node names the
+    version that it knows, which lags behind where somebody raised it without a word.
+    """
 
     version: int | None
     order: tuple[int, int]
     outcome: str
     uid: str
     pod: Pod | None
+    is_sure: bool
 
 
 class Outside:
@@ -235,7 +240,8 @@ class Outside:
         order = self._order, decision["seq"]
         if node and outcome != "cleared":
             stays = None if outcome in ("released", "nominated", "bind-failed") else pod
-            step = Step(decision["node_version"], order, outcome, pod.uid, stays)
+            version, (before, after) = decision["node_version"], self._commit.versions.get(node, (0, 0))
+            step = Step(version, order, outcome, pod.uid, stays, before < (version or 0) <= after)
             self._steps.setdefault(node, []).append(step)
         if life.node and life.node != node:
             self._left.setdefault((life.node, pod.uid), []).append(order)
@@ -261,8 +267,12 @@ class Outside:
         states, at, last, spare = self.events.nodes.get(name, []), -1, 0, 0
         there: dict[str, Step] = {}
         for step in steps:
-            if step.version is not None:
-                told_together = step.outcome in ("orphaned", "returned")
+            told_together = step.outcome in ("orphaned", "returned")
+            if told_together and not step.is_sure:
+                was_so = any(state.gone == (step.outcome == "orphaned") for state in states)
+                what = f"{name} v{step.version}: {step.outcome} {step.uid}: no event says so"
+                self._require(was_so, Invariant.VERSION_CHAIN, what)
+            elif step.version is not None:
                 cost = 0 if told_together else 1 + (step.outcome == "resized")
                 spare += step.version - last - cost
                 last = step.version

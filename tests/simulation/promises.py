@@ -102,7 +102,8 @@ class Promises:
         Rules over several nodes are not judged: who has them may need whoever counts in them gone.
         """
         pod = told.pod
-        stay = [each for uid, each in there.items() if uid not in told.victims and uid not in self.evicted]
+        leaving = told.victims | {uid for uid in there if self._leaves_for(uid, pod)}
+        stay = [each for uid, each in there.items() if uid not in leaving]
         why = why_not(node, stay, pod)
         self._require(not why, Invariant.WRONG_NOMINATION, f"{who}: with {told.victims} gone, {why}")
         stay += [
@@ -114,3 +115,12 @@ class Promises:
             victim = there[uid]
             needed = pod.spread or pod.avoids or victim.avoids or why_not(node, [*stay, victim], pod)
             self._require(bool(needed), Invariant.EVICTED_FOR_NOTHING, f"{who}: it fits beside {victim}")
+
+    def _leaves_for(self, uid: str, pod: Pod) -> bool:
+        """Say whether somebody leaves whatever is promised to a pod now.
+
+        Who leaves for a less urgent one may stay: that promise ends with the new one.
+        """
+        by = self.evicted.get(uid)
+        outbid = by in self.open and self.open[by].pod.priority < pod.priority
+        return by is not None and not outbid
