@@ -55,6 +55,11 @@ class Auditor:
         self.fenced_commits = 0
         self.conflicts = 0  # claims that were not granted
 
+    def add_shards(self, shards: int) -> None:
+        """Note that there are so many shards from now on."""
+        self.shard_counts.append(shards)
+        self.tape.move(shards)
+
     def refused(self, batch: CommitBatch) -> None:
         """Count a batch that was not written."""
         self.fenced_commits += any(a.epoch < self._database.shards[a.shard].epoch for a in batch.offsets)

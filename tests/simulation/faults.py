@@ -133,8 +133,6 @@ class Faults:
         self.slow = rng.choice((0.0, 0.05, 0.3))
         allowed = [fault for fault in OF_A_WHILE if fault not in without]
         chosen = rng.sample(allowed, rng.randint(1, 4))
-        if Fault.MORE_PARTITIONS in chosen:  # see "What does not strike yet" in benchmarks/reliability.md
-            chosen = [fault for fault in chosen if fault not in (Fault.TAIL_LOST, Fault.TRUNCATED)]
         # What lasts would leave no time to work in, if it struck more often.
         rates = {fault: (0.02, 0.1, 1.0) if fault in BRIEF else (0.02, 0.1) for fault in chosen}
         self.per_second = {fault: rng.choice(each) for fault, each in rates.items()}

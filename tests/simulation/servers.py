@@ -15,7 +15,7 @@ from services.adapters.memory.log import MemoryLog
 from services.codec.partition import partition_for
 from services.ports.clock import Clock
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
-from services.ports.log import Entry, Record, Span, TopicPartition
+from services.ports.log import PODS_TOPIC, Entry, Record, Span, TopicPartition
 from services.ports.pods import PodRow, PodTombstone
 
 
@@ -120,6 +120,8 @@ class SimulatedDatabase(MemoryDatabase):
 
     def lay_down(self, shards: int) -> None:
         """Add shards and bring what is open to the shard of its key, as ``berth init`` does."""
+        for (_, topic, _), row in self.offsets.items():
+            row.moved_below = row.next_offset if topic == PODS_TOPIC else None
         new = MemoryDatabase(shards)
         for name in ("shards", "cursors", "worker_leases", "relay_leases", *_BY_SHARD):
             vars(self)[name] = vars(new)[name] | vars(self)[name]

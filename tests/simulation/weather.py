@@ -130,7 +130,7 @@ class Weather:
 
         async def lay_down(leases: Sequence[Lease]) -> None:
             world.database.lay_down(shards)
-            world.auditor.shard_counts.append(shards)
+            world.auditor.add_shards(shards)
 
         world.may_produce.clear()
         tired_at = self._time() + OPERATING_SECONDS_MAX

@@ -65,6 +65,7 @@ _PREEMPTORS = """
 UPDATE evictions e SET preemptor_shard = n.shard FROM nominations n
 WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard <> n.shard
 """
+_MOVED = "UPDATE shard_offsets SET moved_below = next_offset WHERE topic = 'berth.pods'"
 # A pod of a gang comes to the gang's home, also one that was not there: nothing is under way.
 _FORGET_FORWARDED = "DELETE FROM forwarded"
 _FORWARD = """
@@ -73,7 +74,7 @@ SELECT source, namespace || '/' || name, shard, uid FROM homes WHERE shard <> so
 """
 _STATEMENTS = (
     *(_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES),
-    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _FORGET_FORWARDED, _FORWARD),
+    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _MOVED, _FORGET_FORWARDED, _FORWARD),
 )
 
 

@@ -323,6 +323,11 @@ shard_offsets = sa.Table(
         sa.BigInteger,
         comment="records below come once more, or late, after the log lost some; null: none",
     ),
+    sa.Column(
+        "moved_below",
+        sa.BigInteger,
+        comment="records below are of before shards were added: their keys may have moved; null: none",
+    ),
     sa.PrimaryKeyConstraint("shard", "topic", "partition"),
     comment="how far each shard has come: the fence and the exactly-once of the whole product",
 )
