@@ -147,7 +147,7 @@ def _fault(
 
 
 class _Span(NamedTuple):
-    """The records that are read again, from ``first`` on and below ``below``; ``moved_below`` as of ``Position``."""
+    """The records from ``first`` on and below ``below``, which are read again; see ``Position``."""
 
     first: int
     below: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from domain.model.events import Event, PodDeleted, PodUpserted, ProfileEvent
+from domain.model.events import BindFailed, Event, PodDeleted, PodUpserted, ProfileEvent
 from domain.model.pods import PodSpec
 from domain.state.cluster import ClusterState
 from services.codec.effects import Source
@@ -36,6 +36,8 @@ WAIT = -1
 
 def is_member(event: Event | ProfileEvent | None) -> bool:
     """Say whether an event is of a pod that names a gang. Every pod of many shards comes by here."""
+    if type(event) is BindFailed:
+        event = event.pod
     return type(event) is PodUpserted and event.pod.template.gang != ""
 
 
@@ -115,6 +117,8 @@ class Forwarding:
         ``ends`` takes how far the inbox is written, ``here`` what is to be folded here next.
         """
         shard = record.partition
+        if isinstance(event, BindFailed):
+            event = event.pod
         if not isinstance(event, PodUpserted | PodDeleted):
             return shard
         key = event.pod.key if isinstance(event, PodUpserted) else f"{event.namespace}/{event.name}"

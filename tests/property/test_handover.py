@@ -219,3 +219,17 @@ def test_a_broken_hand_over_is_found(
 def live(seeds: range) -> None:
     for seed in seeds:
         check(day(seed))
+
+
+def test_a_binding_that_failed_is_undone_by_the_home_of_the_gang() -> None:
+    team = Team([0], [1], [2])
+    name = next(each for each in NAMES if partition_for(f"default/{each}".encode(), None, SHARDS) != home("g"))
+    meta = {"name": "g", "namespace": "default"}
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": meta}
+    team.tell("ADDED", node_manifest("n", cpu=1), group, pod := member(name, "g", "u", 1))
+    team.rest()
+    team.tell("BIND_FAILED", {**pod, "spec": {**pod["spec"], "nodeName": "n"}})
+    team.rest()
+    assert [each["outcome"] for each in team.decided()] == ["bound", "bind-failed", "gang-waiting"]
+    assert {each["shard"] for each in team.decided()} == {home("g")}
+    assert not any(team.database.dead_letters.values())
