@@ -250,9 +250,9 @@ class ClusterState(Restorable):
         known = None if entry is None else entry.spec.resource_version
         if is_stale(pod.resource_version, known):
             reason = skip_reason(pod.resource_version, known)
-            # Who is older than the pod of its name made way for it, whether or not it was ever known.
-            is_gone = entry is not None and entry.spec.uid != pod.uid
-            return (self._miss(key, pod.uid, known, reason) if is_gone else Skipped(reason),)
+            if entry is None or entry.spec.uid == pod.uid:
+                return (Skipped(reason),)
+            return (self._miss(key, pod.uid, known, reason),)  # it made way for the one that is known
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:

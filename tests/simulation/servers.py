@@ -120,8 +120,8 @@ class SimulatedDatabase(MemoryDatabase):
 
     def lay_down(self, shards: int) -> None:
         """Add shards and bring what is open to the shard of its key, as ``berth init`` does."""
-        for (_, topic, _), row in self.offsets.items():
-            row.moved_below = row.next_offset if topic == PODS_TOPIC else None
+        for (_, topic, _), offset in self.offsets.items():
+            offset.moved_below = offset.next_offset if topic == PODS_TOPIC else None
         new = MemoryDatabase(shards)
         for name in ("shards", "cursors", "worker_leases", "relay_leases", *_BY_SHARD):
             vars(self)[name] = vars(new)[name] | vars(self)[name]
