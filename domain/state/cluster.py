@@ -250,9 +250,8 @@ class ClusterState(Restorable):
         known = None if entry is None else entry.spec.resource_version
         if is_stale(pod.resource_version, known):
             reason = skip_reason(pod.resource_version, known)
-            if entry is None or entry.spec.uid == pod.uid:
-                return (Skipped(reason),)
-            return (self._miss(key, pod.uid, known, reason),)  # it made way for the one that is known
+            made_way = entry is not None and entry.spec.uid != pod.uid  # for the pod that is known
+            return (self._miss(key, pod.uid, known, reason) if made_way else Skipped(reason),)
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
