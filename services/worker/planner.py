@@ -258,7 +258,8 @@ class Planner:
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.strict |= self.guarding.decide(result, self.scheduler.state)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
-            is_tried |= self._timing.look(self.scheduler, self._now_ms)
+            # Who holds no shard has no batch to say so in.
+            is_tried |= self._timing.look(self.scheduler, self._now_ms) and bool(self.book.epochs)
         asked = folded.ends or lost or is_tried or self._is_renewed
         changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
         return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)

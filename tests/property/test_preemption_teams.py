@@ -129,3 +129,14 @@ def test_nobody_is_placed_at_home_to_be_evicted_in_the_same_batch() -> None:
     assert [row["pod"]["name"] for row in told(team, "evicted")] == [before]
     assert [row["pod"]["name"] for row in told(team, "bound")] == []
     check(team)
+
+
+def test_who_holds_no_shard_follows_promises_and_writes_nothing() -> None:
+    team = Team([0], [1], preempts=True)
+    team.join([])
+    node, low, high = node_of(team, 0), keys_of(team, 0, 1, "low")[0], keys_of(team, 0, 1, "high")[0]
+    team.tell("ADDED", node_manifest(node, cpu=1), pod_manifest(low, cpu=1))
+    team.tell("ADDED", pod_manifest(high, cpu=1, priority=5))
+    assert team.database.nominations.rows
+    assert not team.step(2)
+    check(team)
