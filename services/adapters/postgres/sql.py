@@ -383,14 +383,8 @@ FROM unnest(
 WHERE (o.shard, o.topic, o.partition, o.epoch) = (w.shard, w.topic, w.partition, w.epoch)
 """
 LOG_FAULT_COLUMNS = (
-    "topic",
-    "partition",
-    "epoch",
-    "code",
-    "next_offset",
-    "first_offset",
-    "end_offset",
-    "goes_on_at",
+    *("topic", "partition", "epoch", "code"),
+    *("next_offset", "first_offset", "end_offset", "goes_on_at"),
 )
 UNMENTIONED_COLUMNS = ("topic", "partition", "epoch", "key", "uid", "node")
 
