@@ -43,13 +43,12 @@ class KnownPods:
 
     def note_times(self, placed_ms: Mapping[str, int]) -> None:
         """Note at which log time pods (by key) were placed: it decides which of them have to leave first."""
-        entries, renewed = self.entries, self._index.renewed
-        for key, at_ms in placed_ms.items():
-            entry = entries.get(key)
-            if entry is not None:
-                entry.placed_ms = at_ms
-                if renewed is not None:
-                    renewed.add(entry.node)
+        entries = self.entries
+        for key, at_ms in placed_ms.items():  # each placed pod comes by here
+            if key in entries:
+                entries[key].placed_ms = at_ms
+        if self._index.renewed is not None:
+            self._index.renewed.update(entries[key].node for key in placed_ms if key in entries)
 
     def of_uid(self, uid: str) -> PodEntry | None:
         """Return the pod of a uid."""

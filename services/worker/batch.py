@@ -308,7 +308,8 @@ class BatchBuilder(Decider):
             score=None if placement.is_promised else placement.score,
             cycle_seq=cycle_seq,
         )
-        self._open(pod, decision, adopted=False)
+        self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
+        self.placed_ms[pod.key] = at_ms
         if pod.template.gang:
             self._members.setdefault(pod.template.gang, []).append(placement.node)
 
