@@ -13,6 +13,7 @@ from services.adapters.memory.ledger import state_of
 from services.ports.log import Record
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site
+from tests.property.team import Team
 from tests.unit.preempted import AT_MS, high, site_of, told
 
 LATE_MS = AT_MS + 60_000
@@ -85,3 +86,11 @@ def test_a_node_is_tried_again_for_a_pod_when_its_time_is_over_and_not_before() 
     (again,) = [row for row in site.decided() if row["outcome"] == "bound"][1:]
     assert state_of(site.database, site.leases).log_time_ms == over_ms + 8_000
     assert again["decided_at"] == "2023-11-14T22:14:21.000Z"
+
+
+def test_a_worker_without_shards_has_no_batches_of_its_own() -> None:
+    team = Team([0, 1], [], preempts=True)
+    team.tell("ADDED", node_manifest("n0", cpu=4))
+    team.tell("ADDED", *(pod_manifest(f"low{i}", cpu=2, priority=0) for i in range(2)))
+    team.tell("ADDED", high())
+    assert [len(each.scheduler.state.nominations.entries) for each in team.planners] == [1, 1]
