@@ -160,7 +160,7 @@ def _show(found: Optimised, summary: str, search: Search, *, wide: bool) -> None
     if found.staying_count:
         echo(f"{plural(found.staying_count, 'pod')} with a node cannot be moved by a search, or must not be.")
     if found.left_count:
-        echo(f"Not counted are {plural(found.left_count, 'waiting pod')} that a search cannot place.")
+        echo(f"Waiting pods that a search cannot place, not counted below: {found.left_count:,}.")
     rows = [
         ("pods that wait", before.waiting_count, after.waiting_count),
         ("running pods that move", 0, after.moved_count),

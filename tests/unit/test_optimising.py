@@ -189,6 +189,8 @@ def test_who_waits_and_cannot_be_placed_by_a_search_is_counted_beside(tmp_path: 
     lonely = pod_manifest("lonely", cpu="9", labels={"app": "lonely"}, affinity=SPREAD)
     found = answer_of(tmp_path, [node_manifest("n"), gated, unknown, lonely, pod_manifest("job", cpu="5")])
     assert (found["left"], found["after"]["waiting_count"]) == (3, 1)
+    done = CliRunner().invoke(app, ["optimise", "-f", str(tmp_path / "all.yaml"), "--steps", "10"])
+    assert "Waiting pods that a search cannot place, not counted below: 3.\n" in done.stdout
 
 
 @pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])
