@@ -54,6 +54,8 @@ class Auditor:
         self.late_publishers = 0  # appends of relays that no longer held their shard
         self.fenced_commits = 0
         self.conflicts = 0  # claims that were not granted
+        self.gangs = 0  # placed, each as often as a transaction placed pods of it
+        self.reserves = False  # nodes for pods that wait for long
 
     def add_shards(self, shards: int) -> None:
         """Note that there are so many shards from now on."""
@@ -119,7 +121,7 @@ class Auditor:
     def judge(self) -> None:
         """Check what must hold when all records are worked off."""
         events = Events(len(self._database.shards))
-        outside = Outside(events, self.findings, self.shard_counts)
+        outside = Outside(events, self.findings, self.shard_counts, reserves=self.reserves)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
             is_alarmed = self._database.cursors[shard].alarm is not None
@@ -130,6 +132,7 @@ class Auditor:
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"
         # A late append repeats what the present relay published, and that one repeats what was new in it.
         self.require(outside.runs_again <= 2 * self.late_publishers, Invariant.PUBLISHED_TWICE, again)
+        self.gangs = outside.gangs_count
         outside.judge_nodes()
         outside.judge_end()
         self._check_placements(outside)
@@ -287,7 +290,8 @@ class Auditor:
                 taken = offsets.get((home, inbox_topic(source), home))
                 if taken is None or taken.next_offset < row.next_offset:
                     return f"shard {home} is at {taken} of what shard {source} handed over, {row}"
-        if promised := self._database.nominations.rows:
+        promised = [uid for (uid, _), row in self._database.nominations.rows.items() if row.victims]
+        if promised:  # nobody leaves for the others, which last
             return f"promised, and neither kept nor ended: {sorted(promised)}"
         for shard, rows in self._database.decisions.items():
             published = len(self._log.records(TopicPartition(DECISIONS_TOPIC, shard)))

@@ -49,6 +49,7 @@ class Fault(enum.StrEnum):
         "more partitions",
         "an operator adds a shard, often after one topic alone grew",
     )
+    BIND_FAILED = "bind failed", "who runs the pods cannot bind one to the node that was chosen for it"
     # What producers do.
     DUPLICATE = "duplicate", "a record is sent again, however late"
     BROKEN = "broken", "a record makes no sense"

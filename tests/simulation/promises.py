@@ -28,6 +28,8 @@ class Promise:
 class Promises:
     """Folds the decisions of preemption, and checks each against those before it.
 
+    ``reserves`` is whether pods may have nodes promised for which nobody has to leave.
+
     Attributes
     ----------
     open : dict
@@ -38,7 +40,8 @@ class Promises:
         How often each outcome of preemption was told.
     """
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, *, reserves: bool = False) -> None:
+        self._reserves = reserves
         self.open: dict[str, Promise] = {}
         self.evicted: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -90,9 +93,10 @@ class Promises:
         if outcome == "nominated":
             self.counts[outcome] += 1
             told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
-            may = pod.may_preempt and pod.profile == DEFAULT_PROFILE and not pod.node
+            is_reserved = self._reserves and not told.victims  # it waits for who leaves by himself
+            may = (pod.may_preempt or is_reserved) and pod.profile == DEFAULT_PROFILE and not pod.node
             self._require(may, Invariant.WRONG_NOMINATION, f"{who}: {pod}")
-            if beside is not None:
+            if beside is not None and not is_reserved:
                 self._judge_victims(told, *beside, who)
             self.open[uid] = told
 

@@ -439,6 +439,11 @@ _PROMISE = PreemptingPlacer._promise
 _EVICTS_ALL = mock.patch.object(PreemptingPlacer, "_promise", _evicting_all)
 _ALL_PREEMPT = mock.patch("domain.cycle.preempting.may_preempt", return_value=True)
 
+# ------------------------------------------------------------------------------------------------- gangs
+
+_PARTS = mock.patch("domain.cycle.gangs.Gang.lacking_count", property(lambda gang: 0))
+_PARTS_LOSE = mock.patch("services.codec.settling._is_short", lambda gang, lost: False)
+
 # ----------------------------------------------------------------------------------------------- controls
 
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
@@ -503,6 +508,8 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
         Invariant.UNRELEASED,
     ),
+    ("parts of gangs", Build(), _PARTS, Invariant.PART_OF_GANG),
+    ("parts of gangs lose", Build(), _all(_PARTS_LOSE, _FOLLOWS_SELDOM), Invariant.PART_OF_GANG),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),

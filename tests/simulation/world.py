@@ -26,7 +26,7 @@ from services.adapters.memory.outbox import MemoryOutbox
 from services.executor.run import Executor, Positions
 from services.ports.journal import BATCHES
 from services.ports.ledger import Ledger
-from services.ports.log import Entry, Log, topic_specs
+from services.ports.log import DECISIONS_TOPIC, Entry, Log, TopicPartition, topic_specs
 from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.collector import Memory
@@ -37,7 +37,7 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.invariants import Invariant, Violation
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 from tests.simulation.process import LEDGER, Process, UnreliableLedger, UnreliableLog, UnreliableOutbox
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Kind, Scenario
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
 from tests.simulation.weather import Weather
 
@@ -48,8 +48,10 @@ QUIET_SECONDS = 6.0
 NOTICE_SECONDS = 4.0
 STOP_SECONDS_MAX = 2.0
 RELAYS_COUNT = 2
+_LATELY = 10
 
 T = TypeVar("T")
+RESERVATION_SECONDS = 3
 _SMALL = mock.patch.dict(GroupSlots.__init__.__kwdefaults__, slots_max=32, bytes_max=1 << 20)
 """Room for the groups of a day. What a large cluster needs costs each start of a worker 4 ms."""
 
@@ -93,6 +95,7 @@ class World:
     ) -> None:
         self.rng = random.Random(seed)
         self.preempts = preempts
+        self.kind = Kind.of(seed, preempts=preempts)
         self.loop = SimulatedLoop()
         # What a broken build leaves behind in tasks that nobody waits for is not to be logged when it is
         # collected, at whatever moment of another test that may be.
@@ -103,6 +106,7 @@ class World:
         self.database = build.database(self.shards, self.clock.now_ms)
         self.log = SimulatedLog(self.clock)
         self.auditor = Auditor(self.log, self.database)
+        self.auditor.reserves = self.kind.reserves
         self.database.committed = self.auditor.committed
         self.database.refused = self.auditor.refused
         self.faults = Faults(self.rng)
@@ -121,7 +125,7 @@ class World:
         self._build = build
         self._checkpoint_batches = checkpoint_batches
         self._is_over = False
-        self._scenario = Scenario(self.rng, self.faults, preempts=self.preempts)
+        self._scenario = Scenario(self.rng, self.faults, kind=self.kind)
         self._executed = Positions(None)  # outlives each executor, as its file does
         self._lease_seconds = self.rng.choice((2.0, 2.0, 10.0))
         self._follow_seconds = self.rng.choice(FOLLOW_SECONDS)
@@ -192,6 +196,7 @@ class World:
             backoff_ms=BACKOFF_MS,
             preempts=self.preempts,
             preemption_seconds=5,  # some run out while the executor is down
+            reservation_seconds=RESERVATION_SECONDS if self.kind.reserves else 0,
             drain=self.is_draining,
         )
         inner = MemoryLedger(self.database, self.clock)
@@ -233,7 +238,8 @@ class World:
         for topic, entry in scenario.opening():
             await writer.append(topic, [entry])
         for _ in range(round(EVENTS_COUNT / (1 - self.faults.noise))):
-            topic, entry = scenario.next()
+            failed = self.kind.fails_to_bind and self.rng.random() < 0.05
+            topic, entry = (failed and scenario.fail_binding(self._bound())) or scenario.next()
             await self.may_produce.wait()
             await writer.append(topic, [entry])
             draw = self.rng.random()
@@ -247,6 +253,14 @@ class World:
         await self.may_produce.wait()
         for topic, entry in scenario.closing():
             await writer.append(topic, [entry])
+
+    def _bound(self) -> Iterator[tuple[str, str]]:
+        """Yield the uids and nodes of pods of which the log said lately that they are bound."""
+        for shard in range(self.shards):
+            for record in self.log.records(TopicPartition(DECISIONS_TOPIC, shard))[-_LATELY:]:
+                told = orjson.loads(record.value or b"")
+                if told["outcome"] == "bound":
+                    yield told["pod"]["uid"], told["node"]
 
     async def _let_work(self, seconds_max: float) -> None:
         """Wait until everything is worked off, or for so long."""
@@ -342,6 +356,7 @@ class World:
             "epochs": epochs,
             "fenced commits": self.auditor.fenced_commits,
             "conflicts": self.auditor.conflicts,
+            "gangs placed": self.auditor.gangs,
             "late publishers": self.auditor.late_publishers,
         }
 
