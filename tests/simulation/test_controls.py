@@ -442,7 +442,7 @@ _ALL_PREEMPT = mock.patch("domain.cycle.preempting.may_preempt", return_value=Tr
 # ------------------------------------------------------------------------------------------------- gangs
 
 _PARTS = mock.patch("domain.cycle.gangs.Gang.lacking_count", property(lambda gang: 0))
-_PARTS_LOSE = mock.patch("services.codec.settling._is_short", lambda gang, lost: False)
+_PARTS_LOSE = mock.patch("services.codec.settling._is_short", return_value=False)
 
 # ----------------------------------------------------------------------------------------------- controls
 
