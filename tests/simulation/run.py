@@ -1,8 +1,8 @@
 """Lives many simulated days on all cores and prints what struck and what held.
 
-``python -m tests.simulation.run --seeds 2000``, or ``--faults 1000000`` to go on until so many faults struck.
-The exit code is 1 where an invariant was violated or a process failed; the seeds are shown, and how to replay
-them.
+``python -m tests.simulation.run --seeds 2000``, or ``--faults 1000000`` to go on until so many faults struck;
+the noise of producers does not count for that. Every fifth day has preemption. The exit code is 1 where an
+invariant was violated or a process failed; the seeds are shown, and how to replay them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from tests.simulation.invariants import Violation
 from tests.simulation.world import World
 
 SEEDS_PER_CHUNK = 10
+PREEMPTS_EVERY = 5
+_SAYS_EVERY_SECONDS = 60.0
 _LINE = "  {:<28} {:>12,}"
 
 
@@ -36,6 +38,11 @@ class Tally:
         self.violations: Counter[str] = Counter()
         self.failures: list[str] = []
 
+    @property
+    def struck(self) -> int:
+        """How many faults struck, without the noise of producers."""
+        return self.faults.total() - sum(self.faults[fault] for fault in NOISE)
+
     def live(self, seed: int, *, preempts: bool = False) -> None:
         """Live one day."""
         world = World(seed, preempts=preempts)
@@ -43,15 +50,16 @@ class Tally:
             world.run()
         except Violation as violation:
             self.violations.update({invariant.name for invariant, _ in violation.found})
-            self._fail(seed, violation)
+            self._fail(world, seed, violation)
         except Exception as error:
             self.violations["FAILED"] += 1
-            self._fail(seed, repr(error))
+            self._fail(world, seed, repr(error))
         self.counts.update(world.numbers())
         self.faults.update(world.faults.counts)
 
-    def _fail(self, seed: int, why: object) -> None:
-        self.failures.append(f"seed {seed}: {why}\n  replay it with: python -m tests.simulation.world {seed}")
+    def _fail(self, world: World, seed: int, why: object) -> None:
+        how = f"python -m tests.simulation.world {seed}{' --preempting' * world.preempts}"
+        self.failures.append(f"seed {seed}: {why}\n  replay it with: {how}")
 
     def add(self, other: Tally) -> None:
         """Add what happened on other days."""
@@ -65,10 +73,9 @@ class Tally:
         yield from (_LINE.format(name, count) for name, count in self.counts.items())
         yield ""
         yield _LINE.format("faults", self.faults.total())
-        noise = sum(self.faults[fault] for fault in NOISE)
-        yield _LINE.format("  struck", self.faults.total() - noise)
+        yield _LINE.format("  struck", self.struck)
         yield from (_LINE.format(f"    {fault}", self.faults[fault]) for fault in Fault if fault not in NOISE)
-        yield _LINE.format("  noise of producers", noise)
+        yield _LINE.format("  noise of producers", self.faults.total() - self.struck)
         yield from (_LINE.format(f"    {fault}", self.faults[fault]) for fault in NOISE)
         yield ""
         yield _LINE.format("violations", self.violations.total())
@@ -83,7 +90,7 @@ def _start() -> None:
 def _live_chunk(first: int, preempts: bool) -> Tally:
     tally = Tally()
     for seed in range(first, first + SEEDS_PER_CHUNK):
-        tally.live(seed, preempts=preempts)
+        tally.live(seed, preempts=preempts or seed % PREEMPTS_EVERY == 0)
     return tally
 
 
@@ -98,16 +105,20 @@ def main() -> int:
     parser.add_argument("--failures", type=int, default=20, help="stop after so many bad days")
     chosen = parser.parse_args()
     began, tally = time.monotonic(), Tally()
+    says_at = began + _SAYS_EVERY_SECONDS
     last = sys.maxsize if chosen.faults else chosen.first + chosen.seeds
     live = functools.partial(_live_chunk, preempts=chosen.preempting)
     firsts = range(chosen.first, last, SEEDS_PER_CHUNK)
     # A worker of the pool gives way to a new one after some days, since what it frees stays in pieces.
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _start, maxtasksperchild=50) as pool:
-        for part in pool.imap_unordered(live, firsts):
+        for part in pool.imap(live, firsts):  # in their order, so that a second run lives the same days
             tally.add(part)
             for failure in part.failures:
                 print(failure, flush=True)
-            enough = chosen.faults and tally.faults.total() >= chosen.faults
+            if time.monotonic() > says_at:
+                says_at = time.monotonic() + _SAYS_EVERY_SECONDS
+                print(f"{tally.counts['seeds']} days, {tally.struck:,} faults struck", file=sys.stderr)
+            enough = chosen.faults and tally.struck >= chosen.faults
             late = time.monotonic() - began > 60 * chosen.minutes
             if enough or late or len(tally.failures) >= chosen.failures:
                 break
