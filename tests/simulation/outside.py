@@ -387,7 +387,7 @@ class Outside:
         profiles = self.events.profiles.get(pod.profile)
         if pod.profile not in BUILT_IN_PROFILES and (profiles is None or profiles[-1][1] is None):
             return
-        if pod.gang and not self._is_complete(pod, on):
+        if pod.gang and not self._is_complete(pod):
             return
         for name, states in self.events.nodes.items():
             if (pod.uid, name) in self.events.failed:
@@ -397,7 +397,7 @@ class Outside:
             why = why_not(states[-1], there, pod) or self._why_not_beside(name, pod)
             self._require(bool(why), Invariant.NOT_DRAINED, f"{pod.uid} fits {name}")
 
-    def _is_complete(self, pod: Pod, on: Mapping[str, list[Pod]]) -> bool:
+    def _is_complete(self, pod: Pod) -> bool:
         """Say whether certainly enough pods of a pod's gang have a node, or would fit the one with most room.
 
         Those count that get in nobody's way, and of one shard: each counts its own.
