@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 from domain.manifests.profile import profile_to_spec
@@ -83,6 +83,15 @@ class Auditor:
         same = row is not None and (row.version, row.spec_count, row.deleted) == known
         return same and not claim.is_doubtful
 
+    def _lost_with_gangs(self, batch: CommitBatch, lost: Sequence[NodeClaim]) -> set[int]:
+        """Return the nodes that pods of gangs may have lost with others of theirs, or with the last batch."""
+        found = {claim.id for claim in lost if not self._may_have(claim)}
+        found |= {claim.id for claim in lost if any(self._may_refuse(g, claim.id) for g in batch.guards)}
+        found |= {node for gang in batch.gangs if gang.needed_count > len(gang.nodes) for node in gang.nodes}
+        while more := {n for gang in batch.gangs if found & set(gang.nodes) for n in gang.nodes} - found:
+            found |= more
+        return found
+
     # ------------------------------------------------------------------------------- each transaction
 
     def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
@@ -96,11 +105,12 @@ class Auditor:
         raised = {fact.id: fact.changes for fact in batch.facts}
         lost = [claim for claim in batch.claims if claim.id in lost_nodes]
         beside = not batch.guards and not all(map(self._may_have, lost))
+        with_gangs = self._lost_with_gangs(batch, lost)
         for claim in batch.claims:
             if claim.id in lost_nodes:
                 what = f"{claim.name} is as {claim} saw it"
                 guarded = any(self._may_refuse(guard, claim.id) for guard in batch.guards)
-                with_others = guarded or (beside and not claim.resource_only)
+                with_others = guarded or (beside and not claim.resource_only) or claim.id in with_gangs
                 self.require(with_others or not self._may_have(claim), Invariant.UNFOUNDED_CONFLICT, what)
             else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes
