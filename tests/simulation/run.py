@@ -1,8 +1,8 @@
 """Lives many simulated days on all cores and prints what struck and what held.
 
 ``python -m tests.simulation.run --seeds 2000``, or ``--faults 1000000`` to go on until so many faults struck;
-the noise of producers does not count for that. Every fifth day has preemption. The exit code is 1 where an
-invariant was violated or a process failed; the seeds are shown, and how to replay them.
+the noise of producers does not count for that. The exit code is 1 where an invariant was violated or a process
+failed; the seeds are shown, and how to replay them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tests.simulation.invariants import Violation
 from tests.simulation.world import World
 
 SEEDS_PER_CHUNK = 10
-PREEMPTS_EVERY = 5
 _SAYS_EVERY_SECONDS = 60.0
 _LINE = "  {:<28} {:>12,}"
 
@@ -90,7 +89,7 @@ def _start() -> None:
 def _live_chunk(first: int, preempts: bool) -> Tally:
     tally = Tally()
     for seed in range(first, first + SEEDS_PER_CHUNK):
-        tally.live(seed, preempts=preempts or seed % PREEMPTS_EVERY == 0)
+        tally.live(seed, preempts=preempts)
     return tally
 
 
