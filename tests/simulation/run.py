@@ -1,8 +1,8 @@
 """Lives many simulated days on all cores and prints what struck and what held.
 
 ``python -m tests.simulation.run --seeds 2000``, or ``--faults 1000000`` to go on until so many faults struck;
-the noise of producers does not count for that. The exit code is 1 where an invariant was violated or a process
-failed; the seeds are shown, and how to replay them.
+the noise of producers does not count for that. The exit code is 1 where an invariant was violated or a
+process failed; the seeds are shown, and how to replay them.
 """
 
 from __future__ import annotations
