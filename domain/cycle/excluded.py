@@ -1,16 +1,14 @@
 """Nodes to which pods could not be bound: each is not tried again for its pod for a while of log time.
 
 A restart forgets them, and so does another worker that takes the shard. A pod that goes to fewer nodes than
-its like waits in a group of its own, whose template says so as an affinity of the pod would.
+its like waits in a group of its own, whose template says so.
 """
 
 from __future__ import annotations
 
-import msgspec
-
 from domain.cycle.dues import Dues
 from domain.model.limits import bind_failure_seconds
-from domain.model.pods import NodeAffinity, NodeSelectorTerm, PodSpec, PodTemplate, Requirement
+from domain.model.pods import PodSpec
 
 
 class Excluded:
@@ -63,17 +61,3 @@ class Excluded:
         self._of.clear()
         self._new.clear()
         self._due.clear()
-
-
-def without_nodes(template: PodTemplate, nodes: tuple[str, ...]) -> PodTemplate:
-    """Return a template whose pods go to none of some nodes."""
-    given = template.node_affinity or NodeAffinity()
-    none_of = Requirement("metadata.name", "NotIn", nodes)
-    terms = (NodeSelectorTerm(),) if given.required is None else given.required
-    required = tuple(
-        msgspec.structs.replace(term, match_fields=(*term.match_fields, none_of))
-        for term in terms
-        if given.required is None or term.match_expressions or term.match_fields  # else it matches no node
-    )
-    affinity = msgspec.structs.replace(given, required=required)
-    return msgspec.structs.replace(template, node_affinity=affinity)

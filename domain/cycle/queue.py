@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from domain.cycle.blocked import Blocked
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
 from domain.cycle.dues import Dues
-from domain.cycle.excluded import Excluded, without_nodes
+from domain.cycle.excluded import Excluded
 from domain.cycle.gangs import GangLine, Gangs, Turn
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.line_up import LineUp
@@ -72,7 +73,8 @@ class Queue:
         pod_class = self._state.pods[pod.key].pod_class
         number, template = 0 if pod_class is None else pod_class.number, pod.template
         if nodes := self._excluded.of(pod):
-            number, template = self._excluded.number(number, nodes), without_nodes(template, nodes)
+            number = self._excluded.number(number, nodes)
+            template = msgspec.structs.replace(template, excluded=nodes)
         group = self.groups.get((pod.signature, number))
         if group is None:
             plan = self._plans.get(pod.template.profile)

@@ -131,7 +131,7 @@ class Forwarding:
         if home == WAIT or (home == shard and row is None):
             return home
         lane, number = (shard, home), self._ends.get((shard, home), 0)
-        if row is not None and row.home != home:
+        if row is not None and (row.home != home or self._is_another(event, row)):
             self._bury(row, now_ms)
         self._remember(key, event, shard, home, number, max(now_ms, record.timestamp_ms))
         if home == shard:
@@ -171,10 +171,17 @@ class Forwarding:
         """Say whether a pod is known to be gone here: it was of this shard before its name was forwarded."""
         return bool(self._state.tombstones.why_late(pod.key, pod.uid, pod.resource_version))
 
+    @staticmethod
+    def _is_another(event: PodUpserted | PodDeleted, row: Forwarded) -> bool:
+        """Say whether a pod comes where the last one of this name is gone."""
+        return isinstance(event, PodUpserted) and row.gone_number is not None and event.pod.uid != row.uid
+
     def _bury(self, row: Forwarded, now_ms: int) -> None:
         """Remember who is gone in this shard: its late duplicates come by here, and no longer to its home."""
         namespace, _, name = row.key.partition("/")
-        self._state.apply(PodDeleted(namespace, name, row.uid), row.shard)
+        known = self._state.pods.get(row.key)
+        if known is None or known.spec.uid != row.uid:  # else its home has not folded its end yet
+            self._state.apply(PodDeleted(namespace, name, row.uid), row.shard)
         who: dict[str, Any] = {"namespace": namespace, "name": name, "uid": row.uid, "shard": row.shard}
         if row.uid != row.key:
             self._buried.append(PodTombstone(**who, resource_version=None, at_ms=now_ms))

@@ -96,7 +96,8 @@ class Loop:
             seconds = 0.0
         if not self.planner.owned:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.holding.changed.wait(), seconds)
+                async with asyncio.timeout(seconds):  # Python 3.11's wait_for may lose that this is cancelled
+                    await self.holding.changed.wait()
             return []
         if self.planner.is_stalled:  # until another shard has gone on
             await asyncio.sleep(seconds)
