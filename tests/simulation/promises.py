@@ -28,8 +28,6 @@ class Promise:
 class Promises:
     """Folds the decisions of preemption, and checks each against those before it.
 
-    ``reserves`` is whether pods may have nodes promised for which nobody has to leave.
-
     Attributes
     ----------
     open : dict
@@ -40,8 +38,7 @@ class Promises:
         How often each outcome of preemption was told.
     """
 
-    def __init__(self, findings: Findings, *, reserves: bool = False) -> None:
-        self._reserves = reserves
+    def __init__(self, findings: Findings) -> None:
         self.open: dict[str, Promise] = {}
         self.evicted: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -53,8 +50,9 @@ class Promises:
         promise, outcome = self.open.get(by["preemptor"]), decision["outcome"]
         self.counts[outcome] += 1
         if outcome == "spared":
-            over = promise is None or uid not in promise.victims
-            self._require(over, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}")
+            self._require(
+                promise is None, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}"
+            )
             self.evicted.pop(uid, None)
             return
         self._require(
@@ -75,8 +73,6 @@ class Promises:
         """Take any other decision of a pod; ``beside`` are its node and who is there, where known."""
         uid, outcome, node = pod.uid, decision["outcome"], decision["node"]
         promise = self.open.pop(uid, None)
-        if promise is not None and outcome == "conflict":  # its bind is lost, and the promise is not
-            self.open[uid] = dataclasses.replace(promise, victims=frozenset())
         if promise is not None:
             ends = outcome in ENDS and (outcome != "bound" or node == promise.node)
             self._require(ends, Invariant.BROKEN_PROMISE, f"{who}: after {promise}")
@@ -93,10 +89,9 @@ class Promises:
         if outcome == "nominated":
             self.counts[outcome] += 1
             told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
-            is_reserved = self._reserves and not told.victims  # it waits for who leaves by himself
-            may = (pod.may_preempt or is_reserved) and pod.profile == DEFAULT_PROFILE and not pod.node
+            may = pod.may_preempt and pod.profile == DEFAULT_PROFILE and not pod.node
             self._require(may, Invariant.WRONG_NOMINATION, f"{who}: {pod}")
-            if beside is not None and not is_reserved:
+            if beside is not None:
                 self._judge_victims(told, *beside, who)
             self.open[uid] = told
 
@@ -106,8 +101,7 @@ class Promises:
         Rules over several nodes are not judged: who has them may need whoever counts in them gone.
         """
         pod = told.pod
-        leaving = told.victims | {uid for uid in there if self._leaves_for(uid, pod)}
-        stay = [each for uid, each in there.items() if uid not in leaving]
+        stay = [each for uid, each in there.items() if uid not in told.victims and uid not in self.evicted]
         why = why_not(node, stay, pod)
         self._require(not why, Invariant.WRONG_NOMINATION, f"{who}: with {told.victims} gone, {why}")
         stay += [
@@ -119,12 +113,3 @@ class Promises:
             victim = there[uid]
             needed = pod.spread or pod.avoids or victim.avoids or why_not(node, [*stay, victim], pod)
             self._require(bool(needed), Invariant.EVICTED_FOR_NOTHING, f"{who}: it fits beside {victim}")
-
-    def _leaves_for(self, uid: str, pod: Pod) -> bool:
-        """Say whether somebody leaves whatever is promised to a pod now.
-
-        Who leaves for a less urgent one may stay: that promise ends with the new one.
-        """
-        by = self.evicted.get(uid)
-        outbid = by in self.open and self.open[by].pod.priority < pod.priority
-        return by is not None and not outbid
