@@ -19,7 +19,7 @@ _OF_NO_PLUGIN = {
     "gang-incomplete": "were not tried: too few pods of the gang exist",
     "gang-too-large": f"were not tried: more than {gang_members_max:,} pods of the gang wait",
     "gang-too-varied": "were not tried: the pods of the gang differ too much to be looked at together",
-    "gang-resources": "were not tried: all nodes together have too little for the gang of",
+    "gang-resources": "were not tried: for the gang, all nodes together have too little",
     "gang-topology": "were not tried: no single domain has room for all of the gang by",
     "gang-domain": "are in another domain than the gang is tried in",
     "too-many-rules": "were not tried: the pod asks too much of other pods",

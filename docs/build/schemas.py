@@ -19,7 +19,7 @@ from domain.manifests.usage import WireNodeUsage
 from domain.model.decisions import Outcome
 from services.adapters.batches import DeadLetterRecord
 from services.codec.encode import DecisionRecord
-from services.codec.envelope import KINDS, AnyObject, Envelope, types_on
+from services.codec.envelope import KINDS, AnyObject, Envelope, types_on, versions_of
 from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC
 
 FOLDER = Path(__file__).parent.parent / "schemas"
@@ -114,7 +114,7 @@ def schemas() -> dict[str, Json]:
 
 def _event(kind: str, shape: type) -> Json:
     """Return the schema of a topic's events, of which the structs leave more open than the decoder does."""
-    api_version, topic = KINDS[kind]
+    versions, topic = versions_of(kind), KINDS[kind][1]
     said = (
         f"An event about a {kind}: a record of {topic}. Fields that are not here are ignored, or named in a "
         "warning (docs/manifests.md); limits and forms of values are in docs/events.md."
@@ -126,7 +126,8 @@ def _event(kind: str, shape: type) -> Json:
     schema["required"] = ["type", "object"]
     thing = schema["$defs"][properties["object"]["$ref"].rpartition("/")[2]]
     thing["properties"]["kind"] = {"const": kind}
-    thing["properties"]["apiVersion"] = {"const": api_version}
+    only = {"const": versions[0]} if len(versions) == 1 else {"enum": list(versions)}
+    thing["properties"]["apiVersion"] = only
     thing["required"] = ["kind", "metadata"]
     return schema
 

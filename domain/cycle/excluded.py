@@ -1,17 +1,14 @@
 """Nodes to which pods could not be bound: each is not tried again for its pod for a while of log time.
 
 A restart forgets them, and so does another worker that takes the shard. A pod that goes to fewer nodes than
-its like waits in a group of its own, whose template says so as an affinity of the pod would.
+its like waits in a group of its own, whose template says so.
 """
 
 from __future__ import annotations
 
-import heapq
-
-import msgspec
-
+from domain.cycle.dues import Dues
 from domain.model.limits import bind_failure_seconds
-from domain.model.pods import NodeAffinity, NodeSelectorTerm, PodSpec, PodTemplate, Requirement
+from domain.model.pods import PodSpec
 
 
 class Excluded:
@@ -20,7 +17,7 @@ class Excluded:
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, dict[str, None]]] = {}  # key -> uid, nodes
         self._new: list[tuple[str, str]] = []  # keys and nodes whose time begins with the next cycle
-        self._due: list[tuple[int, str, str]] = []  # a heap
+        self._due = Dues[tuple[str, str]]()
         self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
 
     def note(self, pod: PodSpec, node: str) -> None:
@@ -40,14 +37,13 @@ class Excluded:
         """Return what stands for a class with excluded nodes: no number of a class, and never used twice."""
         return self._numbers.setdefault((class_number, nodes), -1 - len(self._numbers))
 
-    def pass_to(self, now_ms: int) -> list[str]:
-        """Let log time pass; return the pods that may go to more nodes again."""
+    def pass_to(self, passed_ms: int, now_ms: int) -> list[str]:
+        """Let log time pass; return the pods that may go to more nodes again. New ones begin now."""
         for key, node in self._new:
-            heapq.heappush(self._due, (now_ms + bind_failure_seconds * 1_000, key, node))
+            self._due.put(now_ms + bind_failure_seconds * 1_000, (key, node))
         self._new.clear()
         over: list[str] = []
-        while self._due and self._due[0][0] <= now_ms:
-            _, key, node = heapq.heappop(self._due)
+        for key, node in self._due.pass_to(passed_ms):
             _, nodes = self._of.get(key, ("", {}))
             nodes.pop(node, None)
             if not nodes:
@@ -55,22 +51,13 @@ class Excluded:
             over.append(key)
         return over
 
+    @property
+    def due_ms(self) -> int:
+        """Log time at which the next pod may go to more nodes."""
+        return self._due.next_ms
+
     def clear(self) -> None:
         """Forget what a restart forgets."""
         self._of.clear()
         self._new.clear()
         self._due.clear()
-
-
-def without_nodes(template: PodTemplate, nodes: tuple[str, ...]) -> PodTemplate:
-    """Return a template whose pods go to none of some nodes."""
-    given = template.node_affinity or NodeAffinity()
-    none_of = Requirement("metadata.name", "NotIn", nodes)
-    terms = (NodeSelectorTerm(),) if given.required is None else given.required
-    required = tuple(
-        msgspec.structs.replace(term, match_fields=(*term.match_fields, none_of))
-        for term in terms
-        if given.required is None or term.match_expressions or term.match_fields  # else it matches no node
-    )
-    affinity = msgspec.structs.replace(given, required=required)
-    return msgspec.structs.replace(template, node_affinity=affinity)

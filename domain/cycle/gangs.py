@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
+from domain.cycle.dues import Dues
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works
 from domain.model.config import POD_GROUP, PodGroup
@@ -183,6 +183,8 @@ class Gangs:
         Names of gangs to be looked at again; what the state says changed comes on top.
     is_put_off : bool
         Whether a gang was woken while it backs off.
+    backing_off : Dues
+        When these are active again.
     """
 
     def __init__(
@@ -200,7 +202,7 @@ class Gangs:
         self.known: dict[str, Gang] = {}
         self.changed: dict[str, None] = {}
         self.is_put_off = False
-        self._backing_off: list[tuple[int, str]] = []  # a heap
+        self.backing_off = Dues(self._backs_off)
         self._short: dict[str, None] = {}  # gangs that wait for room anywhere
 
     def join(self, group: WaitingGroup) -> None:
@@ -276,7 +278,7 @@ class Gangs:
         self.activate(gang)
         if gang.due_ms > self._now_ms and not gang.has_fresh:
             gang.is_parked = gang.is_woken = self.is_put_off = True
-            heapq.heappush(self._backing_off, (gang.due_ms, gang.key))
+            self.backing_off.put(gang.due_ms, gang.key)
 
     def activate(self, gang: Gang) -> None:
         """Have a gang tried in its turn."""
@@ -289,11 +291,12 @@ class Gangs:
     def pass_to(self, now_ms: int) -> None:
         """Let log time pass: gangs whose backoff ended are active again."""
         self._now_ms = now_ms
-        while self._backing_off and self._backing_off[0][0] <= now_ms:
-            due_ms, key = heapq.heappop(self._backing_off)
-            gang = self.known.get(key)
-            if gang is not None and gang.is_woken and gang.due_ms == due_ms:
-                self.activate(gang)
+        for key in self.backing_off.pass_to(now_ms):
+            self.activate(self.known[key])
+
+    def _backs_off(self, key: str, due_ms: int) -> bool:
+        gang = self.known.get(key)
+        return gang is not None and gang.is_woken and gang.due_ms == due_ms
 
 
 def lacking(gang: Gang, state: ClusterState, snapshot: Snapshot) -> Mapping[str, int]:

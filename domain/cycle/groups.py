@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from domain.cycle.turns import Candidate, Works
 from domain.model.decisions import Attempt
+from domain.model.marks import terms_of
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
@@ -25,14 +26,21 @@ It is negative where nodes are excluded for them (``domain/cycle/excluded.py``).
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
 
+_BANDS_MAX = 8
+"""A cycle does not look more often than that at home nodes first."""
+
+_LOST_AGAIN = 8
+"""Of pods that lost together, so large a part is tried next."""
+
 
 class Line:
     """The waiting pods of a group in one namespace: ``pods`` and the ``fresh`` of them map key to arrival.
 
-    ``entry`` is the pod by which the line stands in the queue, if it does.
+    ``entry`` is the pod by which the line stands in the queue, if it does. A cycle tries ``most`` of its
+    pods, 0: as many as it can.
     """
 
-    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "namespace", "pods")
+    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "lost_count", "most", "namespace", "pods")
 
     def __init__(self, namespace: str, group: WaitingGroup) -> None:
         self.namespace = namespace
@@ -42,9 +50,18 @@ class Line:
         self.latest = 0
         self.is_sorted = True
         self.entry: Candidate | None = None
+        self.most = self.lost_count = 0
 
-    def put(self, key: str, arrival: int, *, fresh: bool) -> None:
-        """Add a pod."""
+    def put(self, key: str, arrival: int, *, fresh: bool, lost: bool = False) -> None:
+        """Add a pod. With ``lost`` it had a node, which the ledger refused.
+
+        Rules over other pods make all of a batch lose where another worker places pods that they read. Who
+        has many of these wins each time, and who tries all of his each time writes a conflict for each. So
+        few are tried next.
+        """
+        if lost and self.group.reads_others:
+            self.lost_count += 1
+            self.most = max(1, self.lost_count // _LOST_AGAIN)
         self.is_sorted &= arrival >= self.latest
         self.latest = max(self.latest, arrival)
         self.pods[key] = arrival
@@ -61,7 +78,16 @@ class Line:
         self._sort()
         if self.group.gang is not None and not self.group.held_by:
             return iter(())  # they have theirs together
-        return iter((self.pods if self.group.is_active else self.fresh).items())
+        pods = (self.pods if self.group.is_active else self.fresh).items()
+        return islice(pods, self.most) if self.most else iter(pods)
+
+    def drawn(self) -> None:
+        """Record that it had a turn, and have twice as many tried the next time."""
+        self.entry = None
+        self.lost_count = 0
+        self.most *= 2
+        if self.most >= len(self.pods):
+            self.most = 0
 
     def _sort(self) -> None:
         if not self.is_sorted:
@@ -88,6 +114,17 @@ class Line:
         for key, arrival in self.drawable():
             return -self.group.template.priority, arrival, key, self
         return None
+
+
+def by_priority(pods: Sequence[Tried]) -> list[list[Tried]]:
+    """Return pods, which come by priority, in parts of one priority; the last of them may have several."""
+    bands: list[list[Tried]] = [[]]
+    for each in pods:
+        differs = bands[-1] and each[1].template.priority != bands[-1][-1][1].template.priority
+        if differs and len(bands) < _BANDS_MAX:
+            bands.append([])
+        bands[-1].append(each)
+    return bands
 
 
 class WaitingGroup:
@@ -135,6 +172,11 @@ class WaitingGroup:
         self.lines: dict[str, Line] = {}
         self.gang: Gang | None = None
         self.replan(plan)
+
+    @property
+    def reads_others(self) -> bool:
+        """Whether rules over other pods have a say in where its pods go."""
+        return bool(self.template.spread) or any(True for _ in terms_of(self.template))
 
     @property
     def is_active(self) -> bool:

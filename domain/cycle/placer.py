@@ -7,6 +7,7 @@ those that find none there on all nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from domain.cycle.explanation import (
     scratch_for,
     store_versions,
 )
-from domain.cycle.groups import GroupKey, Tried, WaitingGroup
+from domain.cycle.groups import GroupKey, Tried, WaitingGroup, by_priority
 from domain.cycle.homes import Domain
 from domain.cycle.matchers import matchers_of
 from domain.cycle.program import Program
@@ -61,6 +62,7 @@ class Placer:
         self._seed = seed
         self._at_ms = at_ms
         self._is_home = False  # whether home nodes alone are looked at
+        self._preempts = False
         self._domain: Domain | None = None  # of which the nodes alone are looked at
         self._programs_max = cycle_pods_max  # of one call
         self._ordered_count = 0  # how many verdicts stand where they stay
@@ -69,8 +71,14 @@ class Placer:
     def place(self, candidates: Sequence[Tried], *, above: int | None = None) -> None:
         """Place the candidates, one after another: on the best home node, else on the best of all nodes.
 
-        Others of the priority ``above`` come behind them.
+        Others of the priority ``above`` come behind them. Where pods may preempt, each priority is done with
+        before the next: else one that finds no home node would evict who was placed there behind it.
         """
+        bands = by_priority(candidates) if self._preempts and self._slots.homes.divide else [candidates]
+        for band, behind in zip_longest(bands, bands[1:]):
+            self._place_band(band, above if behind is None else behind[0][1].template.priority)
+
+    def _place_band(self, candidates: Sequence[Tried], above: int | None) -> None:
         verdicts, at_home = self.result.verdicts, list[Placement | Failure]()
         start, self._above = self._ordered_count, above
         promises, promises_before = self.result.promises, len(self.result.promises)

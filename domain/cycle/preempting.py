@@ -270,7 +270,7 @@ class PreemptingPlacer(GangPlacer):
             placed.stops[programs[key].slot] = 1
 
     def _may(self, key: str) -> bool:
-        return self._unheeded.may(key, self._at_ms)
+        return self._unheeded.may(key)
 
     def _end_call(
         self,

@@ -9,20 +9,21 @@ group, so a million parked pods cost as much as one. Pods of a gang have their t
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
 
+import msgspec
 import numpy as np
-from sortedcontainers import SortedList
 
+from domain.cycle.blocked import Blocked
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
-from domain.cycle.excluded import Excluded, without_nodes
+from domain.cycle.dues import Dues
+from domain.cycle.excluded import Excluded
 from domain.cycle.gangs import GangLine, Gangs, Turn
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
-from domain.cycle.turns import Candidate, Works, draw
+from domain.cycle.line_up import LineUp
+from domain.cycle.turns import Works
 from domain.cycle.waking import Waking
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec, is_master
@@ -58,21 +59,22 @@ class Queue:
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: Counter[bytes] = Counter()  # of the groups
         self._line_of: dict[str, Line] = {}
-        self._waiting: dict[str, SortedList] = {}  # namespace -> the first pods of its lines, in order
-        self._changed: dict[Line, None] = {}  # lines whose first pod may be another
-        self._backing_off: list[tuple[int, GroupKey]] = []  # a heap
+        self._lines = LineUp()
+        self._changed = self._lines.changed
+        self._backing_off = Dues(self._backs_off)
         self._waking = Waking(state)
-        self._blocked: dict[GroupKey, int] = {}  # groups that fail -> since when, the longest first
+        self.blocked = Blocked()
         self.gangs = Gangs(state, backoff_ms, self._activate, self._changed)
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
         self._is_put_off = False
 
-    def add(self, pod: PodSpec, arrival: int, *, fresh: bool) -> None:
-        """Let a pod wait. A pod that is not fresh was tried before a restart, and is tried again after it."""
+    def add(self, pod: PodSpec, arrival: int, *, fresh: bool, lost: bool = False) -> None:
+        """Let a pod wait. One that is not fresh was tried before a restart; for ``lost`` see ``Line.put``."""
         pod_class = self._state.pods[pod.key].pod_class
         number, template = 0 if pod_class is None else pod_class.number, pod.template
         if nodes := self._excluded.of(pod):
-            number, template = self._excluded.number(number, nodes), without_nodes(template, nodes)
+            number = self._excluded.number(number, nodes)
+            template = msgspec.structs.replace(template, excluded=nodes)
         group = self.groups.get((pod.signature, number))
         if group is None:
             plan = self._plans.get(pod.template.profile)
@@ -83,7 +85,7 @@ class Queue:
         line = group.lines.get(pod.namespace)
         if line is None:
             line = group.lines[pod.namespace] = Line(pod.namespace, group)
-        line.put(pod.key, arrival, fresh=fresh)
+        line.put(pod.key, arrival, fresh=fresh, lost=lost)
         self._line_of[pod.key] = line
         self._changed[line] = None
         if group.gang is not None:
@@ -116,7 +118,7 @@ class Queue:
             if not self.signatures[group.signature]:
                 del self.signatures[group.signature]
             self._newly_held.pop(group.key, None)
-            self._blocked.pop(group.key, None)
+            self.blocked.drop(group.key)
             self._waking.drop(group)
 
     def drop(self, key: str) -> None:
@@ -143,7 +145,7 @@ class Queue:
             if group.template.profile != profile:
                 continue
             group.replan(plan)
-            self._blocked.pop(group.key, None)
+            self.blocked.drop(group.key)
             self._waking.drop(group)
             if group.gang is not None:
                 self.gangs.changed[group.gang.key] = None
@@ -185,8 +187,7 @@ class Queue:
             return
         group.failures = 1 if attempt.bound_count else group.failures + 1
         if group.failures == 1:
-            self._blocked.pop(group.key, None)
-            self._blocked[group.key] = attempt.looked_at_ms
+            self.blocked.note(group.key, attempt.looked_at_ms)
         first_ms, longest_ms = self._backoff_ms
         wait_ms = min(first_ms << min(group.failures - 1, 30), longest_ms)
         group.due_ms = attempt.looked_at_ms + wait_ms
@@ -195,21 +196,18 @@ class Queue:
     def pass_to(self, now_ms: int) -> None:
         """Let log time pass: groups whose backoff ended are active again."""
         self._now_ms = now_ms
-        while self._backing_off and self._backing_off[0][0] <= now_ms:
-            due_ms, key = heapq.heappop(self._backing_off)
-            group = self.groups.get(key)
-            if group is not None and group.woken and group.due_ms == due_ms:
-                self._activate(group)
+        for key in self._backing_off.pass_to(now_ms):
+            self._activate(self.groups[key])
         self.gangs.pass_to(now_ms)
 
-    def has_blocked(self, until_ms: int) -> bool:
-        """Say whether any group found no node at all since then, or for longer."""
-        return next(iter(self._blocked.values()), until_ms + 1) <= until_ms
+    def _backs_off(self, key: GroupKey, due_ms: int) -> bool:
+        group = self.groups.get(key)
+        return group is not None and group.woken and group.due_ms == due_ms
 
-    def blocked(self, until_ms: int) -> list[WaitingGroup]:
-        """Return these groups."""
-        since = takewhile(lambda each: each[1] <= until_ms, self._blocked.items())
-        return [self.groups[key] for key, _ in since]
+    @property
+    def due_ms(self) -> int:
+        """Log time at which the next backoff ends."""
+        return min(self._backing_off.next_ms, self.gangs.backing_off.next_ms)
 
     @property
     def lowest_priority(self) -> int:
@@ -295,7 +293,7 @@ class Queue:
         else:
             self._waking.drop(group)
             group.woken = self._is_put_off = True
-            heapq.heappush(self._backing_off, (group.due_ms, group.key))
+            self._backing_off.put(group.due_ms, group.key)
 
     def put_off(self, key: GroupKey) -> None:
         """Have a group drawn as one that needs a plan of whom to evict."""
@@ -326,7 +324,7 @@ class Queue:
     def has_work(self) -> bool:
         """Whether any pod has a turn to come."""
         self._settle()
-        return bool(self._waiting or self._newly_held)
+        return bool(self._lines or self._newly_held)
 
     def _settle(self) -> None:
         """Bring the lines that changed to their places."""
@@ -339,26 +337,7 @@ class Queue:
         for group in {line.group: None for line in self._changed if line.fresh and line.group.parked}:
             if self._is_outdated(group):
                 self._activate(group)
-        came: dict[str, list[Candidate]] = {}
-        for line in self._changed:
-            first = line.first()
-            if first == line.entry:
-                continue
-            if line.entry is not None:
-                self._take_out(line.namespace, [line.entry])
-            line.entry = first
-            if first is not None:
-                came.setdefault(line.namespace, []).append(first)
-        self._changed.clear()
-        for namespace, entries in came.items():
-            self._waiting.setdefault(namespace, SortedList()).update(entries)
-
-    def _take_out(self, namespace: str, entries: Iterable[Candidate]) -> None:
-        waiting = self._waiting[namespace]
-        for entry in entries:
-            waiting.remove(entry)
-        if not waiting:
-            del self._waiting[namespace]
+        self._lines.settle()
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
         """Say whether a fresh pod of a parked group has to be tried, not told what the last one was told.
@@ -388,20 +367,12 @@ class Queue:
         then. A group that is held because its profile changed is told without a fresh pod, too.
         """
         self._settle()
-        drawn, opened = draw(self._waiting, self._works, work_max=work_max, pods_max=pods_max)
-        for namespace, count in Counter(line.namespace for line in opened).items():
-            del self._waiting[namespace][:count]
-            if not self._waiting[namespace]:
-                del self._waiting[namespace]
-        for line in opened:
-            line.entry = None
-            self._changed[line] = None
         held: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
         self._newly_held.clear()
         parked: dict[GroupKey, list[str]] = {}
         tried: list[Tried] = []
         turns: list[Turn] = []
-        for _, _, key, line in drawn:
+        for _, _, key, line in self._lines.draw(self._works, work_max, pods_max):
             group = line.group
             if isinstance(line, GangLine):
                 turns.append((tried, line.gang))

@@ -15,6 +15,7 @@ from domain.cycle.program import Program
 from domain.cycle.queue import Queue
 from domain.model.limits import reservation_lasts_seconds, reservation_look_ms, reservation_tries_max
 from domain.model.pods import DEFAULT_PROFILE
+from domain.model.timestamps import NEVER_MS
 from domain.state.cluster import ClusterState
 from domain.state.steps import Cleared
 
@@ -74,6 +75,7 @@ class Reserving:
     def __init__(self, state: ClusterState, wait_ms: int) -> None:
         self._state, self._wait_ms = state, wait_ms
         self._looked_ms = 0
+        self._looked_at = 0  # generation
         self._key = ""
 
     @property
@@ -88,7 +90,17 @@ class Reserving:
         """Say whether it is time to look whether the reservation is good, or who may have it."""
         if not self._wait_ms or now_ms < self._looked_ms + reservation_look_ms:
             return False
-        return bool(self.key) or queue.has_blocked(now_ms - self._wait_ms)
+        return bool(self.key) or queue.blocked.has_any(now_ms - self._wait_ms)
+
+    def due_ms(self, queue: Queue) -> int:
+        """Return the log time of the next look; there is none while nothing changes but the time."""
+        if not self._wait_ms:
+            return NEVER_MS
+        next_ms, until_ms = self._looked_ms + reservation_look_ms, self._looked_ms - self._wait_ms
+        has_moved = self._state.table.last_generation != self._looked_at
+        if has_moved and (self.key or queue.blocked.has_any(until_ms)):
+            return next_ms
+        return NEVER_MS if self.key else max(next_ms, queue.blocked.next_ms(until_ms) + self._wait_ms)
 
     def look(self, queue: Queue, placer: ReservingPlacer, now_ms: int) -> None:
         """End the reservation if it is of no use any more; give one if there is none."""
@@ -96,8 +108,12 @@ class Reserving:
         queue.note_look()
         if self.key:
             placer.review(self._key)
-            return
-        blocked = queue.blocked(now_ms - self._wait_ms)
+        else:
+            self._give(queue, placer, now_ms)
+        self._looked_at = self._state.table.last_generation
+
+    def _give(self, queue: Queue, placer: ReservingPlacer, now_ms: int) -> None:
+        blocked = [queue.groups[key] for key in queue.blocked.since(now_ms - self._wait_ms)]
         blocked = [group for group in blocked if group.template.profile == DEFAULT_PROFILE]
         blocked.sort(key=_turn)
         for group in blocked[:reservation_tries_max]:

@@ -19,6 +19,7 @@ from domain.cycle.homes import Homes
 from domain.cycle.preempting import Preempting, may_preempt
 from domain.cycle.preemption import Preemptor
 from domain.cycle.profiles import Profiles
+from domain.cycle.promises import promised_on, run_out
 from domain.cycle.queue import Queue
 from domain.cycle.reserving import Reserving, ReservingPlacer
 from domain.cycle.slots import GroupSlots
@@ -57,7 +58,7 @@ from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Cleared, Forgotten, Given, Owned, Settle, Unnominated
+from domain.state.steps import Cleared, Forgotten, Given, Owned, Repromised, Settle, Unnominated
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -193,26 +194,13 @@ class Scheduler:
             self.queue.replan(name)
         return change
 
-    def restore_pod(
-        self,
-        pod: PodSpec,
-        *,
-        node: str = "",
-        adopted: bool = False,
-        arrival: int = 0,
-        shard: int = 0,
-        fresh: bool = False,
-        counted: bool = True,
-    ) -> bool:
-        """Restore a pod from the ledger: placed, or waiting; ``fresh``: it had no attempt yet.
+    def restore_pod(self, pod: PodSpec, *, arrival: int = 0, shard: int = 0, fresh: bool = False) -> bool:
+        """Restore a waiting pod from the ledger; ``fresh``: it had no attempt yet.
 
-        ``counted``: the row of its node counts it. False: its key is taken (``ClusterState.restore_pod``).
+        False: its key is taken (``ClusterState.restore_pod``).
         """
-        of = self.state
-        is_new = of.restore_pod(
-            pod, node=node, adopted=adopted, arrival=arrival, shard=shard, counted=counted
-        )
-        if is_new and not node and pod.key not in self.state.nominations.entries:
+        is_new = self.state.restore_pod(pod, node="", adopted=False, arrival=arrival, shard=shard)
+        if is_new and pod.key not in self.state.nominations.entries:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
 
@@ -224,11 +212,16 @@ class Scheduler:
             self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=True)
         return promised
 
-    def forget(self, arrivals: Mapping[str, int]) -> None:
-        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now."""
+    def forget(self, arrivals: Mapping[str, int], promises: Sequence[Nomination] = ()) -> None:
+        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now.
+
+        Those that had ``promises`` keep them, and wait for these nodes.
+        """
         self.state.apply(Forgotten(arrivals))
+        self.state.apply(Repromised(promises))
         for key, arrival in arrivals.items():
-            self.queue.add(self.state.pods[key].spec, arrival, fresh=True)
+            if key not in self.state.nominations.entries:
+                self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
 
     def renew(self) -> list[PodSpec]:
         """Forget what a restart forgets, why groups wait, and return the waiting pods: all are tried again.
@@ -293,25 +286,32 @@ class Scheduler:
             or self.queue.waits_for_rules(self._slots.counters)
         )
 
-    def cycle(self, now_ms: int = 0) -> CycleResult:
+    def due_ms(self, now_ms: int) -> int:
+        """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
+        promised_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
+        waits_ms = min(self._unheeded.waits.next_ms, self._excluded.due_ms)
+        return min(self.queue.due_ms, promised_ms, waits_ms, self._reserving.due_ms(self.queue))
+
+    def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
         """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
 
-        ``now_ms`` is log time; attempts are stamped with it.
+        ``now_ms`` is log time; attempts are stamped with it. To what is timed it is ``passed_ms``.
         """
+        passed_ms = now_ms if passed_ms is None else passed_ms
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Settle()))
-        ended = self._expire(now_ms)
+        ended = self._expire(passed_ms)
         self.sync()
-        self.queue.pass_to(now_ms)
-        for key in self._excluded.pass_to(now_ms):
+        self.queue.pass_to(passed_ms)
+        for key in self._excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
-        changed = self._promised_on(self.state.improved_rows)
+        changed = promised_on(self.state, self.state.improved_rows)
         self._hold(changed, -1)  # who may not have what is promised finds that out
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
         if self.state.improved_rows:
             self.queue.gangs.wake_short()
         self._hold(changed, 1)
-        for key in self._unheeded.pass_to(now_ms):
+        for key in self._unheeded.pass_to(passed_ms):
             self.queue.wake_pod(key)
         if self._preempts and self.state.improved_rows:
             lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
@@ -322,7 +322,7 @@ class Scheduler:
         self.queue.wake_counted(self._slots.counters)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
-        placer = self._placer(changed, now_ms)
+        placer = self._placer(changed, now_ms, passed_ms)
         placer.result.promises.extend((0, each) for each in ended)
         refused, turns = self.queue.draw(cycle_work_max, cycle_pods_max)
         for group, keys in refused:
@@ -331,36 +331,18 @@ class Scheduler:
             placer.place(tried, above=None if gang is None else gang.priority)
             if gang is not None:
                 placer.place_gang(gang)
-        if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, now_ms):
-            self._reserving.look(self.queue, placer, now_ms)
+        if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, passed_ms):
+            self._reserving.look(self.queue, placer, passed_ms)
         return placer.result
 
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
-        known = self.state.nominations
-        expired = [known.entries[key] for key in known.expired(now_ms)]
-        over = [e for e in expired if self.state.is_own_promise(e) and not self._is_kept(e, now_ms)]
+        over = run_out(self.state, now_ms)
         for each in [each for each in over if each.victims]:
             self._unheeded.note(each.key, each.node, now_ms, self._promise_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
-
-    def _is_kept(self, nomination: Nomination, now_ms: int) -> bool:
-        """Say whether a nomination stays beyond its time: the last victim just left, or takes time to end."""
-        state, evicted = self.state, self.state.nominations.evicted
-        left = [each.key for each in nomination.victims if evicted.get(each.key) == nomination.key]
-        if not left:
-            return state.table.rows.get(nomination.node) in state.improved_rows  # it is tried in this cycle
-        is_dying = any(state.pods[key].spec.terminating for key in left)
-        return is_dying and now_ms < nomination.at_ms + dying_seconds_max * 1_000
-
-    def _promised_on(self, rows: Iterable[int]) -> list[Nomination]:
-        """Return the nominations on some rows."""
-        known, table = self.state.nominations, self.state.table
-        if not known.entries:
-            return []
-        return [each for row in sorted(rows) if row < table.count for each in known.on(table.names[row])]
 
     def _hold(self, nominations: Sequence[Nomination], sign: int) -> None:
         """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
@@ -370,11 +352,11 @@ class Scheduler:
             row = self.state.table.rows[each.node]
             self._snapshot.hold(row, *self.state.nominations.amounts(each), sign)
 
-    def _placer(self, changed: Sequence[Nomination], now_ms: int) -> GangPlacer:
+    def _placer(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> GangPlacer:
         """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
         of = (self.state, self.queue, self._snapshot, self._slots, self._view)
         is_plain = not (self._preempts or self.state.nominations.entries)
-        if is_plain and not self._reserving.is_due(self.queue, now_ms):
+        if is_plain and not self._reserving.is_due(self.queue, passed_ms):
             return GangPlacer(*of, seed=self.seed, at_ms=now_ms)
         if self._budgets is None:
             self._budgets = Budgets(self.state, self.state.nominations.evicted)

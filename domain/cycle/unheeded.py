@@ -7,9 +7,9 @@ forgets all of it.
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
+from domain.cycle.dues import Dues
 from domain.model.limits import unheeded_seconds_max
 
 
@@ -22,11 +22,12 @@ class _Unheeded(NamedTuple):
 
 
 class Unheeded:
-    """What became of promises that ran out, by the keys of pods. ``until`` times are log time."""
+    """What became of promises that ran out, by the keys of pods. ``waits`` says when each may evict again."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Unheeded] = {}
-        self._due: list[tuple[int, str]] = []  # a heap
+        self._now_ms = 0
+        self.waits = Dues(self._holds)
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -38,28 +39,27 @@ class Unheeded:
         wait_ms = min(promise_ms << min(times - 2, 30), unheeded_seconds_max * 1_000) if times > 1 else 0
         self._of[key] = _Unheeded(times, node, now_ms + wait_ms)
         if wait_ms:
-            heapq.heappush(self._due, (now_ms + wait_ms, key))
+            self.waits.put(now_ms + wait_ms, key)
 
     def drop(self, key: str) -> None:
         """Forget a pod that is another one now, or waits no more."""
         self._of.pop(key, None)
 
-    def may(self, key: str, now_ms: int) -> bool:
+    def pass_to(self, now_ms: int) -> list[str]:
+        """Let log time pass; return the pods that may have others go for them again."""
+        self._now_ms = now_ms
+        return self.waits.pass_to(now_ms)
+
+    def may(self, key: str) -> bool:
         """Say whether others may have to go for a pod now."""
         known = self._of.get(key)
-        return known is None or known.until_ms <= now_ms
+        return known is None or known.until_ms <= self._now_ms
 
     def node_of(self, key: str) -> str:
         """Return the node that was promised to a pod for nothing, or ""."""
         known = self._of.get(key)
         return "" if known is None else known.node
 
-    def pass_to(self, now_ms: int) -> list[str]:
-        """Let log time pass; return the pods that may have others go for them again."""
-        due: list[str] = []
-        while self._due and self._due[0][0] <= now_ms:
-            until_ms, key = heapq.heappop(self._due)
-            known = self._of.get(key)
-            if known is not None and known.until_ms == until_ms:
-                due.append(key)
-        return due
+    def _holds(self, key: str, until_ms: int) -> bool:
+        known = self._of.get(key)
+        return known is not None and known.until_ms == until_ms

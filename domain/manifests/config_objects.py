@@ -7,14 +7,15 @@ validation and the defaults of the Kubernetes 1.36 API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
-from domain.manifests.metadata import Identity, Labelled, ObjectMeta, read_labels
+from domain.manifests.metadata import Identity, Labelled, read_labels
 from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
+from domain.manifests.volumes import WirePresent
 from domain.model.config import Content, DisruptionBudget, Namespace, PodGroup, Selecting
 from domain.model.errors import FieldError
 from domain.model.resources import read_amounts, to_canonical
@@ -35,6 +36,7 @@ _PODS_MAX = 2**31 - 1
 TOPOLOGY_KEY, TOPOLOGY_MODE = "berth.dev/topology-key", "berth.dev/topology-mode"
 """Annotations of a PodGroup: all of its pods are to be in one domain, or had better be."""
 
+_KUBERNETES = "scheduling.k8s.io/"
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -113,18 +115,62 @@ class WireBudget(_Wire, omit_defaults=True):
     status: WireBudgetStatus | None = None
 
 
+class WireTopology(msgspec.Struct, omit_defaults=True):
+    """The annotations of a PodGroup that berth reads."""
+
+    key: Any = msgspec.field(default=None, name=TOPOLOGY_KEY)
+    mode: Any = msgspec.field(default=None, name=TOPOLOGY_MODE)
+
+
+class WireGroupMeta(Identity, omit_defaults=True):
+    """``metadata`` of a PodGroup as it is written."""
+
+    annotations: WireTopology | None = None
+
+
+class WireGang(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``schedulingPolicy.gang`` as it is written."""
+
+    min_count: int | None = None
+
+
+class WirePolicy(msgspec.Struct, omit_defaults=True):
+    """``schedulingPolicy`` as it is written."""
+
+    gang: WireGang | None = None
+    basic: dict[str, Any] | None = None
+
+
+class WireKey(msgspec.Struct, omit_defaults=True):
+    """A constraint by topology as it is written."""
+
+    key: str | None = None
+
+
+class WireConstraints(msgspec.Struct, omit_defaults=True):
+    """``schedulingConstraints`` as it is written."""
+
+    topology: list[WireKey] | None = None
+
+
 class WirePodGroupSpec(msgspec.Struct, rename="camel", omit_defaults=True):
-    """``spec`` of a PodGroup as it is written."""
+    """``spec`` of a PodGroup as it is written: of scheduler-plugins, then of Kubernetes."""
 
     min_member: int | None = None
     min_resources: dict[str, Any] | None = None
     schedule_timeout_seconds: int | None = None
+    scheduling_policy: WirePolicy | None = None
+    scheduling_constraints: WireConstraints | None = None
+    disruption_mode: str | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    resource_claims: list[WirePresent] | None = None
 
 
 class WirePodGroup(_Wire, omit_defaults=True):
-    """A PodGroup of scheduler-plugins as it is written."""
+    """A PodGroup as it is written."""
 
-    metadata: ObjectMeta | None = None
+    metadata: WireGroupMeta | None = None
     spec: WirePodGroupSpec | None = None
 
 
@@ -207,8 +253,19 @@ def _pods(value: int | str | None, path: str) -> int | str | None:
 
 
 def _pod_group(wire: WirePodGroup, path: str) -> PodGroup:
-    """Return a pod group; one that names no minimum asks for nothing of all of its pods together."""
-    spec, path = wire.spec or WirePodGroupSpec(), f"{path}.spec"
+    """Return a pod group; one that names no minimum asks for nothing of all of its pods together.
+
+    Those of Kubernetes have a policy, those of scheduler-plugins do not.
+    """
+    spec, meta = wire.spec or WirePodGroupSpec(), wire.metadata or WireGroupMeta()
+    key, is_preferred = _topology(meta.annotations or WireTopology(), f"{path}.metadata.annotations")
+    path = f"{path}.spec"
+    if spec.scheduling_policy is not None or (wire.api_version or "").startswith(_KUBERNETES):
+        least, own_key = _policy(spec, path)
+        ignored = tuple(name for name, asks in _unread(spec) if asks)
+        return PodGroup(
+            min_member=least, topology_key=own_key or key, is_preferred=is_preferred, ignored=ignored
+        )
     timeout = spec.schedule_timeout_seconds
     if timeout is not None:
         check_range(timeout, 0, _PODS_MAX, f"{path}.scheduleTimeoutSeconds")
@@ -218,24 +275,47 @@ def _pod_group(wire: WirePodGroup, path: str) -> PodGroup:
         min_member=max(members, 1),
         min_resources={name: amount for name, amount in amounts.items() if amount},
         schedule_timeout_seconds=timeout,
-        **_topology(wire.metadata, path.removesuffix(".spec")),
+        topology_key=key,
+        is_preferred=is_preferred,
     )
 
 
-def _topology(meta: ObjectMeta | None, path: str) -> dict[str, Any]:
-    """Return in one domain of which topology key the pods of a group are to be, as its annotations say."""
-    given = {} if meta is None else meta.annotations or {}
-    key, mode = (given.get(name) for name in (TOPOLOGY_KEY, TOPOLOGY_MODE))
-    path = f"{path}.metadata.annotations"
-    if key is None and mode is not None:
-        raise FieldError(key_path(path, TOPOLOGY_MODE), f"says nothing without the annotation {TOPOLOGY_KEY}")
-    if key is None:
-        return {}
-    if not isinstance(key, str) or not isinstance(mode, str | None):
-        raise FieldError(path, "holds something else than texts")
-    check_label_key(key, key_path(path, TOPOLOGY_KEY))
-    mode = check_choice(mode or "required", ("required", "preferred"), key_path(path, TOPOLOGY_MODE))
-    return {"topology_key": key, "is_preferred": mode == "preferred"}
+def _policy(spec: WirePodGroupSpec, path: str) -> tuple[int, str]:
+    """Return how many pods must have a node, and in one domain of which key all are to be."""
+    policy, constraints = spec.scheduling_policy or WirePolicy(), spec.scheduling_constraints
+    at = f"{path}.schedulingPolicy"
+    if (policy.gang is None) == (policy.basic is None):
+        raise FieldError(at, "has not exactly one policy; allowed is gang or basic")
+    least = 1
+    if policy.gang is not None:
+        least = check_range(policy.gang.min_count or 0, 1, _PODS_MAX, f"{at}.gang.minCount")
+    keys = [] if constraints is None else constraints.topology or []
+    at = f"{path}.schedulingConstraints.topology"
+    if len(keys) > 1:
+        raise FieldError(at, f"has {len(keys)} constraints; allowed is one")
+    return least, check_label_key(keys[0].key or "", f"{at}[0].key") if keys else ""
+
+
+def _unread(spec: WirePodGroupSpec) -> Iterator[tuple[str, bool]]:
+    """Yield fields of a PodGroup of Kubernetes that berth does not honour, and whether each asks for it."""
+    yield "disruptionMode", spec.disruption_mode not in (None, "Pod")
+    yield "priority", spec.priority is not None
+    yield "priorityClassName", bool(spec.priority_class_name)
+    yield "resourceClaims", bool(spec.resource_claims)
+
+
+def _topology(given: WireTopology, path: str) -> tuple[str, bool]:
+    """Return in one domain of which key the pods of a group are to be, and whether they only had better."""
+    at = key_path(path, TOPOLOGY_KEY)
+    if given.key is None and given.mode is not None:
+        raise FieldError(key_path(path, TOPOLOGY_MODE), f"says nothing without {TOPOLOGY_KEY}")
+    if given.key is None:
+        return "", False
+    if not isinstance(given.key, str):
+        raise FieldError(at, f"{shown(given.key)} is no text")
+    mode = "required" if given.mode is None else str(given.mode)
+    check_choice(mode, ("required", "preferred"), key_path(path, TOPOLOGY_MODE))
+    return check_label_key(given.key, at), mode == "preferred"
 
 
 READERS: Mapping[str, Reader] = {

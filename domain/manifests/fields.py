@@ -95,7 +95,7 @@ POD_SPEC = Shape(
         _honoured("schedulingGates"),
         _honoured("volumes", "in part, see below"),
         _held("resourceClaims", "resource-claims", "devices by dynamic resource allocation"),
-        _held("schedulingGroup", "scheduling-group", "its pods must start together, or none of them"),
+        _honoured("schedulingGroup", "names the PodGroup of its gang; before the label"),
         _held("workloadRef", "scheduling-group", "the same in Kubernetes 1.35"),
         _ignored(
             "runtimeClassName",

@@ -47,12 +47,13 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduling.x-k8s.io/v1alpha1 PodGroup: pods that are placed together or not at all.
+    """A PodGroup: pods that are placed together or not at all.
 
     ``min_member``, at least 1, is how many of them must have a node. ``min_resources`` is what they need
     together, per resource in canonical units, without zeros. ``schedule_timeout_seconds`` is None where the
     default holds. ``topology_key`` is the node label of which all of them have nodes of one value, "" where
-    they need not; ``is_preferred``: they may also go anywhere where no one value will do.
+    they need not; ``is_preferred``: they may also go anywhere where no one value will do. ``ignored`` are
+    fields of its spec that ask for what berth does not honour.
     """
 
     min_member: int = 1
@@ -60,6 +61,7 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     schedule_timeout_seconds: int | None = None
     topology_key: str = ""
     is_preferred: bool = False
+    ignored: tuple[str, ...] = ()
 
 
 Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup

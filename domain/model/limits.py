@@ -145,6 +145,7 @@ worker_seen_seconds_max = 3.0  # a worker that was not seen for so long gets no 
 heartbeat_seconds_max = 5.0  # a worker that was not seen for so long is not up
 backoff_ms_min = 1_000  # of a group after a failed attempt, in log time; doubled with each further one
 backoff_ms_max = 10_000
+timed_step_ms = 1_000  # log time is looked at for what is timed when it comes to a multiple of it
 tick_ms = 1_000  # between two ticks, and how far one moves a log time that is ahead of it
 retry_backoff_ms_min = 50
 retry_backoff_ms_max = 5_000

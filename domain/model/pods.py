@@ -94,7 +94,8 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     number or by the default class. ``missing`` names what the pod waits for because it is not there.
     ``images`` are those of the containers, ``volume_images`` those that are mounted as volumes. ``features``
     names what a node must declare that it can do. ``gang`` is the PodGroup (as ``namespace/name``) with whose
-    other pods this one is placed, "" where it is placed alone. Fields from ``ignored`` on came later: see
+    other pods this one is placed, "" where it is placed alone. ``excluded`` are nodes to which it could not
+    be bound a moment ago; no manifest says them. Fields from ``ignored`` on came later: see
     ``signature.template_to_json``.
     """
 
@@ -126,6 +127,7 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     volume_images: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     gang: str = ""
+    excluded: tuple[str, ...] = ()
 
 
 def is_master(template: PodTemplate) -> bool:
@@ -141,7 +143,7 @@ def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str
     cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
     if cluster and role:
         template = msgspec.structs.replace(template, cluster=f"{namespace}/{cluster}", role=role)
-    if gang := labels.get(POD_GROUP_LABEL):
+    if gang := template.gang or labels.get(POD_GROUP_LABEL):  # the first as its spec has it, by name alone
         template = msgspec.structs.replace(template, gang=f"{namespace}/{gang}")
     return template
 

@@ -12,6 +12,8 @@ Moment = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 """An RFC 3339 timestamp with its offset from UTC."""
 
 MOMENT_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last one that RFC 3339 can write
+NEVER_MS = 1 << 62
+"""After every moment."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

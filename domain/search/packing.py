@@ -103,6 +103,7 @@ class Improving:
         self._moves_max = len(kind) if moves_max is None else min(moves_max, len(kind))
         nodes_count, resources_count = capacity.shape
         total = np.maximum(capacity.sum(axis=0, dtype=np.float64), 1.0)
+        asked = demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))
         weight = np.ones(resources_count) if weights is None else np.asarray(weights, np.float64)
         rules = sorted(beside)
         self._packing = Packing(
@@ -116,7 +117,7 @@ class Improving:
             **_limits("beside_of", len(demand), sorted((r.other, r.kind, r.most) for r in rules)),
             keeps=np.zeros(len(kind), np.bool_) if keeps is None else keeps,
             weight=weight,
-            target=(demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))) / total,
+            target=np.where(capacity.any(axis=0), asked / total, 0.0),
             cost=COSTS[objective],
         )
         self._layout = _empty(

@@ -9,6 +9,7 @@ import msgspec
 from domain.model.config import ConfigObject
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
+from domain.state.nominations import Nomination
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
@@ -134,15 +135,14 @@ class PodMissed(msgspec.Struct, frozen=True, gc=False):
 
 
 class NominationEnded(msgspec.Struct, frozen=True, gc=False):
-    """A pod of ``shard`` has no node promised any more: it was placed (``bound``), or for another reason.
+    """A pod has no node promised any more: it was placed (``bound``), or for another reason.
 
     Of its victims, ``spared`` have not left, and stay.
     """
 
     pod: PodSpec
-    shard: int
+    promise: Nomination
     arrival: int
-    node: str
     reason: str
     spared: tuple[PodSpec, ...] = ()
 

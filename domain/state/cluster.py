@@ -26,6 +26,7 @@ from domain.model.events import (
 from domain.model.limits import resource_names_max, usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
+from domain.state import steps
 from domain.state.changes import (
     BindUndone,
     Change,
@@ -54,23 +55,9 @@ from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.restorable import Restorable
-from domain.state.steps import (
-    Assumed,
-    Cleared,
-    Forgotten,
-    Given,
-    Nominated,
-    Owned,
-    Passed,
-    Reached,
-    Settle,
-    Step,
-    Unnominated,
-    Written,
-)
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
-from domain.state.usage import USAGE_SHARD, UsageWindows
+from domain.state.usage import UsageWindows
 from domain.state.versions import (
     OTHER_UID,
     is_stale,
@@ -115,7 +102,7 @@ class ClusterState(Restorable):
 
     # ------------------------------------------------------------------------------------------ events
 
-    def apply(self, event: Event | FollowedEvent | Step, shard: int = 0) -> tuple[Change, ...]:
+    def apply(self, event: Event | FollowedEvent | steps.Step, shard: int = 0) -> tuple[Change, ...]:
         """Fold one event, and return what changed, in order. ``shard`` is the one whose record it is.
 
         Cost: O(1) per event. A node that appears costs its pods besides.
@@ -133,32 +120,33 @@ class ClusterState(Restorable):
                 return self._delete_node(event)
             case NodeUsed():
                 return self._measure(event)
-            case Assumed():
+            case steps.Assumed():
                 self._occupancy.assume(event.keys, event.rows, self.pods)
                 return self._nominating.keep(event.keys)
-            case Nominated() | Cleared() | Unnominated():
+            case steps.Nominated() | steps.Cleared() | steps.Unnominated() | steps.Repromised():
                 return tuple(self._nominating.fold(event))
-            case Forgotten():
+            case steps.Forgotten():
                 for key, arrival in event.arrivals.items():
                     self._occupancy.unplace(self.pods[key], changes=-1)
                     self.pods[key].arrival = arrival
                 return ()
-            case Settle():
+            case steps.Settle():
                 return tuple(_regrouped(each) for each in self.index.settle(self.pods))
-            case Written():
+            case steps.Written():
+                self._known.note_times(event.placed_ms)
                 self.own_changes.clear()
                 return ()
-            case Passed():
+            case steps.Passed():
                 self.tombstones.pass_to(event.now_ms, event.forget_before_ms)
                 return ()
-            case Reached():
+            case steps.Reached():
                 self._next_arrival = max(self._next_arrival, event.now_ms * _ARRIVALS_PER_MS)
                 return ()
-            case Given():
+            case steps.Given():
                 for entry in [e for e in self.pods.values() if not e.node and e.shard in event.shards]:
                     self._known.leave(entry)
                 return ()
-            case Owned():
+            case steps.Owned():
                 self._occupancy.shards_count = event.shards_count
                 return tuple(self._occupancy.hold(event.shards, self.pods, event.orphaned))
             case ConfigUpserted() | ConfigDeleted():
@@ -237,8 +225,8 @@ class ClusterState(Restorable):
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
         self._occupancy.hide(entry)
         self._note_spec(event.name, entry)
-        was_measured = self.usage.forget(event.name)
-        forgotten = (NodeMeasured(event.name),) if was_measured and USAGE_SHARD in self.own else ()
+        # Who holds the shard of usage may leave it before it hears of this: the end is told here, too.
+        forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
         told = self._occupancy.tell_own(PodOrphaned, event.name)
         return (NodeChanged(event.name), *forgotten, *told, *self._nominating.leave(event.name))
 
@@ -262,8 +250,8 @@ class ClusterState(Restorable):
         known = None if entry is None else entry.spec.resource_version
         if is_stale(pod.resource_version, known):
             reason = skip_reason(pod.resource_version, known)
-            is_gone = pod.finished and entry is not None and entry.spec.uid != pod.uid
-            return (self._miss(key, pod.uid, pod.resource_version, reason) if is_gone else Skipped(reason),)
+            made_way = entry is not None and entry.spec.uid != pod.uid  # for the pod that is known
+            return (self._miss(key, pod.uid, known, reason) if made_way else Skipped(reason),)
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:

@@ -44,6 +44,7 @@ class PodsFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     One that moved, or was resized, has left (``PodsLeft``) just before. ``uncounted`` are the uids of those
     that the node's row in the ledger does not count yet, since their worker does not know the node.
+    ``placed_ms`` is the log time of each placement; a journal of before says nothing of it.
     """
 
     pods: Sequence[PodSpec]
@@ -51,6 +52,7 @@ class PodsFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     adopted: Sequence[bool]
     shards: Sequence[int]
     uncounted: frozenset[str] = frozenset()
+    placed_ms: Sequence[int] = ()
 
 
 class PodsLeft(msgspec.Struct, frozen=True, gc=False):

@@ -132,8 +132,9 @@ class Following:
             self._occupancy.own,
         )
         enter, follow, uncounted = self._pods.enter, self._occupancy.follow, event.uncounted
-        followed = zip(event.pods, event.nodes, event.adopted, event.shards, strict=True)
-        for pod, node, adopted, shard in followed:
+        times = event.placed_ms or (0,) * len(event.pods)
+        followed = zip(event.pods, event.nodes, event.adopted, event.shards, times, strict=True)
+        for pod, node, adopted, shard, placed_ms in followed:
             # Every pod of every other worker comes by here: why not is asked of the refused alone.
             known = nodes.get(node)
             is_full = known is not None and len(known.pods) >= pods_per_node_max
@@ -141,6 +142,7 @@ class Following:
                 yield FollowRefused("pod", pod.key, self._why_not_placed(pod, node, shard))
                 continue
             entry = enter(pod, 0, shard)
+            entry.placed_ms = placed_ms
             if adopted:
                 entry.adopted = True
             row = follow(entry, node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from domain.model.pods import PodSpec
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
@@ -38,6 +40,15 @@ class KnownPods:
         del self.entries[entry.spec.key]
         if self.keys.get(entry.spec.uid) == entry.spec.key:
             del self.keys[entry.spec.uid]
+
+    def note_times(self, placed_ms: Mapping[str, int]) -> None:
+        """Note at which log time pods (by key) were placed: it decides which of them have to leave first."""
+        entries = self.entries
+        for key, at_ms in placed_ms.items():  # each placed pod comes by here
+            if key in entries:
+                entries[key].placed_ms = at_ms
+        if self._index.renewed is not None:
+            self._index.renewed.update(entries[key].node for key in placed_ms if key in entries)
 
     def of_uid(self, uid: str) -> PodEntry | None:
         """Return the pod of a uid."""

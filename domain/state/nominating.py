@@ -10,7 +10,7 @@ from domain.state.followed import NominationsFollowed
 from domain.state.known_pods import KnownPods
 from domain.state.nominations import Nomination, Victim
 from domain.state.occupancy import Occupancy
-from domain.state.steps import Cleared, Nominated, Unnominated
+from domain.state.steps import Cleared, Nominated, Repromised, Unnominated
 
 
 class Nominating:
@@ -20,7 +20,7 @@ class Nominating:
         self._occupancy, self._pods = occupancy, pods
         self._nominations = occupancy.nominations
 
-    def fold(self, step: Nominated | Cleared | Unnominated) -> Iterator[Change]:
+    def fold(self, step: Nominated | Cleared | Unnominated | Repromised) -> Iterator[Change]:
         """Fold a step of the own cycle."""
         match step:
             case Nominated():
@@ -32,6 +32,9 @@ class Nominating:
                 for key in step.keys:
                     nomination, _ = self._end(key)
                     self._occupancy.nodes[nomination.node].version -= 1
+            case Repromised():
+                for nomination in step.nominations:
+                    self._nominations.add(nomination, ())
 
     def _nominate(self, step: Nominated) -> Iterator[Change]:
         entry, nodes = self._pods.entries[step.key], self._occupancy.nodes
@@ -67,7 +70,7 @@ class Nominating:
         self._occupancy.own_changes.unnominated.append(nomination.uid)
         entry, pods = self._pods.entries[key], self._pods.entries
         spared = tuple(pods[victim.key].spec for victim in left)
-        return NominationEnded(entry.spec, nomination.shard, entry.arrival, nomination.node, reason, spared)
+        return NominationEnded(entry.spec, nomination, entry.arrival, reason, spared)
 
     def _end(self, key: str) -> tuple[Nomination, list[Victim]]:
         """Let others have what was promised."""

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from domain.model.pods import PodTemplate
+from domain.model.timestamps import NEVER_MS
 from domain.state.resources import ResourceIndex
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
@@ -115,6 +116,18 @@ class Nominations:
             for each in self._on.get(node, {}).values()
             for victim in each.victims
         )
+
+    def due_ms(self, now_ms: int, kept_ms: int) -> int:
+        """Return the log time after ``now_ms`` at which the next nomination ends.
+
+        One that is kept beyond its time ends ``kept_ms`` after it was made.
+        """
+        if not self.entries:
+            return NEVER_MS
+        if self.expires_next_ms > now_ms:
+            return self.expires_next_ms
+        ends = (e.expires_ms if e.expires_ms > now_ms else e.at_ms + kept_ms for e in self.entries.values())
+        return min((end for end in ends if end > now_ms), default=NEVER_MS)
 
     def expired(self, now_ms: int) -> list[str]:
         """Return the keys of nominations whose time is over, by key.

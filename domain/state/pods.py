@@ -25,6 +25,7 @@ class PodEntry(msgspec.Struct, eq=False, gc=False):
     """A pod that exists: the node on which it counts ("" while it waits), and its order of arrival.
 
     ``arrival`` is 0 for a placed pod, as after a restart. ``shard`` is the one whose decisions it belongs to.
+    ``placed_ms`` is the log time of its placement; 0: not known, as of one that no batch has written yet.
     ``pod_class`` is None where nobody can ask for the pod. Entries refer to no other entries, so the garbage
     collector has nothing to look for in a million of them.
     """
@@ -35,8 +36,10 @@ class PodEntry(msgspec.Struct, eq=False, gc=False):
     arrival: int = 0
     shard: int = 0
     pod_class: PodClass | None = None
+    placed_ms: int = 0
 
     def known(self) -> tuple[object, ...]:
         """Return what must be equal in equal states."""
         spec = self.spec
-        return (spec.uid, spec.resource_version, spec.labels, spec.signature, self.node, self.adopted)
+        of = spec.uid, spec.resource_version, spec.labels, spec.signature, self.node, self.adopted
+        return (*of, self.placed_ms if self.node else 0)

@@ -39,6 +39,7 @@ class Restorable:
         arrival: int = 0,
         shard: int = 0,
         counted: bool = True,
+        placed_ms: int = 0,
     ) -> bool:
         """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it.
 
@@ -50,6 +51,7 @@ class Restorable:
         entry = self._known.enter(pod, arrival, shard)
         self._next_arrival = max(self._next_arrival, arrival + 1)
         if node:
+            entry.placed_ms = placed_ms
             self._occupancy.place(entry, node, adopted=adopted, is_change=False)
             if not counted and (
                 shard not in self._occupancy.own or self._occupancy.nodes[node].spec is not None

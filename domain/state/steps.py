@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from domain.state.nominations import Nomination
+
 
 class Assumed(msgspec.Struct, frozen=True):
     """Pods that a cycle placed: ``rows[i]`` is the node row of ``keys[i]``."""
@@ -44,12 +46,20 @@ class Unnominated(msgspec.Struct, frozen=True):
     keys: Sequence[str]
 
 
+class Repromised(msgspec.Struct, frozen=True):
+    """The ledger did not grant that pods were placed on promised nodes: these promises hold again."""
+
+    nominations: Sequence[Nomination]
+
+
 class Settle(msgspec.Struct, frozen=True):
     """What selectors ask for since the last time begins to tell pods apart."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """All that ``OwnChanges`` hold is in a batch for the ledger."""
+    """All that ``OwnChanges`` hold is in a batch for the ledger, which has ``placed_ms`` of pods (by key)."""
+
+    placed_ms: Mapping[str, int] = {}
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -92,6 +102,7 @@ Step = (
     | Owned
     | Passed
     | Reached
+    | Repromised
     | Settle
     | Unnominated
     | Written

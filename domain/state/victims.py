@@ -58,8 +58,13 @@ class NoBudgets:
 
 
 def start_ms(pod: PodEntry) -> int:
-    """Return when a pod started, ``NOT_STARTED`` where it has not."""
-    return _moment_ms(pod.spec.start_time) if pod.spec.start_time else NOT_STARTED
+    """Return when a pod started: before its ``status.startTime`` is known, when it was placed.
+
+    ``NOT_STARTED`` is one that was placed just now.
+    """
+    if pod.spec.start_time:
+        return _moment_ms(pod.spec.start_time)
+    return pod.placed_ms or NOT_STARTED
 
 
 @lru_cache(maxsize=1 << 16)

@@ -23,6 +23,7 @@ from services.cli.tables import (
 )
 from services.cli.terminal import echo
 from services.config import Settings
+from services.phrases import plural
 
 RESOURCES = (
     Column("RESOURCE", lambda item: item["name"]),
@@ -170,7 +171,8 @@ def _pod(pod: Json) -> None:
         tried = (
             f", last tried at {group['tried_at']}" if group["tried_at"] else ", not tried yet: waits its turn"
         )
-        echo(f"\nWaits with {group['count'] - 1:,} equal pods{tried}")
+        others = f" with {plural(group['count'] - 1, 'equal pod')}" if group["count"] > 1 else ""
+        echo(f"\nWaits{others}{tried}")
         for line in reasons_in_lines(group["reasons"]):
             _lines([line], 2)
     _section("Decisions, latest first", DECISIONS, pod["decisions"])
@@ -183,13 +185,13 @@ def _gang(gang: Json) -> None:
     limit = [] if timeout is None else [f"{timeout} s without success; then it is tried less often"]
     _facts(
         ("Name", [f"{gang['namespace']}/{gang['name']}"]),
-        ("Placed", [f"{gang['placed']:,} of {'no PodGroup' if least is None else f'at least {least:,}'}"]),
+        ("Placed", [f"{gang['placed']:,}" + ("" if least is None else f" of at least {least:,}")]),
         ("Waiting", [f"{gang['waiting']:,}" + (f" since {gang['since']}" if gang["since"] else "")]),
         ("Why", [gang["why"]] if gang["why"] else []),
         ("Last tried", [_tried(gang)] if gang["missing"] else []),
         ("Must be free", [f"{name} {value}" for name, value in gang["min_resources"].items()]),
         ("Time-out", limit),
-        ("In one", [f"{gang['topology_key']} ({gang['topology_mode']})"] if gang["topology_key"] else []),
+        ("One domain", [f"{gang['topology_key']} ({gang['topology_mode']})"] if gang["topology_key"] else []),
     )
     pods = sorted(gang["pods"], key=lambda pod: (pod["node"] is not None, pod["name"]))
     _section(f"Pods ({len(pods):,})", MEMBERS, pods)

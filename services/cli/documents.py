@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1000
 _IDLE_SECONDS = 0.01
-_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
+_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BIND_FAILED")
 _VALUES_SPARE = 100_000  # aliases may add so many values; without them a text has fewer than characters
 _TOO_MANY = "its aliases make far more of it than its text; write it out"
 

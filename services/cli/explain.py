@@ -141,6 +141,9 @@ def print_pod(answer: dict[str, Any]) -> None:
     if gang := answer["gang"]:
         least = "there is no PodGroup" if gang["min_member"] is None else f"at least {gang['min_member']:,}"
         echo(f"gang\t{pod['gang']}: {least}, {gang['placed']:,} placed, {gang['waiting']:,} waiting")
+        if gang["missing"]:
+            more = f"{gang['found']:,} more would have had a node" if gang["found"] else "no other had a node"
+            output.say(f"\nAt the last try of its gang {gang['missing']} found no node; {more}.")
     if pod["phase"] == "pending":
         output.say(f"\n{attempts['summary']}")
     if attempts["items"]:
@@ -149,7 +152,7 @@ def print_pod(answer: dict[str, Any]) -> None:
     if explanation is None:
         echo("\nNothing was decided for it yet.")
         return
-    echo("")
+    echo(f"\nwhat was decided last, at {explanation['decision']['decided_at']}")
     print_explanation(explanation)
     if pod["placements"]:
         echo("\nwhere it was, latest first")

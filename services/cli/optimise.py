@@ -80,10 +80,10 @@ def optimise(
         search, summary = _begin(objects, chosen, settings.seed, objective.value, moves)
         _improve(search, _by_time(seconds) if steps is None else _by_steps(steps))
     found = search.found()
-    if output is Format.TABLE:
-        _show(found, summary, search)
-    else:
+    if output in (Format.JSON, Format.YAML):
         print_value(_as_json(found, search), output)
+    else:
+        _show(found, summary, search, wide=output is Format.WIDE)
 
 
 def _begin(
@@ -154,30 +154,31 @@ def _improve(search: Search, portions: Iterator[_Portion]) -> None:
             progress.update(shown, completed=part, description=best)
 
 
-def _show(found: Optimised, summary: str, search: Search) -> None:
+def _show(found: Optimised, summary: str, search: Search, *, wide: bool) -> None:
     before, after = found.before, found.after
     echo(f"{summary}; {plural(found.steps_count, 'step')} of the search")
     if found.staying_count:
         echo(f"{plural(found.staying_count, 'pod')} with a node cannot be moved by a search, or must not be.")
     if found.left_count:
-        echo(f"Not counted are {plural(found.left_count, 'waiting pod')} that a search cannot place.")
+        echo(f"Waiting pods that a search cannot place, not counted below: {found.left_count:,}.")
     rows = [
         ("pods that wait", before.waiting_count, after.waiting_count),
         ("running pods that move", 0, after.moved_count),
         *((f"{name}, deviation", f"{old:.4f}", f"{new:.4f}") for name, old, new in search.deviations()),
     ]
-    _table(("", "before", "after"), rows)
+    _table(("", "before", "after"), rows, wide=wide)
     if found.moves:
         shown = found.moves[:MOVES_SHOWN_MAX]
         echo()
-        _table(("pod", "from", "to"), [(m.pod, m.source or "(waits)", m.target or "(waits)") for m in shown])
+        steps = [(m.pod, m.source or "(waits)", m.target or "(waits)") for m in shown]
+        _table(("pod", "from", "to"), steps, wide=wide)
     if (more := len(found.moves) - MOVES_SHOWN_MAX) > 0:
         echo(f"and {plural(more, 'more move')}; -o json has all of them")
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def _table(titles: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool) -> None:
     columns = [Column(title.upper(), itemgetter(str(i))) for i, title in enumerate(titles)]
-    print_table("", columns, [{str(i): value for i, value in enumerate(row)} for row in rows])
+    print_table("", columns, [{str(i): value for i, value in enumerate(row)} for row in rows], wide=wide)
 
 
 def _as_json(found: Optimised, search: Search) -> dict[str, Any]:

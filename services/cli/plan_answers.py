@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
 
-from services.cli.output import Column, Json, print_json, print_table
+from services.cli.output import Column, Json, on_terminal, print_json, print_table
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.phrases import (
     gang_in_words,
+    parts_in_words,
     plural,
     reason_in_words,
     reasons_in_words,
@@ -25,6 +27,7 @@ from services.phrases import (
 
 if TYPE_CHECKING:
     from domain.cycle.evaluate import Verdict
+    from domain.model.decisions import Attempt
     from services.plan.capacity import Capacity
     from services.plan.plan import Plan, Planned
     from services.plan.summary import Summary
@@ -93,8 +96,9 @@ def print_tables(answers: Sequence[Answer], *, details: bool, detailed_max: int)
         if not is_short:
             _show_summary(answer)
         if details or is_short:
+            attempts = {each.pod.key: each.attempt for each in answer.planned}
             for verdict in answer.plan.verdicts():
-                _show(verdict)
+                _show(verdict, attempts[verdict.pod])
 
 
 def _show_summary(answer: Answer) -> None:
@@ -268,7 +272,7 @@ def _show_diff(found: Json, grouped_by: str) -> None:
 # ------------------------------------------------------------------------------------------- pod by pod
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: Verdict, attempt: Attempt) -> None:
     """Print one verdict: the node, the best nodes, the refused nodes."""
     nodes_count = len(verdict.feasible) + len(verdict.infeasible)
     found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
@@ -278,7 +282,7 @@ def _show(verdict: Verdict) -> None:
     else:
         echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
     if verdict.gang:
-        _say(gang_in_words(verdict.gang, ", ".join(verdict.held_by)))
+        _say(gang_in_words(verdict.gang, _why(attempt.reasons_at_failure, attempt.nodes_count)))
     if verdict.feasible:
         _show_nodes(verdict)
     reasons = Counter(verdict.infeasible.values())
@@ -328,7 +332,11 @@ def _show_nodes(verdict: Verdict) -> None:
     columns = [Column("NODE", lambda item: item["node"])]
     if labels:
         columns.append(Column("SCORE", lambda item: item["score"], right=True))
-    columns += [Column(weighted(label, verdict.weights[label]), _part(label), right=True) for label in labels]
+    heads = [weighted(label, verdict.weights[label]) for label in labels]
+    if on_terminal() and len("  ".join(heads)) > shutil.get_terminal_size().columns // 2:
+        columns.append(Column("PARTS", lambda item: " ".join(parts_in_words(item["parts"], verdict.weights))))
+    else:
+        columns += [Column(head, _part(label), right=True) for head, label in zip(heads, labels, strict=True)]
     print_table("nodes", columns, [
         {"node": name, "score": verdict.scores[name], "parts": verdict.score_parts[name]}
         for name in shown[:NODES_SHOWN_MAX]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli import output as out
 from services.cli.options import PLACE, with_settings
 from services.cli.terminal import echo
 from services.config import Settings
@@ -61,7 +62,7 @@ async def replay(
 
         echo(msgspec.json.format(msgspec.json.encode(outcome)).decode())
     else:
-        echo(_told(outcome))
+        out.say(_told(outcome))
     if outcome.difference is not None:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli.output import Column, Format, Json, Output, on_terminal, print_table, print_value
+from services.cli.output import Column, Format, Json, Output, on_terminal, print_table, print_value, say
 from services.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def functions(
     print_table("results", _COLUMNS, rows, wide=output is Format.WIDE)
     if on_terminal():
         echo()
-        for line in said(found):
-            echo(line)
+        say("\n".join(said(found)))
 
 
 def _row(of: Compared) -> Json:

@@ -30,6 +30,7 @@ class MethodName(enum.StrEnum):
     SEARCH_SCORE = "search-score"
     LEAST_BALANCED = "least-balanced"
     GLOBAL_VARIANCE = "global-variance"
+    LNS = "lns"
 
 
 @app.command("imbalance")
@@ -95,7 +96,7 @@ def imbalance(
     if on_terminal():
         echo()
         echo(f"Medians over {runs} seeds. RANGE: highest less lowest utilisation of a node, per resource.")
-        echo("OVER: nodes with more than they offer. POD: what one pod takes, with all that the engine does.")
+        echo("OVER: nodes with more than they offer. POD: processor time of one pod, all in.")
 
 
 def write_csv(directory: Path, runs: list[Run], resources: tuple[str, ...]) -> None:

@@ -183,7 +183,7 @@ class Decoder:
         shape, node_name, asked = self._spec_of(pod.spec, pod.status)
         template, signature = shape.template, shape.signature
         labels = self._labels_of(meta.labels)
-        if shape.between is not None or not LABELS_READ.isdisjoint(labels):
+        if shape.between is not None or template.gang or not LABELS_READ.isdisjoint(labels):
             namespace = read_namespace(meta.namespace, _META_PATH)
             template, signature = self._labelled(shape, labels, namespace)
         controller = None

@@ -38,6 +38,15 @@ KINDS: Mapping[str, tuple[str, str]] = {
 }
 """Every kind that berth knows: its apiVersion and the topic of its events."""
 
+OTHER_VERSIONS: Mapping[str, tuple[str, ...]] = {"PodGroup": ("scheduling.k8s.io/v1alpha2",)}
+"""Kinds that there are in other API groups, too, with the same use."""
+
+
+def versions_of(kind: str) -> tuple[str, ...]:
+    """Return the apiVersions that a kind may have, the most common one first."""
+    return (KINDS[kind][0], *OTHER_VERSIONS.get(kind, ()))
+
+
 NAMESPACED_KINDS = ("Pod", *(kind for kind in CONTENTS if kind not in OF_CLUSTER))
 
 
@@ -130,9 +139,9 @@ def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:
         raise Refusal(
             "unknown-kind", "object.kind", f"{shown(kind)} is unknown; allowed are {', '.join(KINDS)}"
         )
-    expected_version, expected_topic = KINDS[kind]
-    if api_version and api_version != expected_version:
-        message = f"{shown(api_version)} is unknown; allowed for a {kind} is {expected_version}"
+    expected_topic = KINDS[kind][1]
+    if api_version and api_version not in versions_of(kind):
+        message = f"{shown(api_version)} is unknown; allowed for a {kind} is {' or '.join(versions_of(kind))}"
         raise Refusal("unknown-kind", "object.apiVersion", message)
     if topic != expected_topic:
         message = f"a {kind} does not belong on {topic}; its topic is {expected_topic}"

@@ -66,6 +66,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         labels=_number(labels, [tuple(pod.labels.items()) for pod in pods]),
         lives=_number(lives, [pod.life for pod in pods]),
         adopted=[pod.adopted for pod in pods],
+        ago_ms=[batch.log_time_ms - pod.at_ms for pod in pods],
     )
     refreshed = Refreshed(
         uids=[pod.pod_uid for pod in renewed],

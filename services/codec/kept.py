@@ -20,6 +20,7 @@ from domain.manifests.pod import WirePodSpec
 from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
 from domain.model.limits import event_bytes_max
+from services.codec.envelope import BIND_FAILED
 
 
 class _Bare(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -67,6 +68,9 @@ KEPT: Mapping[str, type[msgspec.Struct]] = {
 }
 """Per kind, what is kept of an object."""
 
+_WHOLE = ("ADDED", "MODIFIED", BIND_FAILED)
+"""The types of events whose object says all of it."""
+
 _Rule = dict[str, Any] | list[Any] | bool | None
 """What to keep: these fields, a list of items, anything (True), a map of scalars (False), or a scalar."""
 
@@ -74,7 +78,7 @@ _Rule = dict[str, Any] | list[Any] | bool | None
 def kept(event_type: object, thing: dict[str, Any]) -> Any:
     """Return what is kept of a valid object; all of it if a type is wrong, which the decoder then refuses."""
     try:
-        return msgspec.convert(thing, KEPT[thing["kind"]] if event_type in ("ADDED", "MODIFIED") else _Bare)
+        return msgspec.convert(thing, KEPT[thing["kind"]] if event_type in _WHOLE else _Bare)
     except (msgspec.ValidationError, KeyError, TypeError):  # TypeError: the kind is a list
         return thing
 

@@ -34,7 +34,8 @@ def settle(
     """Return the batch without the claims that were not granted, and with the true versions of nodes.
 
     Pods that it had bound to a lost node, or to which it had promised one, have the outcome ``conflict``
-    under the same seq, and wait again. Those that had to leave such a node are ``spared`` under theirs.
+    under the same seq, and wait again. To those bound where it was promised, the node is promised again.
+    Those that had to leave a lost node are ``spared`` under theirs.
 
     Parameters
     ----------
@@ -72,7 +73,8 @@ def settle(
         placements_opened=[p for p in batch.placements_opened if (p.shard, p.seq) not in undone],
         pending_added=[*waiting, *(_waits(placed, batch) for placed in losers)],
         attempts=_mended(batch.attempts, undone),
-        nominated=[row for row in batch.nominated if row.node not in lost_names],
+        nominated=[row for row in batch.nominated if row.node not in lost_names]
+        + [batch.kept[placed.pod_uid] for placed in losers if placed.pod_uid in batch.kept],
         raised=raised,
     )
     return _replace(settled, journal=_journalled(settled, lost, moved))
@@ -88,7 +90,10 @@ def _undone(decision: Decision, payload: bytes) -> tuple[Decision, bytes]:
 
 
 def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
-    """Return the row of a pod that waits again, in its place; it is to be tried as if it came now."""
+    """Return the row of a pod that waits again, in its place; it is to be tried as if it came now.
+
+    Who has a node promised is not: it waits for that one.
+    """
     arrival, since_ms, sent_by = batch.waited[placed.pod_uid]
     return PendingPod(
         pod_uid=placed.pod_uid,
@@ -103,7 +108,7 @@ def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
         arrival=arrival,
         since_ms=since_ms,
         sent_by=sent_by,
-        tried=False,
+        tried=placed.pod_uid in batch.kept,
     )
 
 

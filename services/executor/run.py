@@ -33,9 +33,14 @@ class _Pod(msgspec.Struct, frozen=True):
     uid: str
 
 
+class _Preemption(msgspec.Struct):
+    shard: int | None = None
+
+
 class _Decided(msgspec.Struct):
     pod: _Pod
     outcome: str
+    preemption: _Preemption | None = None
 
 
 _decode = msgspec.json.Decoder(_Decided).decode
@@ -66,21 +71,25 @@ class Positions:
             os.replace(fresh, self._path)
 
 
-def deletions(records: Sequence[Record]) -> list[Entry]:
-    """Return the deletions of pods that were evicted, but for those that were spared behind."""
-    evicted: dict[_Pod, None] = {}
+def deletions(records: Sequence[Record]) -> dict[int | None, list[Entry]]:
+    """Return the deletions of pods that were evicted, but for those that were spared behind.
+
+    They are given by partition: that of the pod's other events, None where its key says it.
+    """
+    evicted: dict[_Pod, int | None] = {}
     for record in records:
         if record.value is None:
             continue
         decided = _decode(record.value)
         if decided.outcome == Outcome.EVICTED:
-            evicted[decided.pod] = None
+            evicted[decided.pod] = decided.preemption.shard if decided.preemption is not None else None
         elif decided.outcome == Outcome.SPARED:
             evicted.pop(decided.pod, None)
-    return [
-        Entry(f"{pod.namespace}/{pod.name}".encode(), encode_event("DELETED", _manifest(pod)))
-        for pod in evicted
-    ]
+    found: dict[int | None, list[Entry]] = {}
+    for pod, partition in evicted.items():
+        key, value = f"{pod.namespace}/{pod.name}".encode(), encode_event("DELETED", _manifest(pod))
+        found.setdefault(partition, []).append(Entry(key, value))
+    return found
 
 
 def _manifest(pod: _Pod) -> dict[str, object]:
@@ -124,8 +133,8 @@ class Executor:
             while clock() < look_at or await self._topic() == topic:
                 look_at = look_at if clock() < look_at else clock() + CHECK_SECONDS
                 records = await reader.poll(poll_records_max, _POLL_SECONDS)
-                if entries := deletions(records):
-                    await writer.append(PODS_TOPIC, entries)
+                for partition, entries in deletions(records).items():
+                    await writer.append(PODS_TOPIC, entries, partition)
                     self.deleted_count += len(entries)
                 if records:
                     self._positions.keep(records)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from services.codec.envelope import KINDS
+from services.codec.envelope import KINDS, versions_of
 from services.plan.spelling import meant
 
 WORKLOADS: Mapping[str, str] = {
@@ -47,7 +47,7 @@ def use_of(manifest: Any) -> Use:
     group = _group(api_version) if isinstance(api_version, str) and api_version else None
     if kind in WORKLOADS and group in (None, WORKLOADS[kind]):
         return Use.WORKLOAD
-    if kind in KINDS and group in (None, _group(KINDS[kind][0])):
+    if kind in KINDS and group in (None, *map(_group, versions_of(kind))):
         return Use.EVENT
     if kind == CONFIGURATION and group in (None, _CONFIGURATION_GROUP):
         return Use.CONFIGURATION

@@ -8,8 +8,10 @@ import msgspec
 
 from domain.cycle.program import warnings_of
 from domain.manifests.codes import UNSUPPORTED, ignored_in_words
+from domain.model.config import PodGroup
 from domain.model.decisions import Attempt
 from domain.model.events import (
+    ConfigUpserted,
     Event,
     NodeUpserted,
     PodUpserted,
@@ -45,6 +47,9 @@ class Notices:
                 self.take_node(node, self._plans.values())
             case ProfileUpserted(profile=profile):
                 self._plans[profile.name] = ProfilePlan(profile)
+            case ConfigUpserted(content=PodGroup(ignored=fields)):
+                named = f"{event.namespace}/{event.name}"
+                self.add("PodGroup", named, [f"field:spec.{field}" for field in fields])
             case _:
                 pass
 
@@ -81,6 +86,8 @@ def _line(noun: str, code: str, count: int, example: str) -> str:
     if code == _SOFT:
         return f"{who}: the taint effect {_SOFT} only counts in a profile with the score {_SOFT_SCORE}"
     kind, _, what = code.partition(":")
+    if kind == "field":
+        return f"{who}: not looked at: {what}"
     if kind == "unsupported":
         return f"{who}: not honoured: {UNSUPPORTED[what]}, so it waits ({code})"
     return f"{who}: not looked at: {ignored_in_words(code)} ({code})"

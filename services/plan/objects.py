@@ -27,6 +27,7 @@ from domain.model.events import (
 from domain.plugins.registry import ProfilePlan
 from services.codec.decode import Decoder
 from services.codec.encode import event_topic_and_key
+from services.codec.envelope import BIND_FAILED
 from services.ports.log import Record
 
 
@@ -74,6 +75,8 @@ def event_of(given: Given, *, lenient: bool) -> Event | ProfileEvent | None:
             pod = event.pod
             if gone:
                 return PodDeleted(pod.namespace, pod.name, resource_version=pod.resource_version)
+            if given.type == BIND_FAILED:
+                return msgspec.structs.replace(event, pod=msgspec.structs.replace(pod, node_name=""))
             return event
         case "NodeUsage":
             usage = convert_manifest(manifest, WireNodeUsage, path)

@@ -243,7 +243,7 @@ def _kind(
     if is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:
         return None
     with compiled_alone(state, plan, pod, view) as alone:
-        if alone.program.counters:
+        if alone.program.counted.rules:
             return None
     rows = view.all_rows()
     allowed = np.ones(len(rows), np.bool_)

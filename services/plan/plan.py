@@ -20,6 +20,7 @@ from domain.cycle.verdicts import Failure, Placement
 from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import (
+    ConfigUpserted,
     Event,
     NodeDeleted,
     NodeUpserted,
@@ -125,6 +126,8 @@ class Plan:
             case NodeUsed():
                 self._usage.append(_Given(event, given))
             case _:
+                if isinstance(event, ConfigUpserted):
+                    self._notices.take(event)
                 self._objects.append(_Given(event, given))
 
     def measure(self, usage: Mapping[str, Mapping[str, Measured]]) -> None:

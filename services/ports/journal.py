@@ -85,7 +85,10 @@ class NodeFed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Pods that count on nodes from a batch on, as columns; some of them number rows of the feed's tables."""
+    """Pods that count on nodes from a batch on, as columns; some of them number rows of the feed's tables.
+
+    ``ago_ms`` is how long before the log time of the batch they were placed.
+    """
 
     keys: list[str] = []
     uids: list[str] = []
@@ -96,6 +99,7 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, gc=False):
     labels: list[int] = []
     lives: list[int] = []
     adopted: list[bool] = []
+    ago_ms: list[int] = []
 
 
 class Refreshed(msgspec.Struct, frozen=True, array_like=True, gc=False):

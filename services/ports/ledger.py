@@ -10,6 +10,7 @@ import msgspec
 
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
+from domain.model.timestamps import NEVER_MS
 from domain.model.usage import UsageRecord
 from services.ports.guards import Guard
 from services.ports.inbox import Forwarded, Handed, Lanes, Waiting
@@ -133,7 +134,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one batch of events changes, written in one transaction or not at all.
 
     ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
-    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it.
+    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it,
+    ``kept`` of those that were bound where it was promised, what is promised to them again.
     ``counted`` are uids of open placements that a fact counts from now on. ``shards`` are those of the
     writer, each with its epoch: pods are looked for in them, and none of them may have another owner, since
     rows of pods are written also where the batch moves no offset of their shard. Without any, those of the
@@ -153,6 +155,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
     ledger says which keys were ``raised``.
     ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
+    ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``: nothing).
     ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
@@ -163,6 +166,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     counted: Sequence[str] = ()
     orphaned: Mapping[str, bool] = {}
     waited: Mapping[str, tuple[int, int, str | None]] = {}
+    kept: Mapping[str, NominationRow] = {}
     templates: Mapping[bytes, PodTemplate] = {}
     placements_closed: Sequence[PlacementClosed] = ()
     placements_opened: Sequence[PlacementOpened] = ()
@@ -185,6 +189,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     dead_seq_next: Mapping[int, int] = {}
     skipped: Mapping[str, int] = {}
     log_time_ms: int = 0
+    due_ms: int = NEVER_MS
     unverified_count: int = 0
     journal: JournalRow | None = None
     gangs: Sequence[GangPlaced] = ()

@@ -25,11 +25,12 @@ class OutboxItem(NamedTuple):
 class Timed(NamedTuple):
     """How far a ledger has come in which pods wait.
 
-    ``log_time_ms`` is the newest log time, ``activity`` moves with each record but a tick, and each decision.
+    ``log_time_ms`` is the newest log time, ``due_ms`` the next one at which time alone lets something be
+    decided; None: nothing is timed.
     """
 
     log_time_ms: int
-    activity: int
+    due_ms: int | None
 
 
 class Outbox(Protocol):

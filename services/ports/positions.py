@@ -14,11 +14,14 @@ class Position(NamedTuple):
     """Where a shard goes on in a partition, and in which topic that was (None: not noted yet).
 
     Below ``resync_below`` it reads a topic again that lost records (``services/worker/beginning.py``).
+    Records below ``moved_below`` are of before shards were added: whose key has another partition now is not
+    this shard's any more.
     """
 
     next_offset: int
     topic_id: str | None
     resync_below: int | None = None
+    moved_below: int | None = None
 
 
 class Unmentioned(NamedTuple):
@@ -47,3 +50,8 @@ class LogFault(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str | None
     resync_below: int | None
     unmentioned: Sequence[Unmentioned] = ()
+
+    @property
+    def kept(self) -> int:
+        """The offset below which records may be those that were there before."""
+        return 0 if self.code == "recreated" else self.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -88,7 +89,8 @@ class Workers:
         if self._last_positions.get(row.worker, 0) <= row.position:
             del self._planners[row.worker]  # its memory is free for others
         rows = await self._rows(planner, row.followed)
-        return planner.plan_batch(records, row.forgotten, rows, is_recorded=True)
+        more: dict[str, Any] = {"is_recorded": True, "until_ms": row.log_time_ms}
+        return planner.plan_batch(records, row.forgotten, rows, **more)
 
     async def _make_bases(self, position: int) -> None:
         """Make the planners of workers that had followed all rows before a position, not all behind it."""

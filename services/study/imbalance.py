@@ -16,6 +16,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import signature
 from domain.search.balance import Balance, balance, imbalance, utilisation
+from domain.search.packing import Improving
 from domain.search.setting import PODS_COUNT, RESOURCES, Setting, generate
 from services.study.methods import METHODS, PROFILE, Method
 from services.study.searching import place_by_search
@@ -38,7 +39,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     unplaced_count : int
         Pods that found no node.
     pod_us : float
-        Microseconds per pod, all in.
+        Microseconds of processor time per pod, all in.
     """
 
     method: str
@@ -126,35 +127,64 @@ def _run(name: str, setting: Setting, seed: int) -> Run:
 def place_all(method: Method, setting: Setting, seed: int) -> tuple[int, list[np.ndarray], float]:
     """Place all pods of a setting, ``STEP_PODS`` at a time.
 
-    Returns how many found a node, the utilisation float64[N, R] after each step, and the seconds it took.
+    Returns how many found a node, the utilisation float64[N, R] after each step, and the seconds of processor
+    time.
     """
     profile = method.profile()
     scheduler = Scheduler({profile.name: profile}, seed=seed)
     for spec in nodes_of(setting):
         scheduler.fold(NodeUpserted(spec))
-    pods, steps, placed_count, seconds = pods_of(setting), list[np.ndarray](), 0, 0.0
+    pods, steps, placed, seconds = pods_of(setting), list[np.ndarray](), dict[str, str](), 0.0
     for first in range(0, len(pods), STEP_PODS):
         chunk = pods[first : first + STEP_PODS]
-        started = time.perf_counter()
+        started = time.process_time()
         if method.search is None:
-            placed_count += _place_greedily(scheduler, chunk)
+            placed.update(_place_greedily(scheduler, chunk))
         else:
-            placed_count += place_by_search(scheduler, method.search, chunk, seed=seed + first)
-        seconds += time.perf_counter() - started
-        table = scheduler.state.table
-        columns = [scheduler.state.resources.column(name) for name in RESOURCES]
-        offered, held = (each[columns, : table.count] for each in (table.allocatable, table.requested))
-        steps.append(utilisation(offered, held))
-    return placed_count, steps, seconds
+            placed.update(place_by_search(scheduler, method.search, chunk, seed=seed + first))
+        held = _held(scheduler)
+        if method.improving_steps:
+            held = _improved(
+                method, setting, [placed.get(pod.key) for pod in pods[: first + len(chunk)]], seed
+            )
+        seconds += time.process_time() - started
+        steps.append(utilisation(setting.allocatable, held))
+    return len(placed), steps, seconds
 
 
-def _place_greedily(scheduler: Scheduler, pods: Sequence[PodSpec]) -> int:
-    placed_count = 0
+def _held(scheduler: Scheduler) -> np.ndarray:
+    """Return what is requested of each node, int64[R, N]."""
+    table = scheduler.state.table
+    columns = [scheduler.state.resources.column(name) for name in RESOURCES]
+    held: np.ndarray = table.requested[columns, : table.count]
+    return held
+
+
+def _improved(method: Method, setting: Setting, placed: Sequence[str | None], seed: int) -> np.ndarray:
+    """Return what is requested of each node once the placement so far is made better, on paper."""
+    index = {spec.name: i for i, spec in enumerate(nodes_of(setting))}
+    count = len(placed)
+    improving = Improving(
+        setting.allocatable.T,
+        setting.asked[:count],
+        np.arange(count, dtype=np.int32),
+        np.array([len(index) if name is None else index[name] for name in placed], dtype=np.int32),
+        np.ones((count, len(index)), dtype=np.bool_),
+        objective="balance",
+        seed=seed,
+    )
+    improving.improve(method.improving_steps * count)
+    return improving.used.T
+
+
+def _place_greedily(scheduler: Scheduler, pods: Sequence[PodSpec]) -> dict[str, str]:
+    """Place pods one by one; return the nodes by the keys of those that got one."""
+    placed = {}
     for pod in pods:
         scheduler.fold(PodUpserted(pod))
     while verdicts := scheduler.cycle().verdicts:
-        placed_count += sum(isinstance(each, Placement) for each in verdicts)
-    return placed_count
+        placed.update({each.pod.key: each.node for each in verdicts if isinstance(each, Placement)})
+    return placed
 
 
 def nodes_of(setting: Setting) -> list[NodeSpec]:

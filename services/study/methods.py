@@ -28,12 +28,15 @@ class Method(msgspec.Struct, frozen=True):
     """A way to place pods.
 
     ``search`` goes by the profile's resource score where there is one, and by the imbalance Z otherwise.
+    ``improving_steps``: at each look the placement is made more even by so many steps per pod of a search of
+    large neighbourhoods, on paper alone: the next pods come to the placement as it was.
     """
 
     title: str
     scores: tuple[PluginUse, ...] = ()
     fit: PluginUse = _FIT
     search: Search | None = None
+    improving_steps: int = 0
 
     def profile(self) -> Profile:
         """Return the profile: its filters hold for searches, too."""
@@ -66,5 +69,8 @@ METHODS: dict[str, Method] = {
     "global-variance": Method(
         "global variance of four resources",
         tuple(PluginUse(name="GlobalVariance", args={"resource": name}) for name in RESOURCES),
+    ),
+    "lns": Method(
+        "Least + Balanced, then large-neighbourhood search", _LEAST_BALANCED, improving_steps=1_000
     ),
 }

@@ -19,22 +19,24 @@ from domain.state.cluster import ClusterState
 from services.study.methods import Search
 
 
-def place_by_search(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec], *, seed: int) -> int:
-    """Place pods, as many at once as the search takes; return how many found a node."""
-    placed_count = 0
+def place_by_search(
+    scheduler: Scheduler, search: Search, pods: Sequence[PodSpec], *, seed: int
+) -> dict[str, str]:
+    """Place pods, as many at once as the search takes; return the nodes by the keys of those that got one."""
+    placed: dict[str, str] = {}
     for first in range(0, len(pods), search.window):
         window = pods[first : first + search.window]
-        placed_count += _place_window(scheduler, search, window, seed + first)
-    return placed_count
+        placed.update(_place_window(scheduler, search, window, seed + first))
+    return placed
 
 
-def _place_window(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec], seed: int) -> int:
+def _place_window(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec], seed: int) -> dict[str, str]:
     """Search for the nodes of some pods, and bind each there if the filters still allow it.
 
     They may not where what a pod counts decides about another one of the same window. Such a pod goes to the
     nearest node that they do allow.
     """
-    state, placed_count = scheduler.state, 0
+    state, placed = scheduler.state, dict[str, str]()
     plan = scheduler.profiles.plans[pods[0].template.profile]
     for pod in pods:
         scheduler.fold(PodUpserted(pod))  # filters that count pods must know the pod itself
@@ -57,8 +59,8 @@ def _place_window(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec],
         version = (pod.resource_version or 0) + 1
         bound = msgspec.structs.replace(pod, node_name=node, resource_version=version)
         scheduler.fold(PodUpserted(bound))
-        placed_count += 1
-    return placed_count
+        placed[pod.key] = node
+    return placed
 
 
 def _batch(state: ClusterState, plan: ProfilePlan, pods: Sequence[PodSpec]) -> tuple[Batch, Fitness]:

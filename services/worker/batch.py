@@ -11,7 +11,6 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import CycleResult, Failure, Placement, Preemption
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
-from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     OF_NO_NODE,
     BindUndone,
@@ -33,8 +32,8 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
+from domain.state.nominations import Nomination
 from services.codec.envelope import Rejected
-from services.codec.seal import UNVERIFIED
 from services.ports.inbox import Sent
 from services.ports.ledger import (
     AttemptRows,
@@ -57,7 +56,6 @@ from services.worker.ledger_rows import (
     count_placements,
     dead_letter,
     describe_attempt,
-    describe_node,
     gangs_placed,
     node_claims,
     node_facts,
@@ -67,22 +65,21 @@ from services.worker.ledger_rows import (
     profile_row,
     usage_rows,
 )
-from services.worker.preempting import When, end, nominate, nomination_rows
+from services.worker.preempting import When, end, nominate, nomination_row, nomination_rows
 
 
 class BatchBuilder(Decider):
     """Collects what one batch changes.
 
-    ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
-    that its event claims, ``sent_by`` who sent it. ``strict`` are nodes of bound pods that ask for more than
-    spec and room.
+    ``strict`` are nodes of bound pods that ask for more than spec and room.
     """
 
     def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
-        super().__init__(book)
+        super().__init__(book, now_ms)
         self._scheduler = scheduler
         self._pods = scheduler.state.pods
         self.opened: dict[str, PlacementOpened] = {}
+        self.placed_ms: dict[str, int] = {}  # log time of these placements, by the keys of pods
         self._closed: list[PlacementClosed] = []
         self._refreshed: dict[str, PlacementRefreshed] = {}
         self.pending_removed: list[str] = []
@@ -96,25 +93,15 @@ class BatchBuilder(Decider):
         self.measured: dict[str, str] = {}  # nodes whose usage is to be written: who sent the measurement
         self._specs: dict[str, str] = {}  # nodes whose spec changed: who sent that
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
+        self.kept: dict[str, Nomination] = {}  # bound pods: what was promised to them
         self.strict: set[str] = set()
         self._gangs: dict[str, int] = {}  # of which pods were bound: how many must keep their nodes
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._attempts: list[AttemptRows] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
-        self.now_ms = now_ms
-        self.event_at_ms: int | None = None
-        self.sent_by = ""
-        self._unverified_count = self.changed_ms = 0  # changed_ms: of a node, or of what counts on one
+        self.changed_ms = 0  # log time of the last change of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
-
-    def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
-        """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
-        if appended_at_ms > self.now_ms:
-            self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
-        self.event_at_ms = event_at_ms
-        self.sent_by = sent_by
-        self._unverified_count += sent_by is UNVERIFIED
 
     def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
         """Write a dead letter for a record."""
@@ -142,7 +129,7 @@ class BatchBuilder(Decider):
             case PodResized():
                 self._end_placement(change.pod)
                 decision = self._decide_placed(change, Outcome.RESIZED, shard, self.event_at_ms)
-                self.opened[change.pod.uid] = placement_opened(change.pod, decision, adopted=change.adopted)
+                self._open(change.pod, decision, adopted=change.adopted)
             case PodOrphaned() | PodReturned():
                 outcome = Outcome.ORPHANED if isinstance(change, PodOrphaned) else Outcome.RETURNED
                 self._decide_placed(change, outcome, self._pods[change.pod.key].shard, None)
@@ -155,6 +142,8 @@ class BatchBuilder(Decider):
                 self._skip(change.reason)
             case NominationEnded():
                 end(self._decide, change, When(self.now_ms, None, self.sent_by or None))
+                if change.reason == "bound":  # who may stay is told so, also where the bind is lost
+                    self.kept[change.pod.uid] = msgspec.structs.replace(change.promise, victims=())
             case NodeChanged():
                 self._specs[change.name] = self.sent_by
                 if change.replaced is not None:
@@ -215,28 +204,11 @@ class BatchBuilder(Decider):
         if change.previous_node:
             self._end_placement(pod)
         decision = self._decide_placed(change, Outcome.ADOPTED, shard, self.event_at_ms)
-        self.opened[pod.uid] = placement_opened(pod, decision, adopted=True)
+        self._open(pod, decision, adopted=True)
 
-    def _decide_placed(
-        self,
-        change: PodAdopted | PodResized | PodOrphaned | PodReturned,
-        outcome: Outcome,
-        shard: int,
-        event_at_ms: int | None,
-    ) -> Decision:
-        """Decide for a pod that counts on a node; the reason names what is amiss with the node."""
-        return self._decide(
-            change.pod,
-            shard,
-            outcome,
-            change.node,
-            self.now_ms,
-            event_at_ms,
-            self.sent_by,
-            node_version=change.node_version,
-            reason=describe_node(change.node, change.reasons),
-            reasons=dict.fromkeys(change.reasons, 1),
-        )
+    def _open(self, pod: PodSpec, decision: Decision, *, adopted: bool) -> None:
+        self.opened[pod.uid] = placement_opened(pod, decision, adopted=adopted)
+        self.placed_ms[pod.key] = decision.decided_at_ms
 
     def _undo_bind(self, change: BindUndone) -> None:
         pod, shard = change.pod, self._pods[change.pod.key].shard
@@ -306,7 +278,7 @@ class BatchBuilder(Decider):
         seqs: Sequence[dict[int, int]],
     ) -> None:
         if isinstance(promise, NominationEnded):
-            self.take(promise, None, promise.shard)
+            self.take(promise, None, promise.promise.shard)
             return
         pod, shard = promise.pod, self._pods[promise.pod.key].shard
         seq = seqs[promise.attempt].setdefault(shard, self._book.seq[shard])
@@ -314,7 +286,8 @@ class BatchBuilder(Decider):
         self.waiting[pod.key] = (pod, promise.arrival)
         self.strict.add(promise.node)
         when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
-        nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when)
+        shards = [self._pods[victim.key].shard for victim in promise.victims]
+        nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when, shards)
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
@@ -336,6 +309,7 @@ class BatchBuilder(Decider):
             cycle_seq=cycle_seq,
         )
         self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
+        self.placed_ms[pod.key] = at_ms
         if pod.template.gang:
             self._members.setdefault(pod.template.gang, []).append(placement.node)
 
@@ -382,6 +356,7 @@ class BatchBuilder(Decider):
             gangs=gangs_placed(self._gangs, self._members, state),
             orphaned=dict(state.own_changes.told),
             waited=self._waited,
+            kept={uid: nomination_row(each) for uid, each in self.kept.items()},
             templates=self._templates,
             placements_closed=self._closed,
             placements_opened=list(self.opened.values()),

@@ -2,9 +2,10 @@
 
 A state topic keeps the latest record of each key. One that was made anew, or cut at its beginning or its end,
 is read again from its first record, and of each key only the latest record there counts: what came before it
-is known, or was followed by it. Folding is idempotent by uid and version, so nothing happens twice. What the
-ledger has and no record mentions stays as it is, and is listed: whether it is gone, only its producers know.
-Measurements and ticks are not state: they go on at the first that there is.
+is known, or was followed by it. Folding is idempotent by uid and version, so nothing happens twice. Of a key
+that moved when shards were added nothing from before counts: what ended its pod came to another partition.
+What the ledger has and no record mentions stays as it is, and is listed: whether it is gone, only its
+producers know. Measurements and ticks are not state: they go on at the first that there is.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from services.ports.log import (
     USAGE_TOPIC,
     Log,
     LogReader,
+    Record,
     TopicPartition,
     partitions_of,
 )
@@ -91,7 +93,9 @@ async def begin(
         fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ahead[at].end)
         below = position.resync_below if fault is None else fault.resync_below
         if below is not None and (fault is not None or position.next_offset < below):
-            latest[at], keys[at] = await _read(reader, at, first[at], below, on_read)
+            moved_below = min(position.moved_below or 0, fault.kept if fault is not None else below)
+            span = _Span(first[at], below, moved_below, planner.shards_count)
+            latest[at], keys[at] = await _read(reader, at, span, on_read)
         if fault is not None:
             faults.append(fault)
     part = await ledger.load_part(leases)
@@ -142,23 +146,38 @@ def _fault(
     )
 
 
+class _Span(NamedTuple):
+    """The records from ``first`` on and below ``below``, which are read again; see ``Position``."""
+
+    first: int
+    below: int
+    moved_below: int
+    shards_count: int
+
+    def has(self, record: Record, key: bytes) -> bool:
+        """Say whether a record is of this span and its shard: what ended a pod that moved came elsewhere."""
+        moved = record.offset < self.moved_below
+        is_here = not moved or partition_for(key, None, self.shards_count) == record.partition
+        return record.offset < self.below and is_here
+
+
 async def _read(
-    reader: LogReader, at: TopicPartition, first: int, below: int, on_read: Callable[[], None]
+    reader: LogReader, at: TopicPartition, span: _Span, on_read: Callable[[], None]
 ) -> tuple[Latest, frozenset[bytes]]:
     """Return which records of a partition count, and their keys. Without a key, each counts."""
     last: dict[bytes, int] = {}
     alone: list[int] = []
-    await reader.assign({at: first})
-    while await reader.position(at) < below:
+    await reader.assign({at: span.first})
+    while await reader.position(at) < span.below:
         records = await reader.poll(poll_records_max, timeout_seconds=0.5)
         if records:
             on_read()
         for record in records:
             if record.key is None:
                 alone.append(record.offset)
-            elif record.offset < below:
+            elif span.has(record, record.key):
                 last[record.key] = record.offset
-    return Latest(below, frozenset((*last.values(), *alone))), frozenset(last)
+    return Latest(span.below, frozenset((*last.values(), *alone))), frozenset(last)
 
 
 async def _missing(

@@ -8,17 +8,37 @@ import msgspec
 
 from domain.model.decisions import Decision, Outcome
 from domain.model.pods import PodSpec, PodTemplate
+from domain.model.timestamps import MOMENT_MS_MAX
+from domain.state.changes import PodAdopted, PodOrphaned, PodResized, PodReturned
 from services.codec.encode import Preempting, encode_decision
+from services.codec.seal import UNVERIFIED
 from services.worker.book import Book
+from services.worker.ledger_rows import describe_node
 
 
 class Decider:
-    """Numbers the decisions of a batch. ``decisions`` are those made so far, with their records."""
+    """Numbers the decisions of a batch. ``decisions`` are those made so far, with their records.
 
-    def __init__(self, book: Book) -> None:
+    ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
+    that its event claims, ``sent_by`` who sent it.
+    """
+
+    def __init__(self, book: Book, now_ms: int) -> None:
         self._book = book
+        self.now_ms = now_ms
+        self.event_at_ms: int | None = None
+        self.sent_by = ""
+        self._unverified_count = 0
         self.decisions: list[tuple[Decision, bytes]] = []
         self._templates: dict[bytes, PodTemplate] = {}
+
+    def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
+        """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
+        if appended_at_ms > self.now_ms:
+            self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
+        self.event_at_ms = event_at_ms
+        self.sent_by = sent_by
+        self._unverified_count += sent_by is UNVERIFIED
 
     def _decide(
         self,
@@ -68,6 +88,27 @@ class Decider:
         )
         self.decisions.append((decision, payload))
         return decision
+
+    def _decide_placed(
+        self,
+        change: PodAdopted | PodResized | PodOrphaned | PodReturned,
+        outcome: Outcome,
+        shard: int,
+        event_at_ms: int | None,
+    ) -> Decision:
+        """Decide for a pod that counts on a node; the reason names what is amiss with the node."""
+        return self._decide(
+            change.pod,
+            shard,
+            outcome,
+            change.node,
+            self.now_ms,
+            event_at_ms,
+            self.sent_by,
+            node_version=change.node_version,
+            reason=describe_node(change.node, change.reasons),
+            reasons=dict.fromkeys(change.reasons, 1),
+        )
 
     def _need_template(self, pod: PodSpec) -> None:
         if self._book.is_new(pod.signature):

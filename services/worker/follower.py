@@ -14,7 +14,6 @@ from services.ports.ledger import Ledger
 
 _LOGGER = logging.getLogger(__name__)
 
-FOLLOW_SECONDS = 0.015
 ALONE_SECONDS = 0.2
 """How often to look where no other worker is ready."""
 
@@ -30,10 +29,21 @@ class Follower:
         Shard -> the last batch of its journal that is known, for all shards.
     is_alone : callable
         Says whether no other worker is ready.
+    seconds : float
+        How often to look where one is.
+    on_rows : callable
+        Is called whenever there is something new.
     """
 
-    def __init__(self, ledger: Ledger, seen: Mapping[int, int], is_alone: Callable[[], bool]) -> None:
-        self._ledger, self._is_alone = ledger, is_alone
+    def __init__(
+        self,
+        ledger: Ledger,
+        seen: Mapping[int, int],
+        is_alone: Callable[[], bool],
+        seconds: float,
+        on_rows: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._ledger, self._is_alone, self._seconds, self._on_rows = ledger, is_alone, seconds, on_rows
         self._seen = dict(seen)
         self._reading = asyncio.Lock()
         self._rows: list[Followed] = []
@@ -56,7 +66,7 @@ class Follower:
             while len(self._rows) >= _BUFFERED_MAX:
                 self._taken.clear()
                 await self._taken.wait()
-            await asyncio.sleep(ALONE_SECONDS if self._is_alone() else FOLLOW_SECONDS)
+            await asyncio.sleep(ALONE_SECONDS if self._is_alone() else self._seconds)
 
     async def read(self) -> bool:
         """Read what is new; return whether anything was."""
@@ -72,6 +82,8 @@ class Follower:
                 self._seen[row.shard] = row.batch
             self._rows += found
             self._since += [self._asked_at] * len(found)
+            if found:
+                self._on_rows()
             if len(found) < followed_rows_max:
                 self._asked_at = asked_at
             return bool(found)

@@ -81,11 +81,11 @@ def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedEv
     pods, done = _pods(row), 0
     for before, kind, packed in feed.events:
         if before > done:
-            yield _placed(feed, pods, done, before), None
+            yield _placed(row, pods, done, before), None
             done = before
         yield unpack_event(kind, packed), None
     if done < len(pods):
-        yield _placed(feed, pods, done, len(pods)), None
+        yield _placed(row, pods, done, len(pods)), None
     for uid, version, labels, life in zip(
         feed.refreshed.uids, feed.refreshed.versions, feed.refreshed.labels, feed.refreshed.lives, strict=True
     ):
@@ -156,12 +156,13 @@ def _pods(row: Followed) -> list[PodSpec]:
     return pods
 
 
-def _placed(feed: Feed, pods: list[PodSpec], start: int, end: int) -> PodsFollowed:
-    opened = feed.opened
+def _placed(row: Followed, pods: list[PodSpec], start: int, end: int) -> PodsFollowed:
+    feed, opened, now_ms = row.feed, row.feed.opened, row.log_time_ms
     return PodsFollowed(
         pods=pods[start:end],
         nodes=[feed.nodes[node] for node in opened.nodes[start:end]],
         adopted=opened.adopted[start:end],
         shards=opened.shards[start:end],
+        placed_ms=[now_ms - each for each in opened.ago_ms[start:end]],
         uncounted=frozenset(feed.uncounted),
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from domain.model.events import Event, PodDeleted, PodUpserted, ProfileEvent
-from domain.model.pods import POD_GROUP_LABEL, PodSpec
+from domain.model.events import BindFailed, Event, PodDeleted, PodUpserted, ProfileEvent
+from domain.model.pods import PodSpec
 from domain.state.cluster import ClusterState
 from services.codec.effects import Source
 from services.codec.partition import partition_for
@@ -35,16 +35,16 @@ WAIT = -1
 
 
 def is_member(event: Event | ProfileEvent | None) -> bool:
-    """Say whether an event is of a pod with the label of a gang. Every pod of many shards comes by here."""
-    return type(event) is PodUpserted and POD_GROUP_LABEL in event.pod.labels
+    """Say whether an event is of a pod that names a gang. Every pod of many shards comes by here."""
+    if type(event) is BindFailed:
+        event = event.pod
+    return type(event) is PodUpserted and event.pod.template.gang != ""
 
 
 def gang_home(pod: PodSpec, shards_count: int) -> int | None:
     """Return the home shard of a pod's gang: the partition that the key of its PodGroup would have."""
-    gang = pod.labels.get(POD_GROUP_LABEL)
-    if not gang:
-        return None
-    return partition_for(f"{pod.key.partition('/')[0]}/{gang}".encode(), None, shards_count)
+    gang = pod.template.gang
+    return partition_for(gang.encode(), None, shards_count) if gang else None
 
 
 class Forwarding:
@@ -117,6 +117,8 @@ class Forwarding:
         ``ends`` takes how far the inbox is written, ``here`` what is to be folded here next.
         """
         shard = record.partition
+        if isinstance(event, BindFailed):
+            event = event.pod
         if not isinstance(event, PodUpserted | PodDeleted):
             return shard
         key = event.pod.key if isinstance(event, PodUpserted) else f"{event.namespace}/{event.name}"
@@ -129,7 +131,7 @@ class Forwarding:
         if home == WAIT or (home == shard and row is None):
             return home
         lane, number = (shard, home), self._ends.get((shard, home), 0)
-        if row is not None and row.home != home:
+        if row is not None and (row.home != home or self._is_another(event, row)):
             self._bury(row, now_ms)
         self._remember(key, event, shard, home, number, max(now_ms, record.timestamp_ms))
         if home == shard:
@@ -169,10 +171,17 @@ class Forwarding:
         """Say whether a pod is known to be gone here: it was of this shard before its name was forwarded."""
         return bool(self._state.tombstones.why_late(pod.key, pod.uid, pod.resource_version))
 
+    @staticmethod
+    def _is_another(event: PodUpserted | PodDeleted, row: Forwarded) -> bool:
+        """Say whether a pod comes where the last one of this name is gone."""
+        return isinstance(event, PodUpserted) and row.gone_number is not None and event.pod.uid != row.uid
+
     def _bury(self, row: Forwarded, now_ms: int) -> None:
         """Remember who is gone in this shard: its late duplicates come by here, and no longer to its home."""
         namespace, _, name = row.key.partition("/")
-        self._state.apply(PodDeleted(namespace, name, row.uid), row.shard)
+        known = self._state.pods.get(row.key)
+        if known is None or known.spec.uid != row.uid:  # else its home has not folded its end yet
+            self._state.apply(PodDeleted(namespace, name, row.uid), row.shard)
         who: dict[str, Any] = {"namespace": namespace, "name": name, "uid": row.uid, "shard": row.shard}
         if row.uid != row.key:
             self._buried.append(PodTombstone(**who, resource_version=None, at_ms=now_ms))

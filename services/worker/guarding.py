@@ -65,8 +65,9 @@ class Guarding:
                 if self._known.need(self._needs, pod, node, own, state.index.namespaces):
                     strict.add(node)
         for _, promise in result.promises:
-            for name in promise.budgets if isinstance(promise, Preemption) else ():
-                self._needs.raises.setdefault(budget_key(name), set()).add(promise.node)
+            if isinstance(promise, Preemption):
+                for name in promise.budgets:
+                    self._needs.raises.setdefault(budget_key(name), set()).add(promise.node)
         return strict
 
     def guards(self, state: ClusterState, now_ms: int) -> Sequence[Guard]:

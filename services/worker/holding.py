@@ -38,7 +38,7 @@ class Holding:
     is_alone : bool
         Whether no other worker is ready.
     changed : asyncio.Event
-        Set when there is something to take or to give.
+        Set when there is something to take, to give or to follow.
     """
 
     def __init__(

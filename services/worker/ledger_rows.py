@@ -142,8 +142,9 @@ def usage_rows(measured: Mapping[str, str], state: ClusterState, book: Book) -> 
     rows = []
     for node in sorted(measured):
         record = state.usage.record(node)
-        marks = book.marks.get(node, {}) if record.series else book.marks.pop(node, {})
-        rows.append(UsageRow(record, marks, measured[node]))
+        if not record.series:  # and no mark: who followed its measurements has another one than who took them
+            book.marks.pop(node, None)
+        rows.append(UsageRow(record, book.marks.get(node, {}), measured[node]))
     return rows
 
 

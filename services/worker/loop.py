@@ -44,9 +44,6 @@ TAKING_SECONDS_MAX = 600.0
 BLIP_SECONDS = 5.0
 """While shards change hands, the log or the ledger may be away for so long."""
 
-FOLLOWING_SECONDS = 0.02
-"""For so long at most a loop waits for records while other workers are up."""
-
 
 @dataclasses.dataclass(kw_only=True)
 class Loop:
@@ -65,8 +62,9 @@ class Loop:
     metrics: WorkerMetrics
     progress: Progress
     think: Compute
-    poll_seconds: float
-    drain: bool  # as of WorkerSettings
+    poll_seconds: float  # this and the next two as of WorkerSettings
+    follow_seconds: float
+    drain: bool
     begun: asyncio.Event  # set while the worker decides for any shard
     _losers: Losers = dataclasses.field(default_factory=Losers)
     _commit: asyncio.Task[None] | None = None
@@ -92,12 +90,14 @@ class Loop:
         """Return the next records; wait a little where there is nothing to do."""
         self.holding.changed.clear()
         # Pods that wait their turn do not keep further records out: others may come before them.
-        seconds = self.poll_seconds if self.holding.is_alone else FOLLOWING_SECONDS
+        is_called = self.holding.is_alone or not self.planner.owned
+        seconds = self.poll_seconds if is_called else self.follow_seconds
         if self.planner.has_work or self._losers.keys or self.follower.has_rows or self.holding.taken:
             seconds = 0.0
         if not self.planner.owned:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.holding.changed.wait(), seconds)
+                async with asyncio.timeout(seconds):  # Python 3.11's wait_for may lose that this is cancelled
+                    await self.holding.changed.wait()
             return []
         if self.planner.is_stalled:  # until another shard has gone on
             await asyncio.sleep(seconds)

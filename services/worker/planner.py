@@ -31,8 +31,10 @@ from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed, without_measured
 from services.worker.forwarding import WAIT, Forwarding, is_member
 from services.worker.guarding import Guarding
+from services.worker.recent import Recent
 from services.worker.restoring import restore, restore_gone, restore_waiting
 from services.worker.standing import Folded, Standing
+from services.worker.timing import Timing
 
 
 class Planner:
@@ -79,6 +81,7 @@ class Planner:
         self._now_ms = base.log_time_ms
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
+        self._timing = Timing()
         self.is_stalled = False  # the next record waits for what another shard folds
         told: dict[str, Any] = {"preempts": preempts, "preemption_seconds": preemption_seconds}
         told |= {"usage_window_seconds": usage_window_seconds, "backoff_ms": backoff_ms}
@@ -89,11 +92,10 @@ class Planner:
         self.guarding = Guarding(base.guards, base.log_time_ms)
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
         self._incarnation, self._is_renewed = incarnation, False
-        self._waited: dict[str, tuple[int, int, str | None]] = {}  # of the last two batches: see CommitBatch
-        self._waited_before: Mapping[str, tuple[int, int, str | None]] = {}
         self._forgotten: Sequence[str] = ()
         self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
         self.scheduler = Scheduler(profiles, seed=seed, **told)
+        self._recent = Recent(self.scheduler, self.book)
         self.ahead = Ahead(self.scheduler, self.book)
         self.scheduler.own((), self.shards_count)
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
@@ -188,6 +190,7 @@ class Planner:
 
         A change of configuration is a batch of its own, begun when nothing is left to try: what came before
         it is placed by the old profile and what comes after by the new one, wherever the log was cut.
+        Before a record behind the moment at which something timed is due, that is decided, at that moment.
         Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
         goes under thousands of pods ends one: each time all of them are decided. Records behind are kept for
         the next call.
@@ -199,7 +202,7 @@ class Planner:
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder, folded, is_any = self._decide(records, lost, followed, due, is_recorded=False)
+        builder, folded, is_any = self._decide(records, lost, followed, due)
         return self._build(builder, folded) if is_any else None
 
     def plan_batch(
@@ -210,12 +213,14 @@ class Planner:
         *,
         due: int | None = None,
         is_recorded: bool = False,
+        until_ms: int = 0,
     ) -> CommitBatch:
         """Plan a batch, whatever comes of it.
 
-        No record of a recorded one waits: looks for pods to try that found none left no trace.
+        No record of a recorded one waits: looks for pods to try that found none left no trace. ``until_ms``
+        is log time after it: where something was due, that is later than its records.
         """
-        builder, folded, _ = self._decide(records, lost, followed, due, is_recorded=is_recorded)
+        builder, folded, _ = self._decide(records, lost, followed, due, is_recorded, until_ms)
         return self._build(builder, folded)
 
     def _decide(
@@ -224,11 +229,12 @@ class Planner:
         lost: Sequence[str],
         followed: Sequence[Followed],
         due: int | None,
-        *,
-        is_recorded: bool,
+        is_recorded: bool = False,
+        until_ms: int = 0,
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
-        self._forget(lost)
+        self._forgotten = lost
+        self._recent.take_back(lost)
         if self._is_renewed:
             self.book.reasons_known.clear()
             pods = self.scheduler.state.pods
@@ -243,26 +249,28 @@ class Planner:
         self.scheduler.state.apply(Reached(builder.now_ms))
         self.ahead.add(records)
         folded = self._fold(due, builder, is_recorded)
+        builder.reach(self._timing.ended_ms(builder.now_ms, until_ms), None, "")
         self._now_ms = builder.now_ms
         began_us = self._stopwatch()
         is_tried = False
         if not self._refold_below:
-            result = self.scheduler.cycle(self._now_ms)
+            result = self.scheduler.cycle(self._now_ms, self._timing.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.strict |= self.guarding.decide(result, self.scheduler.state)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
+            # Who holds no shard has no batch to say so in.
+            is_tried |= self._timing.look(self.scheduler, self._now_ms) and bool(self.book.epochs)
         asked = folded.ends or lost or is_tried or self._is_renewed
         changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
         return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         batch = builder.build(self._advance(folded.ends), self.forwarding.written())
-        self.scheduler.state.apply(Written())
-        self._waited, self._waited_before = {**self._waited_before, **batch.waited}, batch.waited
+        self.scheduler.state.apply(Written(builder.placed_ms))
+        self._recent.note(batch, builder.kept)
         guards = self.guarding.guards(self.scheduler.state, self._now_ms)
-        journal = self._journal(batch, folded)
-        followed = self.followed if guards else {}
-        return msgspec.structs.replace(batch, journal=journal, guards=guards, followed=dict(followed))
+        more = {"journal": self._journal(batch, folded), "followed": dict(self.followed if guards else {})}
+        return msgspec.structs.replace(batch, **more, guards=guards, due_ms=self._timing.due_ms)
 
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""
@@ -290,6 +298,7 @@ class Planner:
         end = home = 0
         state, is_spread, routes = self.scheduler.state, self.shards_count > 1, self.forwarding.routes
         here: list[InboxRecord] = []  # handed over to own shards, to be folded next
+        due_ms = self._timing.ends_ms(builder.now_ms, is_recorded)
         for record, decoded in self.ahead.batch(due, looks_on=not (self._refold_below or is_recorded)):
             shard = home = record.partition  # usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
@@ -299,6 +308,12 @@ class Planner:
             if not is_recorded and self._waits(decoded.event, configures, end):
                 break
             if len(builder.decisions) >= batch_decisions_max:
+                break
+            at_ms = record.timestamp_ms
+            if record.topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
+                at_ms = builder.now_ms + limits.tick_ms
+            if at_ms >= due_ms:  # what is timed comes first
+                builder.reach(due_ms, None, "")
                 break
             read = record
             if type(record) is InboxRecord:
@@ -310,9 +325,6 @@ class Planner:
             end += 1
             sources.append(at)
             ends[at] = record.offset + 1
-            at_ms = record.timestamp_ms
-            if record.topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
-                at_ms = builder.now_ms + limits.tick_ms
             builder.reach(at_ms, decoded.event_at_ms, self._senders.of(read))
             if builder.now_ms >= self._next_step_ms:
                 self._pass_to(builder.now_ms)
@@ -355,18 +367,6 @@ class Planner:
     def digest(self) -> str:
         """Return the digest of the state."""
         return sums_digest(self.scheduler.state)
-
-    def _forget(self, keys: Sequence[str]) -> None:
-        self._forgotten = keys
-        self.book.untried.update(self.scheduler.unnominate(keys))
-        arrivals: dict[str, int] = {}
-        for key in keys:
-            entry = self.scheduler.state.pods[key]
-            if entry.node:  # else the state was read after the batch that lost it
-                arrivals[key], since_ms, sent_by = self._waited[entry.spec.uid]
-                self.book.wait(key, since_ms, sent_by)
-                self.book.untried.add(key)
-        self.scheduler.forget(arrivals)
 
     def renew(self) -> None:
         """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""

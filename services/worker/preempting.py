@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -42,11 +42,19 @@ class When(msgspec.Struct, frozen=True):
     sent_by: str | None
 
 
-def nominate(decide: Decide, verdict: Preemption, attempt: Attempt, shard: int, seq: int, when: When) -> None:
+def nominate(
+    decide: Decide,
+    verdict: Preemption,
+    attempt: Attempt,
+    shard: int,
+    seq: int,
+    when: When,
+    shards: Sequence[int],
+) -> None:
     """Promise a node to a pod (decision ``nominated``), and tell its victims (``evicted``).
 
     All are decisions of the pod's own shard, also where a victim is of another one, so that one transaction
-    holds them. ``seq`` is that of the attempt.
+    holds them. ``seq`` is that of the attempt, ``shards`` are those of the victims.
     """
     pod, node = verdict.pod, verdict.node
     told = Preempting(
@@ -72,12 +80,15 @@ def nominate(decide: Decide, verdict: Preemption, attempt: Attempt, shard: int, 
     )
     by = Preempting(preemptor=pod.uid, priority=pod.template.priority, nominated=f"{shard}-{decision.seq}")
     reason = f"makes room for a pod of priority {pod.template.priority}, for which no node has room"
-    _tell(decide, Outcome.EVICTED, verdict.victims, node, shard, when, reason, by)
+    for victim, its_own in zip(verdict.victims, shards, strict=True):
+        # Of a pod that was handed over to the home of its gang, the producer's partition is not known here.
+        of = by if victim.template.gang else msgspec.structs.replace(by, shard=its_own)
+        _tell(decide, Outcome.EVICTED, [victim], node, shard, when, reason, of)
 
 
 def end(decide: Decide, change: NominationEnded, when: When) -> None:
     """Say that a pod has no node promised any more, unless it was placed, and who may stay."""
-    pod, node, shard = change.pod, change.node, change.shard
+    pod, node, shard = change.pod, change.promise.node, change.promise.shard
     if change.reason != "bound":
         told = msgspec.structs.astuple(when)
         decide(pod, shard, Outcome.CLEARED, node, *told, reason=f"{node}: {_ENDS[change.reason]}")
@@ -102,10 +113,11 @@ def _tell(
 
 def nomination_rows(known: Nominations, keys: Iterable[str]) -> list[NominationRow]:
     """Return the rows of nominations that a batch brings. One that ended since is not among them."""
-    return [_row(known.entries[key]) for key in keys if key in known.entries]
+    return [nomination_row(known.entries[key]) for key in keys if key in known.entries]
 
 
-def _row(nomination: Nomination) -> NominationRow:
+def nomination_row(nomination: Nomination) -> NominationRow:
+    """Return the row of a nomination."""
     namespace, _, name = nomination.key.partition("/")
     return NominationRow(
         pod_uid=nomination.uid,

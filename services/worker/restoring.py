@@ -103,8 +103,10 @@ def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
             later.append(placed)
         else:
             _restore_placement(scheduler, placed, base.templates, book)
-    for record, *_ in base.usage:
-        scheduler.state.restore_usage(record)
+    nodes = scheduler.state.nodes
+    for record, *_ in base.usage:  # one of a node that is gone was written before its worker heard of that
+        if record.node not in nodes or not nodes[record.node].deleted:
+            scheduler.state.restore_usage(record)
     for placed in later:
         _restore_placement(scheduler, placed, base.templates, book)
 
@@ -114,8 +116,13 @@ def _restore_placement(
 ) -> None:
     pod = pod_of(placed, templates, placed.node if placed.adopted else "")
     shard = placed.shard if placed.home is None else placed.home
-    if not scheduler.restore_pod(
-        pod, node=placed.node, adopted=placed.adopted, shard=shard, counted=placed.counted
+    if not scheduler.state.restore_pod(
+        pod,
+        node=placed.node,
+        adopted=placed.adopted,
+        shard=shard,
+        counted=placed.counted,
+        placed_ms=placed.at_ms,
     ):
         _pass_over(placed, book)
 

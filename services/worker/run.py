@@ -68,6 +68,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     progress_seconds: float = limits.progress_seconds
     batch_records_max: int = limits.batch_records_max
     poll_seconds: float = 0.5
+    follow_seconds: float = 0.015  # how often to look for what others did; waits for records end as soon
     measure_seconds: float = 2.0
     topics_seconds: float = CHECK_SECONDS
     checkpoint_batches: int = limits.checkpoint_batches
@@ -206,7 +207,10 @@ class Worker:
         shards_count = planner.shards_count
         topics = await check_topics(self._log, TOPICS, shards_count, drain=told.drain)
         holding = Holding(self._ledger, told.name, told.lease_seconds, told.lease_renewal_seconds, progress)
-        follower = self._follower = Follower(self._ledger, planner.followed, lambda: holding.is_alone)
+        follower = self._follower = Follower(
+            *(self._ledger, planner.followed, lambda: holding.is_alone, told.follow_seconds),
+            holding.changed.set,
+        )
         checkpoints = Checkpoints(self._ledger, told.checkpoint_batches, told.checkpoints_kept)
         loop = Loop(
             log=self._log,
@@ -223,6 +227,7 @@ class Worker:
             progress=progress,
             think=self._think,
             poll_seconds=told.poll_seconds,
+            follow_seconds=told.follow_seconds,
             drain=told.drain,
             begun=self.ready,
         )

@@ -43,7 +43,7 @@ def _records(pods: str = "default") -> list[tuple[str, str, bytes]]:
 @asynccontextmanager
 async def _deployed(dsn: str, kafka: str | None, logs: Path) -> AsyncIterator[Deployment]:
     deployment = Deployment(dsn, kafka, logs)
-    # Time passes from batch to batch: with a reservation, other cuts of the log would be other decisions.
+    # A wait counts from the end of a batch (ADR 28): with a reservation, other cuts may be other decisions.
     deployment.env["BERTH_RESERVATION_SECONDS"] = "0"
     deployment.run("init", "--shards", "1")
     try:

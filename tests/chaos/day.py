@@ -1,4 +1,4 @@
-"""One day of a real deployment: workers and relays as processes, real servers, and everything that fails."""
+"""One day of a real deployment: workers, relays and an executor as processes, real servers, and faults."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from services.bootstrap import initialise, open_log
-from services.ports.journal import BATCHES
 from services.ports.log import Log
 from tests.chaos.judging import Found, judge, keep, partitions_of_producers
-from tests.chaos.processes import Slot, command_of
+from tests.chaos.processes import EXECUTOR, Slot, command_of
 from tests.chaos.producing import Producing
+from tests.chaos.scenario import Everything
 from tests.chaos.servers import Servers
+from tests.chaos.watching import watch
 from tests.chaos.weather import Weather
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import Invariant
 from tests.simulation.scenario import Scenario
 
 RELAYS_COUNT = 2
+EXECUTORS_COUNT = 1
 STOP_SECONDS = 2.0
 """A stop takes 2 s at most where a process has a core to itself. Each more that wants it takes as long."""
 _SETTLE_SECONDS_MAX = 600.0
-_QUIET_SECONDS = 2.0
+_QUIET_SECONDS = 12.0
+"""Longer than any pod backs off, and than a promise is kept."""
 
 
 class Shape(NamedTuple):
     """How large a day is.
 
     ``quiet_seconds`` is the mean time from the end of one strike at a process to the next; ``logs`` is where
-    the tables of a bad day are kept.
+    the tables of a bad day are kept. With ``everything`` pods preempt and an executor ends those that have to
+    go, some pods are of gangs, and some bindings fail.
     """
 
     seconds: float = 45.0
@@ -45,6 +49,7 @@ class Shape(NamedTuple):
     quiet_seconds: float = 2.5
     build: str = "sound"
     logs: Path | None = None
+    everything: bool = False
 
 
 class Lived(NamedTuple):
@@ -70,9 +75,13 @@ class Day:
         large = rng.random() < 0.5
         self._faults = Faults(rng)
         sizes = (400, 60) if large else (41, 8)
-        self._scenario = Scenario(random.Random(rng.random()), self._faults, pods=sizes[0], nodes=sizes[1])
+        drawn = random.Random(rng.random())
+        kind = Everything if shape.everything else Scenario
+        self._scenario = kind(drawn, self._faults, pods=sizes[0], nodes=sizes[1])
         self._rng = rng
-        self._servers = Servers(folder, self._workers + RELAYS_COUNT)
+        self._kinds = ["worker"] * self._workers + ["relay"] * RELAYS_COUNT
+        self._kinds += [EXECUTOR] * EXECUTORS_COUNT if shape.everything else []
+        self._servers = Servers(folder, len(self._kinds))
         self._slots: list[Slot] = []
         self._found: Found = []
 
@@ -87,17 +96,19 @@ class Day:
             await self._servers.aclose()
 
     async def _between(self) -> Lived:
-        kinds = ["worker"] * self._workers + ["relay"] * RELAYS_COUNT
-        for number, (kind, way) in enumerate(zip(kinds, self._servers.ways(), strict=True)):
-            command = command_of(kind, self._shape.build)
-            self._slots.append(Slot(kind, number, way, self._folder, command))
+        preempts = self._shape.everything
+        for number, (kind, way) in enumerate(zip(self._kinds, self._servers.ways(), strict=True)):
+            command = command_of(kind, self._shape.build, self._folder)
+            self._slots.append(Slot(kind, number, way, self._folder, command, preempts))
         producing = Producing(self._rng, self._scenario, self._servers.kafka.bootstrap, self.shards)
         weather = Weather(self._rng, self._servers, self._slots, self._shape.quiet_seconds)
         async with self._running():
             seconds = self._shape.seconds
+            watching = asyncio.create_task(watch(self._servers, self.shards, self._hear))
             async with asyncio.TaskGroup() as together:
                 together.create_task(producing.produce(seconds, self._shape.per_second))
                 together.create_task(weather.rage(seconds))
+            watching.cancel()
             await producing.send(self._scenario.closing())
             healed = time.monotonic()
             settled = await self._settle()
@@ -120,6 +131,10 @@ class Day:
         restarts: Counter[str] = sum((slot.restarts() for slot in self._slots), Counter())
         return Lived(counts, restarts, self._found, "\n".join(slot.said() for slot in self._slots), records)
 
+    def _hear(self, uid: str, outcome: str, node: str | None) -> None:
+        if isinstance(self._scenario, Everything):
+            self._scenario.hear(uid, outcome, node)
+
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         """Keep all processes running."""
@@ -141,16 +156,16 @@ class Day:
             ends = await _ends(log, self.shards)
             while time.monotonic() < deadline:
                 async with self._servers.connected() as connection:
-                    why, batches = await _behind(connection, ends)
-                if why or batches != before:
-                    quiet_since, before = time.monotonic(), batches
+                    why, done = await _behind(connection, ends)
+                if why or done != before:
+                    quiet_since, before = time.monotonic(), done
                 elif time.monotonic() > quiet_since + _QUIET_SECONDS:
                     return True
                 await asyncio.sleep(0.2)
         finally:
             await log.aclose()
         last = {slot.name: slot.said()[-600:] for slot in self._slots}
-        self._found.append((Invariant.NO_CONVERGENCE.name, f"{why or 'batches without end'}; {last}"))
+        self._found.append((Invariant.NO_CONVERGENCE.name, f"{why or 'decisions without end'}; {last}"))
         return False
 
     def _judge_processes(self) -> None:
@@ -167,6 +182,11 @@ class Day:
             row = await connection.fetchrow(
                 "SELECT (SELECT count(*) FROM decisions) AS decisions,"
                 " (SELECT count(*) FROM decisions WHERE outcome = 'conflict') AS conflicts,"
+                " (SELECT count(*) FROM decisions WHERE outcome = 'evicted') AS evicted,"
+                " (SELECT count(*) FROM decisions WHERE outcome = 'bind-failed') AS \"bindings failed\","
+                " (SELECT count(*) FROM decisions WHERE outcome = 'bound' AND name LIKE 'team%')"
+                ' AS "gang pods placed",'
+                ' (SELECT count(*) FROM inbox) AS "handed over",'
                 " (SELECT count(*) FROM journal) AS batches,"
                 " (SELECT sum(epoch)::bigint FROM shards) AS epochs"
             )
@@ -186,19 +206,22 @@ async def _ends(log: Log, shards: int) -> dict[tuple[str, int], int]:
 
 
 async def _behind(connection: Any, ends: dict[tuple[str, int], int]) -> tuple[str, int]:
-    """Return what is not worked off or not published yet, "" where all is; and the number of batches."""
+    """Return what is not worked off or not published yet, "" where all is; and how much was decided.
+
+    Ticks go on for a while, and take batches of their own.
+    """
     rows = await connection.fetch("SELECT topic, partition, next_offset FROM shard_offsets")
     done = {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
-    batches = sum(row["next_offset"] for row in rows if row["topic"] == BATCHES)
+    decided = await connection.fetchval("SELECT sum(seq_next)::bigint FROM shards")
     for at, end in ends.items():
         if done.get(at, 0) < end:
-            return f"{at} ends at {end}, and the ledger is at {done.get(at)}", batches
+            return f"{at} ends at {end}, and the ledger is at {done.get(at)}", decided
     row = await connection.fetchrow(
         "SELECT shard, seq_next, decisions_seq, dead_seq_next, dead_letters_seq"
         " FROM shards JOIN relay_cursor USING (shard)"
         " WHERE decisions_seq < seq_next - 1 OR dead_letters_seq < dead_seq_next - 1 LIMIT 1"
     )
-    return ("" if row is None else f"not all is published: {dict(row)}"), batches
+    return ("" if row is None else f"not all is published: {dict(row)}"), decided
 
 
 @contextlib.contextmanager

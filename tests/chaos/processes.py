@@ -19,12 +19,16 @@ from ops.reaper import end
 from tests.chaos.servers import Way
 
 SOUND = "services.cli.main"
+EXECUTOR = "executor"
+PREEMPTION_SECONDS = 10
+"""For so long a promised node is kept free. Some promises run out while no executor runs."""
+
 _STOP_SECONDS_MAX = 20.0
 _STARTING_OVER = re.compile(r"starting over: ([a-z-]+):")
 
 
 class Slot:
-    """The place of one worker or relay.
+    """The place of one worker, relay or executor.
 
     Attributes
     ----------
@@ -34,7 +38,9 @@ class Slot:
         How long each process took that was told to stop and could.
     """
 
-    def __init__(self, kind: str, number: int, way: Way, folder: Path, command: list[str]) -> None:
+    def __init__(
+        self, kind: str, number: int, way: Way, folder: Path, command: list[str], preempts: bool
+    ) -> None:
         self.kind = kind
         self.way = way
         self.name = f"{kind}-{number}"
@@ -42,6 +48,7 @@ class Slot:
         self.ended: list[str] = []
         self.stop_seconds: list[float] = []
         self._command = command
+        self._preempts = preempts
         self._output = folder / f"{self.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._reaper: Reaper | None = None
@@ -73,7 +80,8 @@ class Slot:
             BERTH_POSTGRES_DSN=place.dsn,
             BERTH_KAFKA_BOOTSTRAP=place.kafka_bootstrap,
             BERTH_WORKER_NAME=f"{self.name}.{self.starts_count}",
-            BERTH_PREEMPTION="off",  # nobody here ends pods that were evicted
+            BERTH_PREEMPTION="on" if self._preempts else "off",
+            BERTH_PREEMPTION_SECONDS=str(PREEMPTION_SECONDS),
         )
         with self._output.open("ab") as file:
             self._process = subprocess.Popen(
@@ -137,8 +145,9 @@ class Slot:
         return Counter(_STARTING_OVER.findall(self.said()))
 
 
-def command_of(kind: str, build: str) -> list[str]:
-    """Return the command of a worker or a relay, of the sound build or of one that is broken on purpose."""
+def command_of(kind: str, build: str, folder: Path) -> list[str]:
+    """Return the command of a process, of the sound build or of one that is broken on purpose."""
+    more = ["--positions", str(folder / "positions")] if kind == EXECUTOR else []
     if build == "sound":
-        return python_module(SOUND, kind)
-    return python_module("tests.chaos.broken", build, kind)
+        return python_module(SOUND, kind, *more)
+    return python_module("tests.chaos.broken", build, kind, *more)

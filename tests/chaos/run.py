@@ -45,9 +45,13 @@ def main() -> int:
     parser.add_argument("--per-second", type=float, default=Shape().per_second, help="events a second")
     parser.add_argument("--minutes", type=float, default=120.0, help="begin no day after so long")
     parser.add_argument("--build", choices=["sound", *BUILDS], default="sound")
+    parser.add_argument(
+        "--everything", action="store_true", help="with preemption, gangs and failed bindings"
+    )
     parser.add_argument("--logs", type=Path, help="keep there what was printed, sent and written on bad days")
     asked = parser.parse_args()
     shape = Shape(seconds=asked.seconds, per_second=asked.per_second, build=asked.build, logs=asked.logs)
+    shape = shape._replace(everything=asked.everything)
     counts: Counter[str] = Counter()
     restarts: Counter[str] = Counter()
     violations: Counter[str] = Counter()

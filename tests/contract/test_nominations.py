@@ -36,6 +36,7 @@ from tests.contract.batches import (
     decision,
     load_node,
     new_node,
+    opened,
     record,
     waiting,
 )
@@ -152,6 +153,35 @@ async def test_a_nomination_ends_with_what_is_left_of_its_evictions(writers: tup
     moves = [advance(first[1], 4, 5), *count(first[1], 1)]
     await commit(first, msgspec.structs.replace(again, offsets=moves))
     assert await promised(second) == {"uid-high-0": [each.uid for each in PLACED]}
+
+
+async def test_a_bind_that_is_lost_leaves_the_promise_without_its_victims(
+    writers: tuple[Writer, Writer],
+) -> None:
+    first, second = writers
+    promise = nominate(second, 1, 1, PLACED)
+    await commit(second, promise)
+    seq, lease = len(PLACED) + 2, second[1]
+    bound = decision(lease, seq, "high-1", "n1", signature=WANTED)
+    (row,) = promise.nominated
+    batch = CommitBatch(
+        offsets=[advance(lease, 3, 4), *count(lease, 2)],
+        shards={1: lease.epoch},
+        claims=[load_node(1, 1)],  # it is at version 2 by now
+        decisions=[record(bound, 2)],
+        placements_opened=[opened(bound)],
+        pending_removed=["uid-high-1"],
+        waited={"uid-high-1": (1, AT_MS, None)},
+        unnominated=["uid-high-1"],
+        kept={"uid-high-1": msgspec.structs.replace(row, victims=())},
+        seq_next={1: seq + 1},
+    )
+    batch = msgspec.structs.replace(batch, journal=journal_row(batch, [], JournalRow(shard=1, batch=2), "d"))
+    lost = Committed(lost={"ns/high-1": "uid-high-1"}, lost_nodes=frozenset({1}))
+    assert await second[0].commit(batch) == lost
+    assert await promised(first) == {"uid-high-1": []}
+    state = await second[0].load_part([lease])
+    assert [(pod.pod_uid, pod.tried) for pod in state.pending] == [("uid-high-1", True)]
 
 
 async def test_of_two_who_take_the_same_pods_one_loses_all_of_it(

@@ -54,12 +54,14 @@ async def test_it_says_how_far_the_ledger_came_while_pods_wait(outbox: Outbox, l
     assert await ledger.commit(bind(lease, [2], 1, pending_added=[waiting(lease, "a", 1)])) == Committed()
     before = await outbox.timed()
     assert before is not None
-    batch = bind(lease, [3], 2, log_time_ms=before.log_time_ms + 1_000)
+    assert before.due_ms is None
+    now_ms = before.log_time_ms + 1_000
+    batch = bind(lease, [3], 2, log_time_ms=now_ms, due_ms=now_ms + 500)
     assert await ledger.commit(batch) == Committed()
     after = await outbox.timed()
-    assert after is not None
-    assert after.log_time_ms == before.log_time_ms + 1_000
-    assert after.activity > before.activity
+    assert after == (now_ms, now_ms + 500)
+    assert await ledger.commit(bind(lease, [4], 3, log_time_ms=now_ms + 500, due_ms=now_ms)) == Committed()
+    assert await outbox.timed() == (now_ms + 500, None), "it is over"
 
 
 async def test_decisions_come_in_order_per_shard(outbox: Outbox, ledger: Ledger) -> None:

@@ -113,6 +113,8 @@ async def test_events_of_old_pods_find_them_in_their_new_shards(
         for rows in (homes, "SELECT name, shard FROM pending", "SELECT name, shard FROM pod_tombstones"):
             for name, shard in await query(place, rows):
                 assert shard == partition_for(f"default/{name}".encode(), None, 5), name
+        said = "SELECT shard FROM shard_offsets WHERE topic = 'berth.pods' AND moved_below = next_offset"
+        assert {row["shard"] for row in await query(place, said)} == {0, 1}, "what came before may have moved"
         async with working(place, 2):
             await send(place, "DELETED", [pod(name, 3) for name in (*PLACED[:6], *WAITING[:4])])
             changed = [pod(name, 3, labels={"app": "new"}) for name in (*PLACED[6:], *WAITING[4:])]

@@ -97,7 +97,7 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "advance shards": (
         sql.ADVANCE_SHARDS,
-        (_SHARDS, [0] * 4, [1] * 4, [2] * 4, [1] * 4, [1] * 4, 5, uuid.UUID(int=0)),
+        (_SHARDS, [0] * 4, [1] * 4, [2] * 4, [1] * 4, [1] * 4, 5, uuid.UUID(int=0), 9),
         {"shards_pkey"},
     ),
     "take facts": (

@@ -62,6 +62,7 @@ class OraclePod:
     node: str = ""
     tried: bool = False
     measured: bool = False  # the latest measurement of its node knows it
+    placed_ms: int = 0  # log time, where it is known
 
 
 @dataclass

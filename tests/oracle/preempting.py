@@ -54,9 +54,11 @@ def priority_of(pod: OraclePod) -> int:
 
 
 def start_of(pod: OraclePod) -> float:
-    """Return the second when a pod started; a pod that has not starts after all others."""
+    """Return the second when a pod started, or was placed; a pod of neither starts after all others."""
     text = pod.spec.start_time
-    return datetime.datetime.fromisoformat(text).timestamp() if text else math.inf
+    if text:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    return pod.placed_ms / 1_000 if pod.placed_ms else math.inf
 
 
 def by_importance(pods: Collection[OraclePod]) -> list[OraclePod]:

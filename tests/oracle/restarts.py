@@ -25,7 +25,7 @@ def restarted(old: Scheduler, profiles: Mapping[str, Profile]) -> Scheduler:
     placed = sorted((key, pod) for key, pod in state.pods.items() if pod.node)
     for _, pod in placed:
         spec_of_pod = msgspec.structs.replace(pod.spec, node_name=pod.node if pod.adopted else "")
-        new.restore_pod(spec_of_pod, node=pod.node, adopted=pod.adopted)
+        new.state.restore_pod(spec_of_pod, node=pod.node, adopted=pod.adopted)
     for pod in sorted((pod for pod in state.pods.values() if not pod.node), key=lambda pod: pod.arrival):
         new.restore_pod(pod.spec, arrival=pod.arrival)
     new.state.tombstones = state.tombstones

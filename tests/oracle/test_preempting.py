@@ -28,12 +28,13 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
-from domain.state.steps import Settle
+from domain.state.steps import Settle, Written
 from tests.oracle.placing import Oracle
 from tests.oracle.preempting import Budget, Preemption
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 APPS = ("a", "b", "c")
+MOMENT_MS = 1_767_225_600_000  # 2026-01-01
 DEFAULT = BUILT_IN_PROFILES["default-scheduler"]
 STRICT = Profile(
     name="default-scheduler",
@@ -72,6 +73,11 @@ class Cluster:
     def take(self, event: Event) -> None:
         self.oracle.take(event)
         self.state.apply(event)
+
+    def place_at(self, key: str, at_ms: int) -> None:
+        """Say when a pod was placed."""
+        self.oracle.pods[key].placed_ms = at_ms
+        self.state.apply(Written({key: at_ms}))
 
     def add_budget(self, name: str, budget: Budget) -> None:
         self.budgets.append(budget)
@@ -146,6 +152,8 @@ def random_cluster(seed: int, *, nodes: int = 8, per_node: int = 6) -> Cluster:
             start = f"2026-01-01T00:00:0{rng.randint(0, 3)}.000Z" if rng.random() < 0.7 else ""
             app = rng.choice((*APPS, ""))
             cluster.take(PodUpserted(pod_of(f"p{i}-{k}", template, app, f"n{i}", start)))
+            if rng.random() < 0.5:
+                cluster.place_at(f"d/p{i}-{k}", MOMENT_MS + 500 * rng.randint(0, 7))
     for b in range(rng.randint(0, 3)):
         disrupted = {f"p{rng.randint(0, 3)}-0"} if rng.random() < 0.3 else set()
         chosen = selector(rng.choice(APPS)) if rng.random() < 0.9 else LabelSelector(())
@@ -285,7 +293,7 @@ def change(cluster: Cluster, rng: random.Random, step: int) -> None:
     """Let a pod come, go or change, or a node."""
     nodes = sorted(cluster.oracle.nodes)
     placed = sorted(key for key, pod in cluster.oracle.pods.items() if pod.node)
-    kind = rng.randint(0, 4)
+    kind = rng.randint(0, 5)
     if kind == 0 and placed:
         cluster.take(PodDeleted("d", rng.choice(placed).partition("/")[2]))
     elif kind == 1 and placed:
@@ -300,6 +308,8 @@ def change(cluster: Cluster, rng: random.Random, step: int) -> None:
                 )
             )
         )
+    elif kind == 5 and placed:
+        cluster.place_at(rng.choice(placed), MOMENT_MS + 500 * rng.randint(0, 7))
     elif kind == 2 and len(nodes) > 2:
         cluster.take(NodeDeleted(rng.choice(nodes)))
     else:

@@ -37,6 +37,7 @@ class Producer:
     at_ms: int = 1_700_000_000_000
     shards: int = SHARDS
     bind_failures: bool = False
+    shared_uids: bool = True  # two shards may hear of one uid, of which workers may know either pod
     ends: Counter[TopicPartition] = dataclasses.field(default_factory=Counter)
 
     def records(self, count: int) -> list[Record]:
@@ -86,7 +87,7 @@ class Producer:
             at, who = f"n{random.randrange(4)}", f"{name}.{namespace}"
             return event("BIND_FAILED", pod_manifest(name, namespace, cpu="1", node_name=at, uid=who))
         uid = random.choice((f"{name}.{namespace}", f"{name}.{namespace}", f"{name}.{namespace}.2", None))
-        if random.random() < 0.05:
+        if random.random() < 0.05 and self.shared_uids:
             uid = f"p{random.randrange(6)}.a"
         pod = pod_manifest(
             name,

@@ -53,7 +53,7 @@ def restored(old: Scheduler, profiles: dict[str, Profile]) -> Scheduler:
         )
     for key, pod in sorted(state.pods.items()):
         if pod.node:
-            new.restore_pod(pod.spec, node=pod.node, adopted=pod.adopted)
+            new.state.restore_pod(pod.spec, node=pod.node, adopted=pod.adopted)
         assert pod.node or not old.queue.is_fresh(key)
     waiting = [pod for pod in state.pods.values() if not pod.node]
     for pod in sorted(waiting, key=lambda each: each.arrival):

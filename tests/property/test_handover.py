@@ -219,3 +219,41 @@ def test_a_broken_hand_over_is_found(
 def live(seeds: range) -> None:
     for seed in seeds:
         check(day(seed))
+
+
+def test_a_binding_that_failed_is_undone_by_the_home_of_the_gang() -> None:
+    team = Team([0], [1], [2])
+    name = next(each for each in NAMES if home(each) != home("g"))
+    meta = {"name": "g", "namespace": "default"}
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": meta}
+    team.tell("ADDED", node_manifest("n", cpu=1), group, pod := member(name, "g", "u", 1))
+    team.rest()
+    team.tell("BIND_FAILED", {**pod, "spec": {**pod["spec"], "nodeName": "n"}})
+    team.rest()
+    assert [each["outcome"] for each in team.decided()] == ["bound", "bind-failed", "gang-waiting"]
+    assert {each["shard"] for each in team.decided()} == {home("g")}
+    assert not any(team.database.dead_letters.values())
+
+
+def test_late_duplicates_of_every_pod_of_a_name_are_known_where_the_name_was_forwarded() -> None:
+    """Two pods of a name come to one home, a third one to another; then the first one, without its label."""
+    team = Team([0], [1], [2])
+    name = next(each for each in NAMES if home(each) not in (home("g"), home("h")))
+    assert home("g") != home("h")
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+    groups = [{**group, "metadata": {"name": each, "namespace": "default"}} for each in "gh"]
+    unlabelled = pod_manifest(name, cpu=1, uid="u1", resource_version=2)
+    team.tell("ADDED", node_manifest("n", cpu=9), *groups, member(name, "g", "u1", 1))
+    team.tell("MODIFIED", unlabelled)
+    team.rest()
+    team.tell("DELETED", unlabelled)
+    team.rest()
+    for version, (gang, uid) in enumerate((("g", "u2"), ("h", "u3")), start=3):
+        team.tell("ADDED", pod := member(name, gang, uid, version))
+        team.rest()
+        team.tell("DELETED", pod)
+        team.rest()
+    team.tell("MODIFIED", unlabelled)
+    team.rest()
+    assert not team.database.open_placements
+    assert not team.database.pending

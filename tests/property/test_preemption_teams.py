@@ -17,7 +17,7 @@ def live(seed: int) -> Team:
     team, random = Team([0], [1], preempts=True), Random(seed)
     if seed % 2:
         team.tell("ADDED", budget_manifest(1, "x", "a"))
-    producer = Producer(random)
+    producer = Producer(random, shared_uids=False)
     for _ in range(25):
         records = producer.records(random.randrange(1, 12))
         for number in random.sample(range(2), 2):
@@ -112,3 +112,31 @@ def test_a_pod_that_lost_to_the_budget_is_promised_its_node_next_where_the_budge
     assert len(told(team, "conflict")) == 1, "the worker did not know the other eviction"
     assert [row["preemption"]["violations"] for row in told(team, "nominated")] == [0, 0]
     assert {row["pod"]["name"][:3] for row in told(team, "evicted")} == {"low"}
+
+
+def test_nobody_is_placed_at_home_to_be_evicted_in_the_same_batch() -> None:
+    """A pod finds no home node, and one of lower priority behind it does."""
+    team = Team([0], [1], preempts=True)
+    home, other = node_of(team, 0), node_of(team, 1)
+    before, low = keys_of(team, 0, 2, "low")
+    (high,) = keys_of(team, 0, 1, "high")
+    team.tell("ADDED", node_manifest(home, cpu=2), node_manifest(other, cpu=2))
+    team.tell("ADDED", pod_manifest(before, cpu=1, priority=0, node_name=home))
+    team.tell("ADDED", pod_manifest("full", cpu=2, priority=50, node_name=other))
+    both = [pod_manifest(low, cpu=1, priority=0), pod_manifest(high, cpu=2, priority=10)]
+    team.step(0, [team.record("ADDED", each) for each in both])
+    team.rest()
+    assert [row["pod"]["name"] for row in told(team, "evicted")] == [before]
+    assert [row["pod"]["name"] for row in told(team, "bound")] == []
+    check(team)
+
+
+def test_who_holds_no_shard_follows_promises_and_writes_nothing() -> None:
+    team = Team([0], [1], preempts=True)
+    team.join([])
+    node, low, high = node_of(team, 0), keys_of(team, 0, 1, "low")[0], keys_of(team, 0, 1, "high")[0]
+    team.tell("ADDED", node_manifest(node, cpu=1), pod_manifest(low, cpu=1))
+    team.tell("ADDED", pod_manifest(high, cpu=1, priority=5))
+    assert team.database.nominations.rows
+    assert not team.step(2)
+    check(team)

@@ -264,7 +264,10 @@ async def asked(world: World) -> dict[str, list[str]]:
     return NO_SECRET | {
         "/v1/nodes": ["", "?name=n", "?limit=1"],
         "/v1/nodes/{name}": ["n1", "n2"],
-        "/v1/pods": ["", "?node=n1", "?phase=bound", "?phase=pending", "?limit=1", f"?cursor={cursor('a')}"],
+        "/v1/pods": [
+            *("", "?node=n1", "?phase=bound", "?phase=pending", "?limit=1", f"?cursor={cursor('a')}"),
+            f"?gang={OURS}/ant-team",
+        ],
         "/v1/pods/{namespace}/{name}": PODS,
         "/v1/pods/{namespace}/{name}/attempts": PODS + [f"{pod}?at={AT}" for pod in PODS],
         "/v1/decisions": [
@@ -329,6 +332,14 @@ async def test_no_answer_holds_anything_of_another_team(world: World, ours: Clie
         assert MARK not in found["ours"], path
         if path not in NO_SECRET and not path.endswith("/nodes"):
             assert MARK in found["all"], f"{path} shows nothing that could be hidden"
+
+
+async def test_the_pods_of_a_gang_are_listed_by_its_name(ours: Client) -> None:
+    items = (await ours.get(f"/v1/pods?gang={OURS}/ant-team")).json()["items"]
+    assert [item["name"] for item in items] == ["ant-member"]
+    for wrong in ("ant-team", f"{OURS}/ant-team&namespace=other"):
+        assert (await ours.get(f"/v1/pods?gang={wrong}")).status_code in (400, 403, 422)
+    assert (await ours.get(f"/v1/pods?gang={THEIRS}/{MARK}-team")).status_code == 403
 
 
 async def test_a_pod_of_another_team_is_as_if_it_were_not(world: World, ours: Client) -> None:

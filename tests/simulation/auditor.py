@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 from domain.manifests.profile import profile_to_spec
@@ -50,9 +50,17 @@ class Auditor:
         self._database = database
         self.findings = Findings()
         self.tape = Tape(log, database, self.findings)
+        self.shard_counts: list[int] = []  # after each addition
         self.late_publishers = 0  # appends of relays that no longer held their shard
         self.fenced_commits = 0
         self.conflicts = 0  # claims that were not granted
+        self.gangs = 0  # placed, each as often as a transaction placed pods of it
+        self.reserves = False  # nodes for pods that wait for long
+
+    def add_shards(self, shards: int) -> None:
+        """Note that there are so many shards from now on."""
+        self.shard_counts.append(shards)
+        self.tape.move(shards)
 
     def refused(self, batch: CommitBatch) -> None:
         """Count a batch that was not written."""
@@ -75,6 +83,15 @@ class Auditor:
         same = row is not None and (row.version, row.spec_count, row.deleted) == known
         return same and not claim.is_doubtful
 
+    def _lost_with_gangs(self, batch: CommitBatch, lost: Sequence[NodeClaim]) -> set[int]:
+        """Return the nodes that pods of gangs may have lost with others of theirs, or with the last batch."""
+        found = {claim.id for claim in lost if not self._may_have(claim)}
+        found |= {claim.id for claim in lost if any(self._may_refuse(g, claim.id) for g in batch.guards)}
+        found |= {node for gang in batch.gangs if gang.needed_count > len(gang.nodes) for node in gang.nodes}
+        while more := {n for gang in batch.gangs if found & set(gang.nodes) for n in gang.nodes} - found:
+            found |= more
+        return found
+
     # ------------------------------------------------------------------------------- each transaction
 
     def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
@@ -88,11 +105,12 @@ class Auditor:
         raised = {fact.id: fact.changes for fact in batch.facts}
         lost = [claim for claim in batch.claims if claim.id in lost_nodes]
         beside = not batch.guards and not all(map(self._may_have, lost))
+        with_gangs = self._lost_with_gangs(batch, lost)
         for claim in batch.claims:
             if claim.id in lost_nodes:
                 what = f"{claim.name} is as {claim} saw it"
                 guarded = any(self._may_refuse(guard, claim.id) for guard in batch.guards)
-                with_others = guarded or (beside and not claim.resource_only)
+                with_others = guarded or (beside and not claim.resource_only) or claim.id in with_gangs
                 self.require(with_others or not self._may_have(claim), Invariant.UNFOUNDED_CONFLICT, what)
             else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes
@@ -113,7 +131,7 @@ class Auditor:
     def judge(self) -> None:
         """Check what must hold when all records are worked off."""
         events = Events(len(self._database.shards))
-        outside = Outside(events, self.findings)
+        outside = Outside(events, self.findings, self.shard_counts, reserves=self.reserves)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
             is_alarmed = self._database.cursors[shard].alarm is not None
@@ -124,6 +142,7 @@ class Auditor:
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"
         # A late append repeats what the present relay published, and that one repeats what was new in it.
         self.require(outside.runs_again <= 2 * self.late_publishers, Invariant.PUBLISHED_TWICE, again)
+        self.gangs = outside.gangs_count
         outside.judge_nodes()
         outside.judge_end()
         self._check_placements(outside)
@@ -281,7 +300,8 @@ class Auditor:
                 taken = offsets.get((home, inbox_topic(source), home))
                 if taken is None or taken.next_offset < row.next_offset:
                     return f"shard {home} is at {taken} of what shard {source} handed over, {row}"
-        if promised := self._database.nominations.rows:
+        promised = [uid for (uid, _), row in self._database.nominations.rows.items() if row.victims]
+        if promised:  # nobody leaves for the others, which last
             return f"promised, and neither kept nor ended: {sorted(promised)}"
         for shard, rows in self._database.decisions.items():
             published = len(self._log.records(TopicPartition(DECISIONS_TOPIC, shard)))

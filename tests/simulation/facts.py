@@ -47,6 +47,7 @@ class Pod:
     profile: str
     priority: int
     may_preempt: bool
+    gang: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def read_pod(manifest: Json) -> Pod:
         profile=spec.get("schedulerName", "default-scheduler"),
         priority=spec.get("priority", 0),
         may_preempt=spec.get("preemptionPolicy") != "Never",
+        gang=meta.get("labels", {}).get(POD_GROUP_LABEL, ""),
     )
 
 
@@ -195,6 +197,10 @@ class Events:
         Name -> all states that the node was in, one after another.
     broken : list
         (topic, partition, offset) of records that make no sense, each as often as it was taken.
+    gangs : dict
+        Name -> version and least number of members of all states of its PodGroup; None: it was deleted.
+    failed : set
+        Uid and node of pods that could not be bound there.
     """
 
     def __init__(self, shards_count: int = 1) -> None:
@@ -207,6 +213,8 @@ class Events:
         self.broken: list[tuple[str, int, int]] = []
         self.profiles: dict[str, list[tuple[int, Json | None]]] = {}
         self.usage: dict[str, list[tuple[int, float]]] = {}
+        self.gangs: dict[str, list[tuple[int, int | None]]] = {}
+        self.failed: set[tuple[str, str]] = set()
         self._pod_versions: dict[str, int] = {}  # key -> the newest version that counted
         self._node_versions: dict[str, int] = {}
         self._uids: set[str] = set()  # of all pods that were read
@@ -229,20 +237,31 @@ class Events:
                 of_gang = f"{thing['metadata']['namespace']}/{gang}".encode()
                 homes |= {partition_for(of_gang, None, count + 1) for count in range(self._shards_count)}
             if "spec" in thing:
-                self._fold_pod(kind, read_pod(thing))
+                pod = read_pod(thing)
+                if kind == "BIND_FAILED":
+                    self.failed.add((pod.uid, pod.node))
+                    pod = dataclasses.replace(pod, node="")
+                self._fold_pod(kind, pod)
             else:
                 self._fold_ended((record.key or b"").decode(), thing["metadata"]["uid"])
         elif record.topic == NODES_TOPIC:
             self._fold_node(kind, thing, version)
         elif record.topic == USAGE_TOPIC:
             self._fold_usage(record, event.get("at"), thing)
+        elif record.topic == CONFIG_TOPIC and thing["kind"] == "PodGroup":
+            states = self.gangs.setdefault(thing["metadata"]["name"], [])
+            known = states[-1][0] if states else 0
+            if kind == "DELETED" and states and version >= known:
+                states.append((version, None))
+            elif kind != "DELETED" and version > known:
+                states.append((version, thing["spec"]["minMember"]))
         elif record.topic == CONFIG_TOPIC and thing["kind"] == "SchedulingProfile":
             if kind != "DELETED" and "Broken" in str(thing["spec"]):
                 self.broken.append((record.topic, record.partition, record.offset))
                 return
-            states = self.profiles.setdefault(thing["metadata"]["name"], [])
-            if not states or version > states[-1][0]:
-                states.append((version, None if kind == "DELETED" else thing["spec"]))
+            revisions = self.profiles.setdefault(thing["metadata"]["name"], [])
+            if not revisions or version > revisions[-1][0]:
+                revisions.append((version, None if kind == "DELETED" else thing["spec"]))
 
     def _fold_ended(self, key: str, uid: str) -> None:
         """Take the word of an executor that a pod is gone; it knows no version."""

@@ -45,13 +45,18 @@ class Fault(enum.StrEnum):
     FAIL_OVER = "fail-over", "a replica takes over that lacks the last transactions"
     TAIL_LOST = "tail lost", "the log loses the last records of a partition"
     TRUNCATED = "truncated", "retention takes records of a partition that nobody has read"
-    MORE_PARTITIONS = "more partitions", "a topic gets one more partition"
+    MORE_PARTITIONS = (
+        "more partitions",
+        "an operator adds a shard, often after one topic alone grew",
+    )
+    BIND_FAILED = "bind failed", "who runs the pods cannot bind one to the node that was chosen for it"
     # What producers do.
     DUPLICATE = "duplicate", "a record is sent again, however late"
     BROKEN = "broken", "a record makes no sense"
     OTHER_CLOCK = "other clock", "a producer claims that its event happened hours away from now"
 
 
+NOISE = (Fault.DUPLICATE, Fault.BROKEN, Fault.OTHER_CLOCK)
 OF_CALLS = (
     Fault.CRASH,
     Fault.FREEZE,
@@ -78,6 +83,9 @@ OF_A_WHILE = (
     Fault.TRUNCATED,
     Fault.MORE_PARTITIONS,
 )
+SQUALL_FACTOR = 6.0
+BRIEF = {Fault.FOREIGN_WRITE, Fault.CLOCK_AHEAD, Fault.CLOCK_BEHIND, Fault.HOLE}
+"""They are over at once, and others can strike beside them."""
 
 
 class Faults:
@@ -89,6 +97,12 @@ class Faults:
         Fault of a call -> its probability.
     per_second : dict
         Fault of a while -> how often it strikes in a second of virtual time.
+    noise : float
+        The probability that a producer sends a record again, or a broken one, after each record.
+    is_squally : bool
+        Whether calls meet faults in squalls, with lulls between them in which work gets on.
+    is_lull : bool
+        Whether this is a lull.
     slow : float
         The probability that an await takes long; no fault, and not counted.
     """
@@ -98,30 +112,36 @@ class Faults:
         self.rates: dict[Fault, float] = dict.fromkeys(OF_CALLS, 0.0)
         self.per_second: dict[Fault, float] = {}
         self.slow = 0.05
+        self.noise = 0.0
+        self.is_squally = self.is_lull = False
         self.counts: Counter[Fault] = Counter()
 
     def draw(self, without: Collection[Fault] = ()) -> None:
         """Make this day a bad one, of its own kind."""
         rng = self._rng
         self.rates = {
-            Fault.CRASH: rng.choice((0.0, 0.002, 0.01, 0.03)),
-            Fault.FREEZE: rng.choice((0.0, 0.0, 0.01, 0.02)),
-            Fault.ERROR_BEFORE: rng.choice((0.0, 0.02, 0.1)),
-            Fault.ERROR_AFTER: rng.choice((0.0, 0.02, 0.1)),
-            Fault.PARTLY_APPENDED: rng.choice((0.0, 0.1)),
-            Fault.POLL_FAILED: rng.choice((0.0, 0.0, 0.1)),
-            Fault.LATE_COMMIT: rng.choice((0.0, 0.0, 0.05, 0.1)),
+            Fault.CRASH: rng.choice((0.0, 0.002, 0.005, 0.01)),
+            Fault.FREEZE: rng.choice((0.0, 0.0, 0.002, 0.005)),
+            Fault.ERROR_BEFORE: rng.choice((0.0, 0.01, 0.02, 0.05)),
+            Fault.ERROR_AFTER: rng.choice((0.0, 0.01, 0.02, 0.05)),
+            Fault.PARTLY_APPENDED: rng.choice((0.0, 0.05, 0.1)),
+            Fault.POLL_FAILED: rng.choice((0.0, 0.02, 0.05)),
+            Fault.LATE_COMMIT: rng.choice((0.0, 0.0, 0.03, 0.1)),
         }
+        self.is_squally = rng.random() < 0.7
+        if self.is_squally:
+            self.rates = {fault: SQUALL_FACTOR * rate for fault, rate in self.rates.items()}
         self.slow = rng.choice((0.0, 0.05, 0.3))
         allowed = [fault for fault in OF_A_WHILE if fault not in without]
         chosen = rng.sample(allowed, rng.randint(1, 4))
-        if Fault.MORE_PARTITIONS in chosen:  # by the records' time alone a key's events stay in order
-            chosen = [fault for fault in chosen if fault not in (Fault.CLOCK_AHEAD, Fault.CLOCK_BEHIND)]
-        self.per_second = {fault: rng.choice((0.02, 0.1)) for fault in chosen}
+        # What lasts would leave no time to work in, if it struck more often.
+        rates = {fault: (0.02, 0.1, 1.0) if fault in BRIEF else (0.02, 0.1) for fault in chosen}
+        self.per_second = {fault: rng.choice(each) for fault, each in rates.items()}
+        self.noise = rng.choice((0.0, 0.3, 0.6, 0.8))
 
     def strikes(self, fault: Fault) -> bool:
         """Say whether a fault of a call strikes now."""
-        rate = self.rates[fault]
+        rate = 0.0 if self.is_lull else self.rates[fault]
         if rate and self._rng.random() < rate:
             self.counts[fault] += 1
             return True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
-import selectors
-from collections.abc import Mapping
+import heapq
+from collections.abc import Callable
 from typing import Any
 
 STEPS_MAX = 300_000
@@ -20,47 +21,27 @@ class Livelock(Exception):
     """Tasks go on for ever while no time passes, or for far longer than any day takes."""
 
 
-class _NoInput(selectors.BaseSelector):
-    """A selector over nothing: to wait means to let virtual time pass."""
-
-    def __init__(self) -> None:
-        self.now_seconds = 0.0
-        self.steps_count = 0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise Deadlock("nothing is scheduled")
-        self.steps_count += 1
-        if self.steps_count > STEPS_MAX:
-            raise Livelock(f"{STEPS_MAX} steps, and it is {self.now_seconds:.3f} s")
-        self.now_seconds += max(timeout, 0.0)
-        return []
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        raise NotImplementedError("a simulation has no files")
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        raise NotImplementedError("a simulation has no files")
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return {}
-
-
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Runs tasks deterministically on virtual time."""
+    """Runs tasks deterministically on virtual time.
+
+    It takes the place of the standard library's loop where that one spends most of a day: on a selector that
+    it does not have, and on checks of a debug mode that is off.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _NoInput()
-        self._clock_resolution = 1e-6
+        self.steps_count = 0
+        self._now_seconds = 0.0
+        self._queue: collections.deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        self._timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
 
     def time(self) -> float:
         """Return virtual seconds since the start."""
-        return self._selector.now_seconds
+        return self._now_seconds
 
     def end(self) -> None:
         """Cancel the tasks that a day left which was broken off, and close."""
-        self._selector.steps_count = 0
+        self.steps_count = 0
         tasks = asyncio.all_tasks(self)
         for task in tasks:
             task.cancel()
@@ -69,8 +50,43 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self.close()
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        """There are none."""
+    def call_soon(  # type: ignore[override]  # callbacks of this loop take what they are given
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """See ``asyncio.AbstractEventLoop``."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """See ``asyncio.AbstractEventLoop``."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def _run_once(self) -> None:
+        """Run what is ready; where nothing is, let time pass up to what is scheduled next."""
+        queue, timers = self._queue, self._timers
+        while timers and timers[0].cancelled():
+            heapq.heappop(timers)
+        if not queue and not self._stopping:  # type: ignore[attr-defined]
+            if not timers:
+                raise Deadlock("nothing is scheduled")
+            self._now_seconds = max(self._now_seconds, timers[0].when())
+        self.steps_count += 1
+        if self.steps_count > STEPS_MAX:
+            raise Livelock(f"{STEPS_MAX} steps, and it is {self._now_seconds:.3f} s")
+        while timers and timers[0].when() <= self._now_seconds:
+            queue.append(heapq.heappop(timers))
+        for _ in range(len(queue)):
+            handle = queue.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A timer that was cancelled is passed over when its time comes."""
 
     def _write_to_self(self) -> None:
         """Nobody calls from another thread."""

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.codec.partition import partition_for
 from services.ports.log import Record
 from tests.simulation.facts import Events, Node, Pod, why_not, why_not_beside
 from tests.simulation.invariants import Findings, Invariant
@@ -23,6 +24,9 @@ WAITS = (
     *("unschedulable", "unresolvable", "gang-waiting", "conflict"),
     *("nominated", "cleared", "bind-failed"),
 )
+HUGE = "node-huge"
+"""The node of the end of the day, which has room for every pod."""
+
 _NOWHERE = Node(gone=True)
 
 Placed = dict[str, tuple[str, Pod]]
@@ -39,31 +43,45 @@ class Life:
     released: bool = False
     version: int = 0
     outcome: str = ""
+    shard: int = 0
 
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """What a decision changed on a node: ``pod`` counts there from now on, or ``uid`` no longer does."""
+    """What a decision changed on a node: ``pod`` counts there from now on, or ``uid`` no longer does.
+
+    ``is_sure`` is whether the transaction gave the node that version. Who follows the end of a node names the
+    version that it knows, which lags behind where somebody raised it without a word.
+    """
 
     version: int | None
     order: tuple[int, int]
     outcome: str
     uid: str
     pod: Pod | None
+    is_sure: bool
 
 
 class Outside:
-    """Folds published decisions over sent events."""
+    """Folds published decisions over sent events.
 
-    def __init__(self, events: Events, findings: Findings) -> None:
+    ``shard_counts`` says how many shards there were after each addition; for ``reserves`` see ``Promises``.
+    """
+
+    def __init__(
+        self, events: Events, findings: Findings, shard_counts: Sequence[int] = (), *, reserves: bool = False
+    ) -> None:
         self.events = events
-        self.promises = Promises(findings)
+        self.promises = Promises(findings, reserves=reserves)
+        self.gangs_count = 0  # of transactions, each of which placed pods of a gang
+        self._shard_counts = shard_counts
         self.lives: dict[str, Life] = {}
         self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
         self.runs_again = 0  # of records that were published before
         self._findings = findings
         self._told: dict[tuple[int, int], Mapping[str, Any]] = {}  # by shard and seq
         self._steps: dict[str, list[Step]] = {}
+        self._gangs_bound: dict[str, str] = {}  # of the present transaction: gang -> what it did
         self._left: dict[tuple[str, str], list[tuple[int, int]]] = {}  # (node, uid) -> its moves elsewhere
         self._knows_order = True
         self._commit = Commit((), ())
@@ -115,6 +133,7 @@ class Outside:
                 if (told := self._told.pop(at, None)) is not None:
                     self._live(told)
                     self._judge_version(told, commit.versions)
+            self._judge_gangs()
             before, (nodes, placed) = (nodes, placed), self._now()
             self._undone.append((commit, _differ(before[0], nodes), _facts(before[1], placed, self.lives)))
         self._knows_order = False
@@ -134,6 +153,20 @@ class Outside:
             of_then = told["outcome"] in ("orphaned", "returned")  # the node may have changed again meanwhile
             self._require(of_then or before < told["node_version"] <= after, Invariant.VERSION_CHAIN, what)
 
+    def _judge_gangs(self) -> None:
+        """Of each gang of which a transaction placed pods, as many run now as its PodGroup asks for.
+
+        Who holds shard 0 takes its changes itself; another worker may know any of its states.
+        """
+        for gang, who in self._gangs_bound.items():
+            states = [least for _, least in self.events.gangs.get(gang, ())]
+            may_know = states[-1:] if 0 in self._commit.own else [each for each in states if each is not None]
+            found = sum(pod.gang == gang for _, pod in self._now()[1].values())
+            enough = any(least is not None and found >= least for least in may_know)
+            self._require(enough, Invariant.PART_OF_GANG, f"{who}: {found} of {gang} run, of {may_know}")
+            self.gangs_count += 1
+        self._gangs_bound.clear()
+
     # ------------------------------------------------------------------------------------- lives of pods
 
     def _live(self, decision: Mapping[str, Any]) -> None:
@@ -151,7 +184,8 @@ class Outside:
         if outcome in ("evicted", "spared"):  # of the preemptor's shard, whatever the victim's own has said
             self.promises.tell(decision, pod, life.node, who)
             return
-        own = decision["shard"] in self.events.homes[pod.key]
+        homes = {partition_for(pod.key.encode(), None, count) for count in self._shard_counts}
+        own = decision["shard"] in homes | self.events.homes[pod.key]
         self._require(
             own, Invariant.FOREIGN_DECISION, f"{who}: its events are in {self.events.homes[pod.key]}"
         )
@@ -165,7 +199,7 @@ class Outside:
         beside = self._beside(node) if outcome == "nominated" and self._knows_order else None
         self.promises.fold(decision, pod, beside, who)
         self._place(life, decision, pod)
-        life.version, life.outcome = version, outcome
+        life.version, life.outcome, life.shard = version, outcome, decision["shard"]
 
     def _follow(self, life: Life, decision: Mapping[str, Any], pod: Pod, who: str) -> None:
         """Check that an outcome can follow the one before."""
@@ -176,12 +210,16 @@ class Outside:
                 why = self._why_not_beside(node, pod)
                 self._require(not why, Invariant.INFEASIBLE_PLACEMENT, f"{who}: {why}")
                 self._require(not pod.node, Invariant.PHANTOM_DECISION, f"{who}: it runs on {pod.node}")
+                if pod.gang:
+                    self._gangs_bound[pod.gang] = who
             case "adopted":
                 self._require(pod.node == node, Invariant.PHANTOM_DECISION, f"{who}: it is on {pod.node!r}")
             case "resized":
                 self._require(life.node == node != "", Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
             case "bind-failed":
                 self._require(life.node == node != "", Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
+                said = (decision["pod"]["uid"], node) in self.events.failed
+                self._require(said, Invariant.PHANTOM_DECISION, f"{who}: nobody said so")
             case "orphaned" | "returned" as outcome:
                 told = life.node == node and life.node_gone == (outcome == "returned")
                 self._require(told, Invariant.WRONG_LIFE, f"{who}: it is on {life.node!r}")
@@ -229,7 +267,8 @@ class Outside:
         order = self._order, decision["seq"]
         if node and outcome != "cleared":
             stays = None if outcome in ("released", "nominated", "bind-failed") else pod
-            step = Step(decision["node_version"], order, outcome, pod.uid, stays)
+            version, (before, after) = decision["node_version"], self._commit.versions.get(node, (0, 0))
+            step = Step(version, order, outcome, pod.uid, stays, before < (version or 0) <= after)
             self._steps.setdefault(node, []).append(step)
         if life.node and life.node != node:
             self._left.setdefault((life.node, pod.uid), []).append(order)
@@ -255,8 +294,12 @@ class Outside:
         states, at, last, spare = self.events.nodes.get(name, []), -1, 0, 0
         there: dict[str, Step] = {}
         for step in steps:
-            if step.version is not None:
-                told_together = step.outcome in ("orphaned", "returned")
+            told_together = step.outcome in ("orphaned", "returned")
+            if told_together and not step.is_sure:
+                was_so = any(state.gone == (step.outcome == "orphaned") for state in states)
+                what = f"{name} v{step.version}: {step.outcome} {step.uid}: no event says so"
+                self._require(was_so, Invariant.VERSION_CHAIN, what)
+            elif step.version is not None:
                 cost = 0 if told_together else 1 + (step.outcome == "resized")
                 spare += step.version - last - cost
                 last = step.version
@@ -344,9 +387,33 @@ class Outside:
         profiles = self.events.profiles.get(pod.profile)
         if pod.profile not in BUILT_IN_PROFILES and (profiles is None or profiles[-1][1] is None):
             return
+        if pod.gang and not self._is_complete(pod):
+            return
         for name, states in self.events.nodes.items():
-            why = why_not(states[-1], on.get(name, ()), pod) or self._why_not_beside(name, pod)
+            if (pod.uid, name) in self.events.failed:
+                continue  # it is kept off the node for a while
+            promised = [e.pod for e in self.promises.open.values() if e.node == name]
+            there = [*on.get(name, ()), *(other for other in promised if other.priority >= pod.priority)]
+            why = why_not(states[-1], there, pod) or self._why_not_beside(name, pod)
             self._require(bool(why), Invariant.NOT_DRAINED, f"{pod.uid} fits {name}")
+
+    def _is_complete(self, pod: Pod) -> bool:
+        """Say whether certainly enough pods of a pod's gang have a node, or would fit the one with most room.
+
+        Those count that get in nobody's way, and of one shard: each counts its own.
+        """
+        states = self.events.gangs.get(pod.gang, ())
+        least = states[-1][1] if states else None
+        if least is None:
+            return False
+        shard = self.lives[pod.uid].shard
+        of_gang = (each for each in self.events.alive.values() if each.gang == pod.gang)
+        members = [each for each in of_gang if each.uid in self.lives and self.lives[each.uid].shard == shard]
+        plain = [each for each in members if not (each.ports or each.avoids or each.spread)]
+        room = [states[-1] for name, states in self.events.nodes.items() if name == HUGE]
+        fits = [p for p in plain if not self.lives[p.uid].node and room and not why_not(room[0], [], p)]
+        known = [p for p in fits if p.profile in BUILT_IN_PROFILES]
+        return sum(bool(self.lives[each.uid].node) for each in members) + len(known) >= least
 
     def sums(self) -> dict[str, dict[str, int]]:
         """Return what pods ask for on each node, by what was said last."""

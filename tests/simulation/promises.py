@@ -28,6 +28,8 @@ class Promise:
 class Promises:
     """Folds the decisions of preemption, and checks each against those before it.
 
+    ``reserves`` is whether pods may have nodes promised for which nobody has to leave.
+
     Attributes
     ----------
     open : dict
@@ -38,7 +40,8 @@ class Promises:
         How often each outcome of preemption was told.
     """
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, *, reserves: bool = False) -> None:
+        self._reserves = reserves
         self.open: dict[str, Promise] = {}
         self.evicted: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -50,9 +53,8 @@ class Promises:
         promise, outcome = self.open.get(by["preemptor"]), decision["outcome"]
         self.counts[outcome] += 1
         if outcome == "spared":
-            self._require(
-                promise is None, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}"
-            )
+            over = promise is None or uid not in promise.victims
+            self._require(over, Invariant.BROKEN_PROMISE, f"{who}: it is still in the way of {promise}")
             self.evicted.pop(uid, None)
             return
         self._require(
@@ -73,6 +75,8 @@ class Promises:
         """Take any other decision of a pod; ``beside`` are its node and who is there, where known."""
         uid, outcome, node = pod.uid, decision["outcome"], decision["node"]
         promise = self.open.pop(uid, None)
+        if promise is not None and outcome == "conflict":  # its bind is lost, and the promise is not
+            self.open[uid] = dataclasses.replace(promise, victims=frozenset())
         if promise is not None:
             ends = outcome in ENDS and (outcome != "bound" or node == promise.node)
             self._require(ends, Invariant.BROKEN_PROMISE, f"{who}: after {promise}")
@@ -89,9 +93,10 @@ class Promises:
         if outcome == "nominated":
             self.counts[outcome] += 1
             told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
-            may = pod.may_preempt and pod.profile == DEFAULT_PROFILE and not pod.node
+            is_reserved = self._reserves and not told.victims  # it waits for who leaves by himself
+            may = (pod.may_preempt or is_reserved) and pod.profile == DEFAULT_PROFILE and not pod.node
             self._require(may, Invariant.WRONG_NOMINATION, f"{who}: {pod}")
-            if beside is not None:
+            if beside is not None and not is_reserved:
                 self._judge_victims(told, *beside, who)
             self.open[uid] = told
 
@@ -101,7 +106,8 @@ class Promises:
         Rules over several nodes are not judged: who has them may need whoever counts in them gone.
         """
         pod = told.pod
-        stay = [each for uid, each in there.items() if uid not in told.victims and uid not in self.evicted]
+        leaving = told.victims | {uid for uid in there if self._leaves_for(uid, pod)}
+        stay = [each for uid, each in there.items() if uid not in leaving]
         why = why_not(node, stay, pod)
         self._require(not why, Invariant.WRONG_NOMINATION, f"{who}: with {told.victims} gone, {why}")
         stay += [
@@ -113,3 +119,12 @@ class Promises:
             victim = there[uid]
             needed = pod.spread or pod.avoids or victim.avoids or why_not(node, [*stay, victim], pod)
             self._require(bool(needed), Invariant.EVICTED_FOR_NOTHING, f"{who}: it fits beside {victim}")
+
+    def _leaves_for(self, uid: str, pod: Pod) -> bool:
+        """Say whether somebody leaves whatever is promised to a pod now.
+
+        Who leaves for a less urgent one may stay: that promise ends with the new one.
+        """
+        by = self.evicted.get(uid)
+        outbid = by in self.open and self.open[by].pod.priority < pod.priority
+        return by is not None and not outbid

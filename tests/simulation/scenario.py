@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import orjson
 
+from domain.model.pods import POD_GROUP_LABEL
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
 from tests.builders import profile_manifest, usage_manifest
 from tests.simulation.faults import Fault, Faults
@@ -32,19 +34,37 @@ _APPS = ("web", "web", "web", "web", "web", "lonely", "zonal", "spread", "spread
 _APART = {"lonely": "kubernetes.io/hostname", "zonal": "zone"}
 """Pods with this label keep away from each other by this topology key."""
 
+_GANGS = ("gang-0", "gang-1", "gang-2")
 _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
+
+
+class Kind(NamedTuple):
+    """What a day has beside pods, nodes and profiles."""
+
+    preempts: bool = False
+    has_gangs: bool = False
+    fails_to_bind: bool = False
+    reserves: bool = False
+
+    @classmethod
+    def of(cls, seed: int, *, preempts: bool) -> Kind:
+        """Return the kind of a day: every second one has gangs, and every third one bindings that fail."""
+        return cls(preempts, seed % 2 == 1, seed % 3 == 0, preempts and seed % 4 < 2)
+
+
+_PLAIN = Kind()
 
 
 class Scenario:
     """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew."""
 
     def __init__(
-        self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8, preempts: bool = False
+        self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8, kind: Kind = _PLAIN
     ) -> None:
         self._rng = rng
+        self._kind = kind
         self._pods_max, self._nodes_max = pods - 1, nodes - 1
         self._faults = faults
-        self._preempts = preempts
         self._version = 100
         self._uid = 0
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -53,22 +73,31 @@ class Scenario:
         self._touched: set[str] = set()
 
     def opening(self) -> list[tuple[str, Entry]]:
-        """Return the nodes that are there from the start."""
-        return [self._keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
+        """Return the nodes and the PodGroups that are there from the start."""
+        nodes = [self._keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
+        return nodes + [self._keep(*self._pod_group(name, "ADDED")) for name in self._gangs()]
 
     def closing(self) -> list[tuple[str, Entry]]:
-        """Return a node with room for every pod that can be placed at all, and the profile they may lack."""
+        """Return a node with room for every pod that can be placed at all, and what they may lack beside."""
         name = "node-huge"
         self._version += 1
         node = self._manifest("Node", name, None, {"pods": "4000", "cpu": "4000", "memory": "4000Gi"})
         profile = self._keep(*self._profile("sim", "ADDED", "MostAllocated"))
-        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node)), profile]
+        gangs = [self._keep(*self._pod_group(name, "MODIFIED")) for name in self._gangs()]
+        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node)), profile, *gangs]
+
+    def _gangs(self) -> Iterable[str]:
+        return _GANGS if self._kind.has_gangs else ()
 
     def next(self) -> tuple[str, Entry]:
         """Return the next record."""
-        if self._preempts and self._rng.random() < 0.03:
+        if self._kind.preempts and self._rng.random() < 0.03:
             return self._keep(*self._budget())
-        draw = self._rng.random()
+        if self._kind.has_gangs and self._rng.random() < 0.03:
+            kind = self._rng.choice(("MODIFIED", "MODIFIED", "MODIFIED", "DELETED"))
+            return self._keep(*self._pod_group(self._rng.choice(_GANGS), kind))
+        noisy = bool(self.sent) and self._rng.random() < self._faults.noise
+        draw = self._rng.uniform(0.9, 1.0) if noisy else self._rng.random()
         if draw < 0.5:
             return self._keep(*self._pod())
         if draw < 0.62 and self.pods:
@@ -170,7 +199,7 @@ class Scenario:
             "priority": self._rng.choice((0, 0, 0, 10)),
             "schedulerName": self._rng.choice(_PROFILES),
         }
-        if self._preempts:  # few nodes, many pods, and some of them more urgent than others
+        if self._kind.preempts:  # few nodes, many pods, and some of them more urgent than others
             spec["priority"] = self._rng.choice(_PRIORITIES)
             spec["preemptionPolicy"] = self._rng.choice(("PreemptLowerPriority",) * 5 + ("Never",))
             if self._rng.random() < 0.7:
@@ -199,6 +228,8 @@ class Scenario:
             spec["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
         meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
+        if self._kind.has_gangs and self._rng.random() < 0.3:
+            meta["labels"][POD_GROUP_LABEL] = self._rng.choice(_GANGS)
         pod = {
             "kind": "Pod",
             "apiVersion": "v1",
@@ -223,6 +254,32 @@ class Scenario:
         }
         kind = self._rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED"))
         return CONFIG_TOPIC, f"PodDisruptionBudget/sim/{app}", self._event(kind, budget)
+
+    def _pod_group(self, name: str, kind: str) -> tuple[str, str, bytes]:
+        """Let the PodGroup of a gang come, change or go."""
+        self._version += 1
+        group = {
+            "kind": "PodGroup",
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "metadata": {"name": name, "namespace": "sim", "resourceVersion": str(self._version)},
+            "spec": {"minMember": self._rng.choice((1, 2, 2, 3))},
+        }
+        return CONFIG_TOPIC, f"PodGroup/sim/{name}", self._event(kind, group)
+
+    def fail_binding(self, bound: Iterable[tuple[str, str]]) -> tuple[str, Entry] | None:
+        """Say of a pod that it could not be bound; ``bound`` are uids and nodes that were told lately."""
+        pods = {
+            pod["metadata"]["uid"]: (name, pod)
+            for name, pod in self.pods.items()
+            if "nodeName" not in pod["spec"] and pod["status"]["phase"] == "Pending"
+        }
+        found = [(*pods[uid], node) for uid, node in bound if uid in pods]
+        if not found:
+            return None
+        name, pod, node = self._rng.choice(found)
+        self._faults.counts[Fault.BIND_FAILED] += 1
+        failed = {**pod, "spec": {**pod["spec"], "nodeName": node}}
+        return self._keep(PODS_TOPIC, f"sim/{name}", self._event("BIND_FAILED", failed))
 
     def end(self, uid: str) -> None:
         """Forget a pod that somebody else ended."""
@@ -250,7 +307,11 @@ class Scenario:
         elif draw < 0.8:
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
             requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
-        elif self._preempts and pod["spec"].get("nodeName") and pod["metadata"]["labels"]["app"] != "spread":
+        elif (
+            self._kind.preempts
+            and pod["spec"].get("nodeName")
+            and pod["metadata"]["labels"]["app"] != "spread"
+        ):
             pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:20:00Z"  # it takes its time to end
         else:
             pod["metadata"]["labels"]["touched"] = str(self._version)

@@ -10,11 +10,16 @@ from typing import Any
 
 import msgspec
 
+from domain.model.pods import POD_GROUP_LABEL
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.log import MemoryLog
+from services.adapters.memory.nominations import NominationTables
+from services.codec.partition import partition_for
 from services.ports.clock import Clock
-from services.ports.ledger import CommitBatch, Committed, NotCommitted
-from services.ports.log import Entry, Record, Span, TopicPartition
+from services.ports.inbox import Forwarded
+from services.ports.ledger import CommitBatch, Committed, NominationRow, NotCommitted
+from services.ports.log import PODS_TOPIC, Entry, Record, Span, TopicPartition
+from services.ports.pods import PodRow, PodTombstone
 
 
 @dataclasses.dataclass
@@ -117,10 +122,56 @@ class SimulatedDatabase(MemoryDatabase):
         return outcome
 
     def lay_down(self, shards: int) -> None:
-        """Create the rows of further shards, as ``berth init`` does."""
+        """Add shards and bring what is open to the shard of its key, as ``berth init`` does."""
+        for (_, topic, _), offset in self.offsets.items():
+            offset.moved_below = offset.next_offset if topic == PODS_TOPIC else None
         new = MemoryDatabase(shards)
         for name in ("shards", "cursors", "worker_leases", "relay_leases", *_BY_SHARD):
             vars(self)[name] = vars(new)[name] | vars(self)[name]
+        replace, homes = msgspec.structs.replace, dict[str, int]()
+
+        def home(row: PodRow | PodTombstone | NominationRow) -> int:
+            key = f"{row.namespace}/{row.name}" if row.namespace else row.name
+            return homes.get(key, partition_for(key.encode(), None, shards))
+
+        self.inbox.forwarded.clear()
+        for pod in [*(row.opened for row in self.open_placements.values()), *self.pending.values()]:
+            key, gang = f"{pod.namespace}/{pod.name}", pod.labels.get(POD_GROUP_LABEL)
+            source = partition_for(key.encode(), None, shards)
+            homes[key] = (
+                source if not gang else partition_for(f"{pod.namespace}/{gang}".encode(), None, shards)
+            )
+            if homes[key] != source:
+                self.inbox.forwarded[source, key] = Forwarded(source, key, homes[key], pod.pod_uid)
+        moved, self.open_placements = self.open_placements, {}
+        for (uid, _), row in moved.items():
+            at = home(row.opened)
+            row.opened = replace(row.opened, home=None if at == row.opened.shard else at)
+            self.open_placements[uid, at] = row
+        self.nominations.restore(self._rehomed(self.nominations, home))
+        groups = {group.signature: group for group in self.pending_groups.values()}
+        pods = [replace(pod, shard=home(pod)) for pod in self.pending.values()]
+        self.pending = {(pod.pod_uid, pod.shard): pod for pod in pods}
+        self.pending_groups = {
+            (pod.shard, pod.signature): replace(groups[pod.signature], shard=pod.shard)
+            for pod in pods
+            if pod.signature in groups
+        }
+        self.tombstones = {key: replace(row, shard=home(row)) for key, row in self.tombstones.items()}
+
+    def _rehomed(
+        self, tables: NominationTables, home: Callable[[PodRow | PodTombstone | NominationRow], int]
+    ) -> list[NominationRow]:
+        """Take all nominations out, and return them with the shards of their pods."""
+        rows, places = tables.loaded(), dict(self.open_placements.keys())
+        tables.rows.clear()
+        tables.evictions.clear()
+        return [
+            msgspec.structs.replace(
+                row, shard=home(row), victims=[each._replace(shard=places[each.uid]) for each in row.victims]
+            )
+            for row in rows
+        ]
 
     def write_foreign(self, node_id: int) -> None:
         """Raise the version of a node, as another writer would."""

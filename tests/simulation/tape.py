@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
 
 from services.adapters.batches import own_shards
+from services.codec.partition import partition_for
 from services.ports.inbox import source_of
 from services.ports.ledger import CommitBatch, OffsetAdvance
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
@@ -63,6 +64,14 @@ class Tape:
         self._offsets: dict[Key, int] = {}
         self.commits: list[Commit] = []
         self.delivered: dict[object, Delivered] = {}  # by who holds leases
+        self._moved: dict[TopicPartition, list[Record]] = {}  # whose keys went elsewhere with the last shard
+
+    def move(self, shards: int) -> None:
+        """Note which records are of keys that have another partition from now on."""
+        for partition in range(shards - 1):
+            at = TopicPartition(PODS_TOPIC, partition)
+            found = (r for r in self._log.records(at) if partition_for(r.key, r.value, shards) != partition)
+            self._moved[at] = list(found)
 
     def fall_back(self, length: int) -> None:
         """Forget the transactions behind the first ones, which the ledger has lost."""
@@ -77,6 +86,15 @@ class Tape:
         number = (batch.journal.shard, batch.journal.batch) if batch.journal else (0, 0)
         commit = Commit(records, decided, versions, number, own_shards(batch), batch.followed)
         self.commits.append(commit)
+
+    def is_overwritten(self, commit: Commit) -> bool:
+        """Say whether the log lost records of a transaction, and holds others in their place.
+
+        Where nobody looked before these came, no one ever knows.
+        """
+        places = ((TopicPartition(r.topic, r.partition), r.offset) for r in commit.records)
+        now = [self._log.between(at, offset, offset + 1) for at, offset in places]
+        return any(found != [was] for was, found in zip(commit.records, now, strict=True))
 
     def _taken(self, a: OffsetAdvance, handed: Set[tuple[int, int]]) -> Iterator[Record]:
         """Yield the records of a move, without those that were handed over: their home takes them."""
@@ -99,12 +117,14 @@ class Tape:
         unread = [r.offset for r in self._log.between(at, a.lo, a.hi) if r.offset not in given]
         self._require(not unread, f"{at}: {unread} were moved past and never read")
         below = self._database.offsets[key].resync_below or 0
-        last = {record.key: offset for offset, record in sorted(given.items()) if offset < below}
+        moved = self._moved.get(at, ()) if below else ()
+        last = {r.key: o for o, r in sorted(given.items()) if o < below and r not in moved}
         for offset in range(a.lo, a.hi):
             record = given.get(offset)
-            # Of a partition that is read again, only the latest record of each key counts.
+            # Of a partition that is read again, only the latest record of each key counts, and none that was
+            # there before its key moved: what ended its pod came elsewhere.
             is_here = a.topic != PODS_TOPIC or (a.shard, offset) not in handed
-            if is_here and record is not None and (offset >= below or last[record.key] == offset):
+            if is_here and record is not None and (offset >= below or last.get(record.key) == offset):
                 yield record
 
     def _require(self, holds: bool, message: str) -> None:

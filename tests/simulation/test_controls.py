@@ -32,8 +32,9 @@ from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
 from services.worker.following import events_of
+from services.worker.loop import Loop
 from tests.simulation.faults import OF_CALLS, Fault, Faults
-from tests.simulation.invariants import Invariant, Violation
+from tests.simulation.invariants import Invariant
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
 from tests.simulation.servers import SimulatedDatabase
 from tests.simulation.world import Build, World
@@ -63,6 +64,14 @@ def _often(rates: Mapping[Fault, float]) -> Any:
             (faults.rates if fault in OF_CALLS else faults.per_second)[fault] = rate
 
     return mock.patch.object(Faults, "draw", draw)
+
+
+@contextlib.contextmanager
+def _all(*patches: Any) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
 
 
 # ------------------------------------------------------------------------------------------- transactions
@@ -293,6 +302,36 @@ def _twice(row: Followed) -> Iterator[Any]:
 
 _FEEDS_TWICE = mock.patch("services.worker.planner.events_of", _twice)
 _LOSES_APART = mock.patch("services.adapters.memory.database.lost_together", lambda batch, lost: set(lost))
+
+# ------------------------------------------------------------------------------------- taking shards
+
+
+class _Whatever(dict[int, int]):
+    """Is no other than anything."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+async def _take_early(loop: Loop) -> None:
+    """Begin with shards without what their last owners did last."""
+    stop = loop.follower.stop
+
+    async def read() -> bool:
+        return False
+
+    async def stop_somewhere(shards: Sequence[int]) -> Mapping[int, int]:
+        return _Whatever(await stop(shards))
+
+    with mock.patch.multiple(loop.follower, read=read, stop=stop_somewhere):
+        await _TAKE(loop)
+
+
+_TAKE = Loop._take
+_TAKES_EARLY = mock.patch.object(Loop, "_take", _take_early)
+_NO_GUARDS = mock.patch("services.adapters.memory.database.refused_nodes", return_value=set())
+# What another worker did a moment ago is seldom unknown.
+_FOLLOWS_SELDOM = mock.patch("tests.simulation.world.FOLLOW_SECONDS", (3.0,))
 _MANY_APART = mock.patch("tests.simulation.scenario._APPS", ("spread", "spread", "zonal"))
 
 # ------------------------------------------------------------------------------------------------ relays
@@ -400,6 +439,11 @@ _PROMISE = PreemptingPlacer._promise
 _EVICTS_ALL = mock.patch.object(PreemptingPlacer, "_promise", _evicting_all)
 _ALL_PREEMPT = mock.patch("domain.cycle.preempting.may_preempt", return_value=True)
 
+# ------------------------------------------------------------------------------------------------- gangs
+
+_PARTS = mock.patch("domain.cycle.gangs.Gang.lacking_count", property(lambda gang: 0))
+_PARTS_LOSE = mock.patch("services.codec.settling._is_short", return_value=False)
+
 # ----------------------------------------------------------------------------------------------- controls
 
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
@@ -451,6 +495,21 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("evicted for another", Build(ledger=_NamesAnother), None, Invariant.WRONG_EVICTION),
     ("all evicted", Build(), _EVICTS_ALL, Invariant.EVICTED_FOR_NOTHING),
     ("all may preempt", Build(), _ALL_PREEMPT, Invariant.WRONG_NOMINATION),
+    ("guards off", Build(), _all(_NO_GUARDS, _MANY_APART, _FOLLOWS_SELDOM), Invariant.INFEASIBLE_PLACEMENT),
+    (
+        "losers apart",
+        Build(),
+        _all(_LOSES_APART, _MANY_APART, _FOLLOWS_SELDOM),
+        Invariant.INFEASIBLE_PLACEMENT,
+    ),
+    (
+        "take-over without the end of the journal",
+        Build(),
+        _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
+        Invariant.UNRELEASED,
+    ),
+    ("parts of gangs", Build(), _PARTS, Invariant.PART_OF_GANG),
+    ("parts of gangs lose", Build(), _all(_PARTS_LOSE, _FOLLOWS_SELDOM), Invariant.PART_OF_GANG),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
@@ -472,16 +531,3 @@ def test_a_broken_build_is_named(build: Build, patch: Any, named: Invariant) -> 
             if seed % 5 == 4:
                 gc.collect()  # the arrays of dead workers are large, and the collector does not know that
     pytest.fail(f"{SEEDS_COUNT} days of this build raise {sorted(n.name for n in found)}, not {named.name}")
-
-
-def test_pods_that_stay_though_others_of_their_zone_lost_are_named() -> None:
-    """On days that are full of pods that keep their distance: few others have a conflict among such pods."""
-    found: set[Invariant] = set()
-    for seed in range(200, 240):
-        world = World(seed)
-        with _LOSES_APART, _MANY_APART, contextlib.suppress(Violation):
-            world.run()
-        found |= world.auditor.findings.names
-        if Invariant.INFEASIBLE_PLACEMENT in found:
-            return
-    pytest.fail(f"forty days of this build raise {sorted(name.name for name in found)}")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from services.adapters.memory.ledger import MemoryLedger
+from services.growing import ShardsBehind, ShardsHeld, grow
+from services.ports.ledger import Lease
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    TOPICS_BY_SHARD,
     USAGE_TOPIC,
     TopicPartition,
 )
@@ -21,8 +26,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _CLOCK_WRONG_MS_MAX = 90_000
-SHARDED = (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC)
 SHARDS_MAX = 5
+OPERATING_SECONDS_MAX = 100.0
+"""To add a shard may take so long before the faults of the day end: else nobody may ever read to the end."""
 
 
 class Weather:
@@ -36,6 +42,7 @@ class Weather:
     async def rage(self) -> None:
         """Strike now and then, until nothing is left to strike."""
         faults = self._world.faults
+        squalls = asyncio.create_task(self._squall())
         while faults.per_second:
             await asyncio.sleep(self._rng.expovariate(sum(faults.per_second.values())))
             if faults.per_second:
@@ -43,7 +50,15 @@ class Weather:
                 kind = self._rng.choices(kinds, weights)[0]
                 if await self.strike(kind):
                     faults.counts[kind] += 1
+        await squalls
         self.calm()
+
+    async def _squall(self) -> None:
+        """Let squalls and lulls take turns, until the faults end."""
+        faults = self._world.faults
+        while faults.is_squally and faults.per_second:
+            faults.is_lull = not faults.is_lull
+            await asyncio.sleep(self._rng.uniform(0.1, 4.0 if faults.is_lull else 1.0))
 
     def calm(self) -> None:
         """Mend what would stay broken."""
@@ -95,18 +110,52 @@ class Weather:
         return True
 
     async def _widen(self) -> bool:
-        """Give one topic a partition more; a while later an operator does what the workers ask for."""
+        """Add a shard, often after somebody gave one topic alone a partition more."""
         world, shards = self._world, self._world.shards + 1
         if shards > SHARDS_MAX:
             return False
-        world.is_widened = True
-        world.log.grow(self._rng.choice(SHARDED), shards)
-        await asyncio.sleep(self._rng.uniform(0.5, 30.0))
-        for topic in SHARDED:
-            world.log.grow(topic, shards)
-        world.database.lay_down(shards)
-        world.shards = shards
+        world.is_widened = world.is_operated = True
+        if self._rng.random() < 0.5:
+            # Of several partitions, others than the new one get some keys, and are read before anybody looks.
+            topics = TOPICS_BY_SHARD if world.shards == 1 else (DECISIONS_TOPIC,)
+            world.log.grow(self._rng.choice(topics), shards)
+            await asyncio.sleep(self._rng.uniform(0.5, 30.0))
+        await self._add_shards(shards)
+        world.is_operated = False
         return True
+
+    async def _add_shards(self, shards: int) -> None:
+        """Do what ``berth init`` asks an operator for, until it adds the shards."""
+        world, ledger = self._world, MemoryLedger(self._world.database, self._world.clock)
+
+        async def lay_down(leases: Sequence[Lease]) -> None:
+            world.database.lay_down(shards)
+            world.auditor.add_shards(shards)
+
+        world.may_produce.clear()
+        tired_at = self._time() + OPERATING_SECONDS_MAX
+        while True:
+            if self._time() > tired_at:
+                world.faults.end()
+            world.may_work.clear()
+            for process in world.running.values():
+                if process.worker is not None and process.alive:
+                    world.stop(process)
+            await asyncio.sleep(self._rng.uniform(0.5, 5.0))
+            try:
+                await grow(world.log, ledger, shards, lay_down)
+                break
+            except ShardsHeld:  # by a worker that stands still
+                continue
+            except ShardsBehind:
+                world.is_draining = True
+                world.may_work.set()
+                await asyncio.sleep(self._rng.uniform(5.0, 20.0))
+        await ledger.aclose()
+        world.shards, world.is_draining = shards, False
+        world.may_work.set()
+        await asyncio.sleep(self._rng.uniform(0.0, 5.0))
+        world.may_produce.set()
 
     def _strike_process(self, kind: Fault) -> bool:
         running = [process for process in self._world.running.values() if process.alive]

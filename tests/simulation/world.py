@@ -8,17 +8,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import logging
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
+from unittest import mock
 
 import msgspec
 import orjson
 from prometheus_client import CollectorRegistry
 
+from domain.cycle.slots import GroupSlots
 from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.ledger import MemoryLedger
@@ -26,7 +26,7 @@ from services.adapters.memory.outbox import MemoryOutbox
 from services.executor.run import Executor, Positions
 from services.ports.journal import BATCHES
 from services.ports.ledger import Ledger
-from services.ports.log import Entry, Log, topic_specs
+from services.ports.log import DECISIONS_TOPIC, Entry, Log, TopicPartition, topic_specs
 from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.worker.collector import Memory
@@ -37,20 +37,23 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.invariants import Invariant, Violation
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 from tests.simulation.process import LEDGER, Process, UnreliableLedger, UnreliableLog, UnreliableOutbox
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Kind, Scenario
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
 from tests.simulation.weather import Weather
 
 EVENTS_COUNT = 150
 CONVERGENCE_SECONDS = 600.0
+FOLLOW_SECONDS = (0.03, 0.1, 0.3)
 QUIET_SECONDS = 6.0
 NOTICE_SECONDS = 4.0
 STOP_SECONDS_MAX = 2.0
-WORKERS_COUNT = 3
 RELAYS_COUNT = 2
+_LATELY = 10
 
 T = TypeVar("T")
-_M_MMAP_THRESHOLD = -3
+RESERVATION_SECONDS = 3
+_SMALL = mock.patch.dict(GroupSlots.__init__.__kwdefaults__, slots_max=32, bytes_max=1 << 20)
+"""Room for the groups of a day. What a large cluster needs costs each start of a worker 4 ms."""
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -92,15 +95,18 @@ class World:
     ) -> None:
         self.rng = random.Random(seed)
         self.preempts = preempts
+        self.kind = Kind.of(seed, preempts=preempts)
         self.loop = SimulatedLoop()
         # What a broken build leaves behind in tasks that nobody waits for is not to be logged when it is
         # collected, at whatever moment of another test that may be.
         self.loop.set_exception_handler(lambda loop, context: None)
         self.clock = VirtualClock(self.loop)
-        self.shards = self.rng.choice((1, 1, 3))
+        self.shards = self.rng.choice((1, 2, 4))
+        self._workers_count = self.rng.choice((2, 3, 4))
         self.database = build.database(self.shards, self.clock.now_ms)
         self.log = SimulatedLog(self.clock)
         self.auditor = Auditor(self.log, self.database)
+        self.auditor.reserves = self.kind.reserves
         self.database.committed = self.auditor.committed
         self.database.refused = self.auditor.refused
         self.faults = Faults(self.rng)
@@ -109,14 +115,20 @@ class World:
         self.outages = Outages()
         self.running: dict[str, Process] = {}
         self.is_widened = False  # a topic got more partitions
+        self.is_operated = False  # an operator adds a shard
+        self.is_draining = False  # workers read what is in the partitions of before
+        self.may_work, self.may_produce = asyncio.Event(), asyncio.Event()
+        self.may_work.set()
+        self.may_produce.set()
         self.mismatches = 0  # processes that ended because of that
         self.transactions = Transactions()
         self._build = build
         self._checkpoint_batches = checkpoint_batches
         self._is_over = False
-        self._scenario = Scenario(self.rng, self.faults, preempts=self.preempts)
+        self._scenario = Scenario(self.rng, self.faults, kind=self.kind)
         self._executed = Positions(None)  # outlives each executor, as its file does
         self._lease_seconds = self.rng.choice((2.0, 2.0, 10.0))
+        self._follow_seconds = self.rng.choice(FOLLOW_SECONDS)
 
     # --------------------------------------------------------------------------------------- processes
 
@@ -124,6 +136,9 @@ class World:
         """Start a process, and another one whenever it died."""
         slot, incarnation = f"{kind}-{number}", 0
         while not self._is_over:
+            while kind == "worker" and not self._may_start(number):
+                await self.may_work.wait()
+                await asyncio.sleep(0.5)
             incarnation += 1
             process = Process(f"{slot}.{incarnation}", self.rng, self.faults, self.outages)
             self.running[slot] = process
@@ -135,6 +150,10 @@ class World:
             for client in process.clients:
                 await client.aclose()
             await asyncio.sleep(self.rng.uniform(0.0, 5.0))
+
+    def _may_start(self, number: int) -> bool:
+        """Say whether a worker may be up: one alone while partitions of before are read to the end."""
+        return self.may_work.is_set() and not (self.is_draining and number)
 
     def _judge_ended(self, task: asyncio.Task[None]) -> None:
         """A process that ends by itself is a bug, and says so here, unless somebody changed the topics."""
@@ -172,10 +191,13 @@ class World:
             profiles=BUILT_IN_PROFILES,
             lease_seconds=self._lease_seconds,
             batch_records_max=self.rng.choice((1, 7, 50)),
+            follow_seconds=self._follow_seconds,
             checkpoint_batches=self._checkpoint_batches,
             backoff_ms=BACKOFF_MS,
             preempts=self.preempts,
             preemption_seconds=5,  # some run out while the executor is down
+            reservation_seconds=RESERVATION_SECONDS if self.kind.reserves else 0,
+            drain=self.is_draining,
         )
         inner = MemoryLedger(self.database, self.clock)
         self.auditor.tape.delivered[inner] = process.delivered
@@ -215,15 +237,36 @@ class World:
         writer = await self.log.writer()
         for topic, entry in scenario.opening():
             await writer.append(topic, [entry])
-        for _ in range(EVENTS_COUNT):
-            topic, entry = scenario.next()
+        for _ in range(round(EVENTS_COUNT / (1 - self.faults.noise))):
+            failed = self.kind.fails_to_bind and self.rng.random() < 0.05
+            topic, entry = (failed and scenario.fail_binding(self._bound())) or scenario.next()
+            await self.may_produce.wait()
             await writer.append(topic, [entry])
-            if self.rng.random() < 0.3:
+            draw = self.rng.random()
+            if draw < 0.3:
                 await asyncio.sleep(self.rng.expovariate(2.0))
+            elif draw < 0.33:  # faults that strike while all wait for work hit little
+                await self._let_work(self.rng.uniform(1.0, 10.0))
+        self.batches_before_calm = self.database.batches_count
         self.faults.end()
         await self._wait(NOTICE_SECONDS, self.auditor.unnoticed)  # else what comes next covers up the loss
+        await self.may_produce.wait()
         for topic, entry in scenario.closing():
             await writer.append(topic, [entry])
+
+    def _bound(self) -> Iterator[tuple[str, str]]:
+        """Yield the uids and nodes of pods of which the log said lately that they are bound."""
+        for shard in range(self.shards):
+            for record in self.log.records(TopicPartition(DECISIONS_TOPIC, shard))[-_LATELY:]:
+                told = orjson.loads(record.value or b"")
+                if told["outcome"] == "bound":
+                    yield told["pod"]["uid"], told["node"]
+
+    async def _let_work(self, seconds_max: float) -> None:
+        """Wait until everything is worked off, or for so long."""
+        deadline = self.loop.time() + seconds_max
+        while self.loop.time() < deadline and self.auditor.behind():
+            await asyncio.sleep(0.5)
 
     async def _wait(self, quiet_seconds: float, undone: Callable[[], str]) -> None:
         """Wait until nothing was undone and nothing but ticks came for a while."""
@@ -238,9 +281,8 @@ class World:
 
     async def _main(self) -> None:
         await self.log.ensure_topics(topic_specs(self.shards))
-        # Of a topic that got partitions, several workers would read both halves of a key's events at once.
-        workers = 1 if Fault.MORE_PARTITIONS in self.faults.per_second else WORKERS_COUNT
-        slots = [("worker", n) for n in range(workers)] + [("relay", n) for n in range(RELAYS_COUNT)]
+        slots = [("worker", n) for n in range(self._workers_count)]
+        slots += [("relay", n) for n in range(RELAYS_COUNT)]
         slots += [("executor", 0)] if self.preempts else []
         keepers = [asyncio.create_task(self._keep_running(*slot)) for slot in slots]
         weather = asyncio.create_task(Weather(self).rage())
@@ -268,6 +310,8 @@ class World:
 
     def _trailing(self) -> str:
         """Say who does not know yet what others did, or lets pods back off: it may be frozen or cut off."""
+        if self.is_operated:
+            return "a shard is added"
         offsets = self.database.offsets
         for process in self.running.values():
             worker = process.worker
@@ -287,7 +331,8 @@ class World:
     def run(self) -> None:
         """Live the whole day and audit it; raise ``Violation`` where an invariant does not hold."""
         try:
-            self.loop.run_until_complete(self._main())
+            with _SMALL:
+                self.loop.run_until_complete(self._main())
         finally:
             self.loop.end()
         self.auditor.judge()
@@ -311,21 +356,13 @@ class World:
             "epochs": epochs,
             "fenced commits": self.auditor.fenced_commits,
             "conflicts": self.auditor.conflicts,
+            "gangs placed": self.auditor.gangs,
             "late publishers": self.auditor.late_publishers,
         }
 
     def decisions(self) -> list[bytes]:
         """Return the bytes of all decisions."""
         return [payload for rows in self.database.decisions.values() for _, payload in rows]
-
-
-def keep_memory_sparse() -> None:
-    """Let large arrays of zeros be given by the system, which makes no page before it is written.
-
-    Else the C library clears the memory of the planner before, 60 ms for each restart of a worker.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 17)
 
 
 def main() -> None:

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from domain.cycle.excluded import without_nodes
 from domain.model.errors import FieldError
+from domain.model.events import BindFailed
 from domain.model.limits import bind_failure_seconds
-from domain.model.pods import NodeAffinity, NodeSelectorTerm, Requirement
 from services.codec.encode import encode_event
+from services.codec.gateway import Gateway
+from services.plan.objects import Given
+from services.plan.plan import Plan
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Producer, Site, audit, batches, kept
 from tests.property.team import Team, keys_of, node_of
 from tests.property.team import audit as audit_team
-from tests.values import template
 
 AT_MS = 1_700_000_000_000
 LATE_MS = AT_MS + bind_failure_seconds * 1_000
@@ -166,11 +167,36 @@ def test_other_workers_hear_of_it() -> None:
     audit_team(team)
 
 
-def test_what_is_excluded_is_left_out_of_each_term() -> None:
-    zone = NodeSelectorTerm((Requirement("zone", "In", ("a",)),))
-    none_of = (Requirement("metadata.name", "NotIn", ("n",)),)
-    plain = without_nodes(template(1), ("n",)).node_affinity
-    assert plain == NodeAffinity((NodeSelectorTerm((), none_of),))
-    given = template(1, node_affinity=NodeAffinity((zone, NodeSelectorTerm())))
-    narrowed = without_nodes(given, ("n",)).node_affinity
-    assert narrowed == NodeAffinity((NodeSelectorTerm(zone.match_expressions, none_of),))
+def test_a_node_that_is_excluded_counts_for_its_zone() -> None:
+    """Pods are spread over two zones, one node each; the second one cannot be bound to the empty zone."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    site = Site()
+    site.tell("ADDED", *(node_manifest(zone, labels={"zone": zone}, resource_version=1) for zone in "ab"))
+    for name in ("p", "q"):
+        web = pod_manifest(name, cpu=1, labels={"app": "web"}, resource_version=1)
+        web["spec"]["topologySpreadConstraints"] = [spread]
+        site.tell("ADDED", web)
+    ((_, first),) = told(site)
+    ((_, second),) = told(site, "q")
+    assert {first, second} == {"a", "b"}
+    site.tell("BIND_FAILED", {**web, "spec": {**web["spec"], "nodeName": second}})
+    assert [outcome for outcome, _ in told(site, "q")] == ["bound", "bind-failed", "unschedulable"]
+
+
+def test_the_api_passes_one_on_whole() -> None:
+    sent = Gateway().prepare({"type": "BIND_FAILED", "object": failed("a")}).event
+    assert isinstance(sent, BindFailed)
+    assert (sent.node, sent.pod.pod.key) == ("a", "default/p")
+    assert sent.pod.pod.template.requests["cpu"] == 1_000
+
+
+def test_in_a_plan_the_pod_waits() -> None:
+    plan = Plan()
+    plan.add(Given("ADDED", node_manifest("a")))
+    plan.add(Given("BIND_FAILED", failed("a")))
+    assert [each.node for each in plan.place()] == ["a"]

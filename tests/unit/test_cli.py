@@ -304,6 +304,7 @@ def read(path: Path, text: str, event_type: str = "ADDED") -> list[tuple[str, st
             f"{json.dumps(WATCH)}\n\n{json.dumps(NODE)}\n",
             [("MODIFIED", "p1"), ("ADDED", "n1")],
         ),
+        ("failed.json", json.dumps(WATCH | {"type": "BIND_FAILED"}), [("BIND_FAILED", "p1")]),
         ("bookmark.json", json.dumps(WATCH | {"type": "BOOKMARK"}) + json.dumps(NODE), [("ADDED", "n1")]),
         ("many.yaml", f"{YAML_POD}---\n---\n{YAML_POD}", [("ADDED", "p1"), ("ADDED", "p1")]),
         ("flow.yaml", json.dumps(NODE), [("ADDED", "n1")]),

@@ -11,10 +11,10 @@ from services.adapters.memory.log import MemoryLog
 from services.codec.encode import encode_event
 from services.executor.run import Executor, Positions, deletions
 from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
-from tests.builders import Json
+from tests.builders import Json, node_manifest, pod_manifest
 from tests.contract.conftest import SteppingClock
-from tests.property.site import SHARDS
-from tests.unit.preempted import high, site_of, told
+from tests.property.site import SHARDS, Site
+from tests.unit.preempted import AT_MS, high, site_of, told
 
 
 def record(outcome: str, name: str, uid: str = "u", offset: int = 0) -> Record:
@@ -24,10 +24,10 @@ def record(outcome: str, name: str, uid: str = "u", offset: int = 0) -> Record:
 
 def test_who_was_spared_right_behind_is_left_alone() -> None:
     told_of = [record("bound", "a"), record("evicted", "a"), record("evicted", "b"), record("spared", "a")]
-    (entry,) = deletions(told_of)
+    ((entry,),) = deletions(told_of).values()
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "ns", "name": "b", "uid": "u"}}
     assert entry == Entry(b"ns/b", encode_event("DELETED", pod))
-    assert len(deletions([*told_of, record("evicted", "a")])) == 2, "evicted anew"
+    assert len(deletions([*told_of, record("evicted", "a")])[None]) == 2, "evicted anew"
 
 
 async def run(log: MemoryLog, positions: Positions, until: int) -> None:
@@ -82,3 +82,26 @@ async def test_it_begins_anew_in_a_topic_that_was_made_anew(tmp_path: Path) -> N
         )
         await run(log, Positions(file), 1)
         assert [each["object"]["metadata"]["name"] for each in await deleted(log)] == [name]
+
+
+async def test_a_pod_is_deleted_where_its_producer_put_it() -> None:
+    """A producer may have a partitioner of its own: another worker's shard would refuse the deletion."""
+    log = MemoryLog(SteppingClock())
+    await log.ensure_topics(topic_specs(SHARDS))
+    site = await asyncio.to_thread(lambda: Site(preempts=True))
+    await asyncio.to_thread(site.tell, "ADDED", node_manifest("n0", cpu=4, resource_version=1))
+    put: dict[str, int] = {}
+    for name in ("low0", "low1"):
+        (made,) = site.records([("ADDED", pod_manifest(name, cpu=2, priority=0), AT_MS)])
+        at = put[name] = 1 - made.partition
+        offset = site.planner.positions()[TopicPartition(PODS_TOPIC, at)]
+        await asyncio.to_thread(site.take, [made._replace(partition=at, offset=offset)])
+    await asyncio.to_thread(site.tell, "ADDED", high())
+    writer = await log.writer()
+    for shard, rows in site.database.decisions.items():
+        await writer.append(DECISIONS_TOPIC, [Entry(b"key", p) for _, p in rows], partition=shard)
+    await run(log, Positions(None), 2)
+    reader = await log.reader()
+    await reader.assign({TopicPartition(PODS_TOPIC, shard): 0 for shard in range(SHARDS)})
+    gone = await reader.poll(1000, 0.0)
+    assert {orjson.loads(g.value or b"")["object"]["metadata"]["name"]: g.partition for g in gone} == put

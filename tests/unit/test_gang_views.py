@@ -140,6 +140,8 @@ def test_describe_and_explain_name_the_gang(site: Site, capsys: pytest.CaptureFi
     explaining.print_pod(answer)
     said = capsys.readouterr().out
     assert "default/large: at least 3, 0 placed, 4 waiting" in said
+    assert "found no node; 2 more would have had a node." in said
+    assert "what was decided last, at " in said
     assert "waits for the others of its gang" in said
 
 

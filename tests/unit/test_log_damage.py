@@ -16,6 +16,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog
+from services.codec.partition import partition_for
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -43,10 +44,10 @@ async def _inline(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 class _Site:
     """A worker in memory, its log and its ledger."""
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
         self.clock = SteppingClock()
         self.log = MemoryLog(self.clock)
-        self.database = MemoryDatabase(1, self.clock.now_ms)
+        self.database = MemoryDatabase(shards, self.clock.now_ms)
         self.registry = CollectorRegistry()
         self.task: asyncio.Task[None] | None = None
 
@@ -54,9 +55,9 @@ class _Site:
         thing = node_manifest(name, cpu="1", resource_version=version)
         self.log.add(NODES, [Entry(name.encode(), event_bytes("ADDED", thing))])
 
-    def pod(self, name: str, version: int = 1, kind: str = "ADDED") -> None:
+    def pod(self, name: str, version: int = 1, kind: str = "ADDED", at: TopicPartition = PODS) -> None:
         thing = pod_manifest(name, cpu="10m", uid=name, resource_version=version)
-        self.log.add(PODS, [Entry(f"default/{name}".encode(), event_bytes(kind, thing))])
+        self.log.add(at, [Entry(f"default/{name}".encode(), event_bytes(kind, thing))])
 
     async def start(self) -> None:
         """Start a worker; one that runs is killed."""
@@ -89,10 +90,12 @@ class _Site:
     def _is_settled(self) -> bool:
         offsets = self.database.offsets
         topics = (NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC)
+        places = [TopicPartition(topic, 0) for topic in topics]
+        places += [TopicPartition(PODS_TOPIC, shard) for shard in self.database.shards if shard]
         return all(
-            (0, topic, 0) in offsets
-            and offsets[0, topic, 0].next_offset == self.log.partition(TopicPartition(topic, 0)).end
-            for topic in topics
+            (at.partition, *at) in offsets
+            and offsets[at.partition, *at].next_offset == self.log.partition(at).end
+            for at in places
         )
 
     def placed(self) -> dict[str, str]:
@@ -218,6 +221,33 @@ async def test_a_worker_that_dies_while_it_reads_again_goes_on_reading_the_lates
     await site.settled()
     assert site.outcomes() == before
     assert site.database.log_faults == []
+
+
+async def test_nobody_comes_back_whose_key_moved_when_shards_were_added() -> None:
+    """Its end came to the partition of its key, and is remembered for a while only."""
+    site = _Site(shards=2)
+    await site.log.ensure_topics(topic_specs(2))
+    site.node("a")
+    moved, sent_here = [
+        name for name in "abcdefgh" if partition_for(f"default/{name}".encode(), None, 2) == 1
+    ][:2]
+    site.pod(moved)
+    await site.start()
+    await site.settled()
+    row = site.database.offsets[0, PODS_TOPIC, 0]
+    row.moved_below = row.next_offset
+    site.pod(moved, 2, "DELETED", TopicPartition(PODS_TOPIC, 1))
+    for name in (sent_here, "x", "y"):  # the first one's producer chooses the partition by itself
+        site.pod(name)
+    await site.settled()
+    await site.stop()
+    site.database.tombstones.clear()
+    site.log.cut(PODS, row.next_offset - 2)
+    site.pod(sent_here, 2, "DELETED")
+    await site.start()
+    await site.settled()
+    await site.stop()
+    assert site.placed().keys() == {"x", "y"}
 
 
 @pytest.mark.parametrize("topic", [NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC])

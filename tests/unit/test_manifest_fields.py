@@ -51,10 +51,7 @@ ASKS: dict[str, list[Json]] = {
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         {"initContainers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
     ],
-    "unsupported:scheduling-group": [
-        {"schedulingGroup": {"podGroupName": "g"}},
-        {"workloadRef": {"name": "w", "podGroup": "g"}},
-    ],
+    "unsupported:scheduling-group": [{"workloadRef": {"name": "w", "podGroup": "g"}}],
     "unsupported:anti-affinity-keys": [
         {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": f"k{i}"} for i in range(9)]}}}
     ],

@@ -56,6 +56,9 @@ def objects(seed: int) -> list[Json]:
                 more["host_port"] = 80
             case 3:
                 more["priority"] = 10
+            case 4:
+                soft = {"maxSkew": 1, "topologyKey": "disk", "whenUnsatisfiable": "ScheduleAnyway"}
+                more["spec"] = {"topologySpreadConstraints": [soft | {"labelSelector": {}}]}
         runs = random.random() < 0.4
         # Few on each node at first, and small: none of them is more than its node holds.
         on = f"n{i % 7 + 1}" if runs and i < 28 and "node_selector" not in more else None
@@ -135,9 +138,9 @@ def test_the_command_says_who_moves_and_repeats_itself(tmp_path: Path) -> None:
     assert "pods that wait\t1\t1" in kept.stdout
 
 
-def owned_by(kind: str, manifest: Json) -> Json:
+def owned_by(kind: str, manifest: Json, version: str = "v1") -> Json:
     manifest["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": kind, "name": "large", "uid": "u", "controller": True}
+        {"apiVersion": version, "kind": kind, "name": "large", "uid": "u", "controller": True}
     ]
     return manifest
 
@@ -166,12 +169,28 @@ def test_pods_of_a_node_and_pods_that_go_stay(tmp_path: Path, pinned: str) -> No
     assert (found["moves"], found["staying"], found["after"]["waiting_count"]) == ([], 1, 1)
 
 
+def test_pods_of_replica_sets_move_since_scores_alone_spread_them(tmp_path: Path) -> None:
+    web = pod_manifest("web", cpu="1", node_name="large", labels={"app": "web"})
+    manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=4), pod_manifest("job", cpu="4")]
+    found = answer_of(tmp_path, [*manifests, owned_by("ReplicaSet", web, "apps/v1")])
+    assert (len(found["moves"]), found["staying"], found["after"]["waiting_count"]) == (2, 0, 0)
+
+
+def test_wide_is_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([node_manifest("n"), pod_manifest("p")]))
+    done = CliRunner().invoke(app, ["optimise", "-f", str(file), "--steps", "10", "-o", "wide"])
+    assert "pods that wait\t0\t0" in done.stdout, done.output
+
+
 def test_who_waits_and_cannot_be_placed_by_a_search_is_counted_beside(tmp_path: Path) -> None:
     gated = pod_manifest("gated", cpu="1", spec={"schedulingGates": [{"name": "g"}]})
     unknown = pod_manifest("unknown", cpu="1", scheduler_name="nobody")
     lonely = pod_manifest("lonely", cpu="9", labels={"app": "lonely"}, affinity=SPREAD)
     found = answer_of(tmp_path, [node_manifest("n"), gated, unknown, lonely, pod_manifest("job", cpu="5")])
     assert (found["left"], found["after"]["waiting_count"]) == (3, 1)
+    done = CliRunner().invoke(app, ["optimise", "-f", str(tmp_path / "all.yaml"), "--steps", "10"])
+    assert "Waiting pods that a search cannot place, not counted below: 3.\n" in done.stdout
 
 
 @pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])

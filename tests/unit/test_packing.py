@@ -147,6 +147,13 @@ def test_what_stays_counts() -> None:
     assert sorted(search.node.tolist()) == [1, 2]
 
 
+def test_what_no_node_offers_costs_nothing() -> None:
+    capacity, demand, node = np.array([[10, 0]]), np.array([[5, 0]]), np.zeros(1, np.int32)
+    held, allowed = np.array([[0, 1 << 40]]), np.ones((1, 1), np.bool_)
+    search = Improving(capacity, demand, np.zeros(1, np.int32), node, allowed, held=held, objective="balance")
+    assert search.score.cost == 0.0
+
+
 def test_who_keeps_its_node_gives_it_to_nobody() -> None:
     """One large pod has the only node; two small ones wait."""
     capacity, demand = np.array([[10]]), np.array([[10], [5]])

@@ -145,7 +145,8 @@ def test_a_search_honours_the_filters_of_the_profile() -> None:
     asked = [template(100, 1, 80, profile=PROFILE) for _ in range(4)]
     asked.append(template(100, 1, profile=PROFILE, node_name="b"))
     pods = [pod(f"p{i}", each) for i, each in enumerate(asked)]
-    assert place_by_search(scheduler, Search("tbesk", 5, 200), pods, seed=1) == 4
+    placed = place_by_search(scheduler, Search("tbesk", 5, 200), pods, seed=1)
+    assert (len(placed), placed["default/p4"]) == (4, "b")
     nodes = scheduler.state.nodes
     assert [len(set(nodes[name].pods) - {"default/p4"}) for name in ("a", "b", "c")] == [1, 1, 1]
     assert "default/p4" in nodes["b"].pods

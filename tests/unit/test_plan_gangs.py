@@ -85,17 +85,26 @@ def test_members_that_are_bound_count() -> None:
     ("things", "said"),
     [
         ([pod_group_manifest("team", 5), *members(5)],
-         "gang default/team: 4 of at least 5 pods find a node; default/team-4 finds none"),
+         "gang default/team: 4 of at least 5 pods find a node; default/team-4: all nodes lack cpu"),
         ([pod_group_manifest("team", 5), *members(2)], "gang default/team: 2 of at least 5 pods exist"),
         (members(2), "gang default/team: there is no such PodGroup"),
         ([pod_group_manifest("team", 2, minResources={"cpu": "99"}), *members(2)],
-         "gang default/team: gang-resources:cpu"),
+         "gang default/team: no node was tried: for the gang, all nodes together have too little cpu"),
     ],
 )  # fmt: skip
 def test_the_table_says_what_a_gang_lacks(things: list[Json], said: str, tmp_path: Path) -> None:
     lines = berth_plan(tmp_path, *nodes(2), *things).splitlines()
     assert said in " ".join(line.strip() for line in lines)
     assert any(line.startswith("default/team-0: gang-waiting") for line in lines)
+
+
+def test_on_a_terminal_a_pod_takes_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.cli.plan_answers.on_terminal", lambda: True)
+    monkeypatch.setattr("services.cli.output.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = berth_plan(tmp_path, *nodes(2), pod_manifest("p", cpu=1)).splitlines()
+    assert any("3*TaintToleration=100" in line for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_summary_has_a_line_for_each_gang(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cpu_claim": (CpuClaim(), CpuClaim(fixed_milli=700), CpuClaim(requested_milli=300, silent_count=2)),
     "cluster": ("", "x", "y"),
     "role": ("", "master", "replica"),
+    "excluded": ((), ("a",), ("b", "c")),
     "gang": ("", "default/x"),
     "gates": ((), ("gate",)),
     "unsupported": ((), ("pod-affinity",)),

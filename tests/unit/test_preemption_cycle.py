@@ -11,9 +11,10 @@ import pytest
 
 from domain.model.limits import dying_seconds_max, preemption_seconds
 from domain.state.digest import digest_of
+from services.codec.partition import partition_for
 from services.ports.ledger import Committed
 from tests.builders import Json, node_manifest, pod_manifest
-from tests.property.site import Site, audit, kept
+from tests.property.site import SHARDS, Site, audit, kept
 from tests.unit.preempted import AT_MS, high, site_of, told
 
 LATE_MS = AT_MS + preemption_seconds * 1000
@@ -62,7 +63,10 @@ def test_what_is_told_of_it_names_pods_by_uid_and_the_decision() -> None:
     assert sorted(nominated["preemption"].pop("victims")) == sorted(row["pod"]["uid"] for row in evicted)
     assert nominated["preemption"] == {"violations": 0, "expires_at": "2023-11-14T22:14:20.000Z"}
     told_of = {"preemptor": nominated["pod"]["uid"], "priority": 10, "nominated": nominated["id"]}
-    assert all(row["preemption"] == told_of and row["shard"] == nominated["shard"] for row in evicted)
+    for row in evicted:
+        shard = partition_for(f"default/{row['pod']['name']}".encode(), None, SHARDS)
+        assert row["preemption"] == {**told_of, "shard": shard}, "where its deletion is to be told"
+        assert row["shard"] == nominated["shard"]
     assert nominated["reasons"] == {"insufficient:cpu": 1}
 
 

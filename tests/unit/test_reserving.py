@@ -10,6 +10,7 @@ from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.changes import NominationEnded
 from services.adapters.memory.ledger import state_of
+from services.ports.log import TopicPartition
 from tests.builders import Json, node_manifest, pod_manifest
 from tests.property.site import Site, audit, planner_at
 from tests.values import node, pod, template
@@ -165,12 +166,15 @@ def test_a_replay_keeps_the_same_node_free_at_the_same_time() -> None:
         site.planner = planner_at(site.leases, state, **settings)
 
     def live(events: list[tuple[str, Json, int]]) -> None:
-        records = first.records(events)
-        for _ in range(3):
-            if (batch := first.planner.plan(records)) is not None:
+        fresh = records = first.records(events)
+        for _ in range(9):
+            if (batch := first.planner.plan(fresh)) is not None:
                 first.database.apply(batch)
-                again.database.apply(again.planner.plan_batch(records, is_recorded=True))
-            records = []
+                ends, until_ms = first.planner.positions(), batch.log_time_ms
+                told = [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
+                records = records[len(told) :]
+                again.database.apply(again.planner.plan_batch(told, is_recorded=True, until_ms=until_ms))
+            fresh = []
 
     def small(number: int) -> Json:
         return pod_manifest(f"small-{number}", cpu="1")

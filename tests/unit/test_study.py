@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from pathlib import Path
@@ -76,3 +77,31 @@ def test_pictures_without_matplotlib_are_refused_before_anything_is_placed(
     assert shown.exit_code == 1
     assert "pip install 'berth[plots]'" in " ".join(shown.output.split())
     assert not (tmp_path / "x").exists()
+
+
+def test_a_placement_made_better_is_more_even_and_keeps_all_pods() -> None:
+    setting = generate(1, pods_count=600)
+    found = {}
+    for name in ("least-balanced", "lns"):
+        placed_count, steps, _ = place_all(METHODS[name], setting, 1)
+        found[name] = balance(steps[-1])
+        assert placed_count == 600
+        assert (steps[-1] * setting.allocatable.T).sum(axis=0) == pytest.approx(setting.asked.sum(axis=0))
+    assert found["lns"].imbalance < 0.3 * found["least-balanced"].imbalance
+    assert found["lns"].overloaded == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["lra", "search-score", "least-balanced"])
+def test_the_page_shows_what_comes_out(name: str) -> None:
+    """The files beside the pictures have the figures that the command gives."""
+    (run,) = study([name], [1])
+    folder = Path(__file__).parent.parent.parent / "docs" / "pictures"
+    for file, count in (("imbalance.csv", 18), ("utilisation.csv", 31)):
+        with (folder / file).open(newline="") as lines:
+            kept = [line for line in list(csv.reader(lines))[1:] if line[:2] == [name, "1"]]
+        assert len(kept) == count
+        given: dict[str, list[float]] = run.utilisation
+        if file == "imbalance.csv":
+            given = {str(pods): [z] for pods, z in zip(run.pods, run.imbalance, strict=True)}
+        for line in kept:
+            assert [float(each) for each in line[3:]] == pytest.approx(given[line[2]], rel=1e-9)

@@ -268,6 +268,8 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     assert "1,293 lack cpu, memory, gpu-milli and gpu" in text
     assert re.search(r"0-2251 +unschedulable", text)
     assert re.search(r"n +2023-05-06 +- +0-1 +yes", text)
+    describe._pod(waiting | {"group": GROUP | {"count": 1}})
+    assert "\nWaits, last tried at" in "\n".join(shown(capsys))
 
 
 # ------------------------------------------------------------------------------------------------- colours

@@ -24,7 +24,7 @@ from services.codec.encode import event_topic_and_key
 from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, TICKS_TOPIC, Entry, TopicPartition, topic_specs
 from services.ports.outbox import Timed
 from services.relay.run import Relay, RelayMetrics, RelaySettings
-from services.relay.ticking import QUIET_SECONDS_MAX, UNREAD_SECONDS_MAX, Ticker
+from services.relay.ticking import UNREAD_SECONDS, UNREAD_SECONDS_MAX, Ticker
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest
@@ -94,41 +94,45 @@ def test_a_new_pod_of_the_group_ends_the_backoff_and_goes_behind_the_older_ones(
     assert run(scheduler, 5_200, PodUpserted(pod("new", HALF))) == (1, ["waits", "new"])
 
 
-def test_a_tick_is_due_once_a_second_while_the_log_is_quiet_and_pods_wait() -> None:
-    ticker, found, log_ms = Ticker(), [], 0
-    for second in range(10):
-        if ticker.is_due(Timed(log_ms, 5), second):
+def ticked(
+    ticker: Ticker, seconds: int, log_ms: int, due_ms: int | None, *, ahead: bool = False
+) -> list[int]:
+    """Return when a relay ticks in a log that is quiet otherwise, and of which a worker folds each tick."""
+    found: list[int] = []
+    for second in range(seconds):
+        if ticker.is_due(Timed(log_ms, due_ms if due_ms is None or due_ms > log_ms else None), second):
             found.append(second)
-            log_ms = second * 1_000 + 1  # a worker folds it
-    assert found == list(range(10))
-    assert not ticker.is_due(None, 10)
+            log_ms = log_ms + tick_ms if ahead else second * 1_000
+    return found
+
+
+def test_a_tick_is_due_when_something_timed_is() -> None:
+    ticker = Ticker()
+    assert ticked(ticker, 1, 0, 1) == [0], "nobody knows for how long the log was quiet before"
+    assert ticked(ticker, 1_000, 0, 700_000) == [700]
+    assert not ticker.is_due(None, 2_000)
+    assert ticked(Ticker(), 100, 0, None) == []
 
 
 def test_no_tick_is_due_while_the_log_moves_by_itself() -> None:
     ticker = Ticker()
-    ticker.is_due(Timed(0, 0), 0)
-    assert not any(ticker.is_due(Timed(second, second), second) for second in range(1, 10))
+    ticker.is_due(Timed(0, 9), 0)
+    due = (ticker.is_due(Timed(900 * second, 900 * second + 3_000), second) for second in range(1, 10))
+    assert not any(due)
 
 
-def test_ticks_are_due_while_records_of_clocks_that_are_behind_come() -> None:
-    ticker, found, log_ms = Ticker(), [], 9_000_000
-    for second in range(10):
-        if ticker.is_due(Timed(log_ms, second), second):
-            found.append(second)
-            log_ms += tick_ms
-    assert found == [0, 2, 4, 6, 8]
+def test_ticks_come_each_second_where_log_time_is_ahead_of_all_clocks() -> None:
+    ticker = Ticker()
+    ticker.is_due(Timed(9_000_000, 9_000_500), 0)
+    found = ticked(ticker, 20, 9_001_000, 9_009_000, ahead=True)
+    assert len(found) == 8
 
 
 def test_ticks_do_not_pile_up_while_no_worker_is_up() -> None:
     ticker = Ticker()
-    found = [second for second in range(40) if ticker.is_due(Timed(7, 5), second)]
-    assert found == [0, UNREAD_SECONDS_MAX, 2 * UNREAD_SECONDS_MAX, 3 * UNREAD_SECONDS_MAX]
-
-
-def test_ticks_end_when_nothing_has_happened_for_long() -> None:
-    ticker = Ticker()
-    found = [second for second in range(1_000) if ticker.is_due(Timed(second, 5), second)]
-    assert found[-1] == QUIET_SECONDS_MAX
+    found = [second for second in range(3_000) if ticker.is_due(Timed(7, 5_000), second)]
+    assert found[:4] == [0, UNREAD_SECONDS, 3 * UNREAD_SECONDS, 7 * UNREAD_SECONDS]
+    assert found[-1] - found[-2] == UNREAD_SECONDS_MAX
 
 
 class _NoTicks(MemoryLog):

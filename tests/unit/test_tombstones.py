@@ -81,7 +81,7 @@ def test_so_does_one_that_ended_while_another_one_had_its_name(state: ClusterSta
     deleted = PodDeleted("default", "p", uid="late", resource_version=5)
     assert state.apply(deleted) == (PodMissed("default/p", "late", 5, "other-uid"),)
     assert put(state, pod("p", version=6, uid="later", finished=True)) == (
-        PodMissed("default/p", "later", 6, "older"),
+        PodMissed("default/p", "later", 7, "older"),
     )
     assert state.apply(deleted) == (Skipped("other-uid"),)
     _end(state, "p", 8)
@@ -89,6 +89,16 @@ def test_so_does_one_that_ended_while_another_one_had_its_name(state: ClusterSta
         Skipped("older"),
         Skipped("older"),
     )
+
+
+def test_so_does_one_that_is_heard_of_when_another_one_has_its_name(state: ClusterState) -> None:
+    """The log lost its events and its end; a producer sends one of them again, twice."""
+    put(state, pod("p", version=7, uid="present"))
+    late = pod("p", version=5, uid="late")
+    assert put(state, late) == (PodMissed("default/p", "late", 7, "older"),)
+    assert put(state, late) == (Skipped("older"),), "it is remembered already"
+    _end(state, "p", 8)
+    assert put(state, late, pod("p", version=6, uid="late")) == (Skipped("older"), Skipped("older"))
 
 
 def test_a_finished_pod_that_takes_the_name_of_another_one_stays_gone(state: ClusterState) -> None:

@@ -23,7 +23,7 @@ from services.ports.ledger import CommitBatch, Committed, Lease, LedgerPart, Not
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from services.worker.collector import Memory
 from services.worker.faults import Hanging
-from services.worker.loop import STOP_SECONDS
+from services.worker.loop import STOP_SECONDS, Loop
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import HANGING_SECONDS, Worker, WorkerSettings
 from tests.builders import event_bytes, node_manifest, pod_manifest
@@ -474,4 +474,38 @@ def test_a_worker_gives_room_for_few_to_the_pod_behind_a_thousand() -> None:
         assert "high" in names
         await site.until(lambda: len(site.database.pending) == 1_000, 60.0)
 
+    on_virtual_time(live)
+
+
+def test_a_worker_that_stands_by_is_woken_by_what_others_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[float] = []
+    read = Loop._read
+
+    async def counted(loop: Loop) -> Sequence[Record]:
+        if not loop.planner.owned:
+            reads.append(asyncio.get_running_loop().time())
+        return await read(loop)
+
+    async def live(site: Site) -> None:
+        plans: list[float] = []
+
+        async def noted(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            plans.append(site.loop.time())
+            return work(*args, **kwargs)
+
+        site.start("first")
+        site.start("second")
+        await site.until(lambda: site.owners() == {"first": 1, "second": 1}, 30)
+        site.start("third", compute=noted)
+        await asyncio.sleep(10.2)
+        await site.send_pods(1)
+        await site.until(site.all_placed, 30)
+        placed = site.loop.time()
+        await asyncio.sleep(0.1)
+        assert placed - 0.1 < plans[-1] < placed + 0.05, "it knows at once"
+        reads.clear()
+        await asyncio.sleep(10)
+        assert len(reads) < 50, "and looks seldom while nothing happens"
+
+    monkeypatch.setattr(Loop, "_read", counted)
     on_virtual_time(live)

@@ -13,7 +13,7 @@ from domain.plugins.base import Reason, StaticFilter
 from domain.plugins.node_selectors import added_affinity, match_any_term, match_labels
 from domain.plugins.view import NodeView
 
-_OWN, _ADDED = 1, 2
+_OWN, _ADDED, _EXCLUDED = 1, 2, 3
 
 
 def _names_of(term: NodeSelectorTerm) -> set[str] | None:
@@ -28,19 +28,23 @@ class NodeAffinity(StaticFilter):
     Arguments: ``addedAffinity`` (a node affinity whose required terms every pod must meet besides its own; it
     is looked at first). Where every required term names nodes (``matchFields`` with ``In``), the others are
     refused by this filter, even if one before it would refuse them too.
-    Reason codes: ``node-affinity``, ``node-affinity-enforced`` (by ``addedAffinity``).
+    A node to which the pod could not be bound a moment ago is refused last; it still counts for its
+    domain where pods are spread.
+    Reason codes: ``node-affinity``, ``node-affinity-enforced`` (by ``addedAffinity``), ``bind-failed``.
     Source: kube-scheduler plugin NodeAffinity.
     """
 
     name: ClassVar[str] = "NodeAffinity"
-    reads: ClassVar[frozenset[str]] = frozenset({"node_selector", "node_affinity"})
+    reads: ClassVar[frozenset[str]] = frozenset({"node_selector", "node_affinity", "excluded"})
     phrases: ClassVar[Mapping[str, str]] = {
         "node-affinity": "do not match its node selector or affinity",
         "node-affinity-enforced": "do not match the node affinity that the profile adds",
+        "bind-failed": "could not take it a moment ago, though it was bound there",
     }
     reasons: tuple[Reason, ...] = (
         Reason("node-affinity", unresolvable=True),
         Reason("node-affinity-enforced", unresolvable=True),
+        Reason("bind-failed", unresolvable=True),
     )
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
@@ -60,7 +64,7 @@ class NodeAffinity(StaticFilter):
         """See ``StaticFilter``."""
         affinity = template.node_affinity
         required = None if affinity is None else affinity.required
-        if not template.node_selector and required is None and self._added is None:
+        if not template.node_selector and required is None and self._added is None and not template.excluded:
             return None
         matched = match_labels(template.node_selector, view.table, rows)
         if required is not None:
@@ -68,4 +72,7 @@ class NodeAffinity(StaticFilter):
         refused = np.where(matched, 0, _OWN).astype(np.uint8)
         if self._added is not None:
             refused[~match_any_term(self._added, view.table, rows)] = _ADDED
+        if template.excluded:
+            excluded = [view.table.rows.get(name, -1) for name in template.excluded]
+            refused[np.isin(rows, excluded) & (refused == 0)] = _EXCLUDED
         return refused

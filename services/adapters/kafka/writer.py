@@ -68,9 +68,12 @@ class KafkaWriter:
             counts.append(batch.record_count())
 
         batch = producer.create_batch()
+        said, headers = None, list[tuple[str, bytes]]()
         for key, value, seal, ledger in entries:
-            named = ((SEAL_HEADER, seal), (LEDGER_HEADER, ledger))
-            headers = [(name, said) for name, said in named if said is not None]
+            if (seal, ledger) != said:  # nearly always as before
+                said = (seal, ledger)
+                named = ((SEAL_HEADER, seal), (LEDGER_HEADER, ledger))
+                headers = [(name, each) for name, each in named if each is not None]
             if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
                 await deliver(batch)
                 batch = producer.create_batch()

@@ -13,6 +13,7 @@ from domain.model.errors import LedgerMismatch
 from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
+from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.nodes import added, after, is_free
@@ -81,6 +82,7 @@ class ShardRow:
     seq_next: int = 1
     dead_seq_next: int = 1
     log_time_ms: int = 0
+    due_ms: int = NEVER_MS
 
 
 @dataclasses.dataclass
@@ -204,7 +206,7 @@ class MemoryDatabase:
             shard = self.shards[s.shard]
             shard.seq_next = shard.seq_next if s.seq_hi is None else s.seq_hi
             shard.dead_seq_next = shard.dead_seq_next if s.dead_hi is None else s.dead_hi
-            shard.log_time_ms = max(shard.log_time_ms, batch.log_time_ms)
+            shard.log_time_ms, shard.due_ms = max(shard.log_time_ms, batch.log_time_ms), batch.due_ms
         for fact in batch.facts:
             self._take_fact(fact, batch.log_time_ms)
         for claim in batch.claims:

@@ -191,7 +191,7 @@ class MemoryLedger(Client):
         rows, owned = self._answering().offsets, {lease.shard for lease in leases}
         return {
             (shard, TopicPartition(topic, partition)): Position(
-                row.next_offset, row.topic_id, row.resync_below
+                row.next_offset, row.topic_id, row.resync_below, row.moved_below
             )
             for (shard, topic, partition), row in rows.items()
             if shard in owned
@@ -209,6 +209,8 @@ class MemoryLedger(Client):
                 fault.topic_id,
                 fault.resync_below,
             )
+            if row.moved_below is not None:
+                row.moved_below = min(row.moved_below, fault.kept)
         database.log_faults += faults
 
     async def load_base(self) -> LedgerBase:

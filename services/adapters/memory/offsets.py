@@ -17,6 +17,7 @@ class OffsetRow:
     next_offset: int
     topic_id: str | None = None
     resync_below: int | None = None
+    moved_below: int | None = None
 
 
 def offset_of(offsets: Mapping[tuple[int, str, int], OffsetRow], a: OffsetAdvance) -> OffsetRow | None:

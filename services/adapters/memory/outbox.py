@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 
+from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import Client, drop_lease
 from services.ports.clock import Clock
-from services.ports.journal import BATCHES
-from services.ports.log import TICKS_TOPIC
 from services.ports.outbox import OutboxItem, Stream, Timed
 
 POLL_SECONDS = 0.02
@@ -117,10 +116,10 @@ class MemoryOutbox(Client):
         database = self._answering()
         if not database.pending:
             return None
-        offsets = database.offsets.items()
-        read = sum(row.next_offset for (_, topic, _), row in offsets if topic not in (TICKS_TOPIC, BATCHES))
         shards = database.shards.values()
-        return Timed(max(s.log_time_ms for s in shards), read + sum(s.seq_next for s in shards))
+        log_time_ms = max(each.log_time_ms for each in shards)
+        due = [each.due_ms for each in shards if log_time_ms < each.due_ms < NEVER_MS]
+        return Timed(log_time_ms, min(due, default=None))
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""

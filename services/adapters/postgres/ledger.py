@@ -125,7 +125,7 @@ class PostgresLedger:
 
     async def note_log_faults(self, faults: Sequence[LogFault]) -> None:
         """See ``Ledger.note_log_faults``."""
-        moves = [(f.shard, *f.at, f.epoch, f.goes_on_at, f.topic_id, f.resync_below) for f in faults]
+        moves = [(f.shard, *f.at, f.epoch, f.goes_on_at, f.topic_id, f.resync_below, f.kept) for f in faults]
         found = [(*f.at, f.epoch, f.code, f.next_offset, f.first, f.end, f.goes_on_at) for f in faults]
         left = [(*fault.at, fault.epoch, *each) for fault in faults for each in fault.unmentioned]
         async with self._hot.use() as connection, connection.transaction():
@@ -280,7 +280,8 @@ async def _advance(
     moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
     if _count(moved) != len(batch.offsets):
         return False
-    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), batch.log_time_ms, holder)
+    told = batch.log_time_ms, holder, batch.due_ms
+    counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), *told)
     return _count(counted) == len(advances)
 
 

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from domain.model.errors import LedgerMismatch
+from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.postgres import sql_outbox as sql
 from services.adapters.postgres.connections import QUICK, Session
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.sql import COUNT_SHARDS
-from services.ports.journal import BATCHES
 from services.ports.ledger import DeadLetter, Lease
-from services.ports.log import TICKS_TOPIC
 from services.ports.outbox import OutboxItem, Stream, Timed
 
 # Polling, not NOTIFY: NOTIFY takes a lock that all committing transactions of the database share and holds
@@ -123,8 +122,8 @@ class PostgresOutbox:
     async def timed(self) -> Timed | None:
         """See ``Outbox.timed``."""
         async with self._reading.use() as connection:
-            row = await connection.fetchrow(sql.TIMED, [TICKS_TOPIC, BATCHES])
-        return None if row["log_time_ms"] is None else Timed(row["log_time_ms"], row["activity"])
+            row = await connection.fetchrow(sql.TIMED, NEVER_MS)
+        return None if row is None else Timed(row["log_time_ms"], row["due_ms"])
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
         """See ``Outbox.wait``: ends when a shard that was acquired here has anything unpublished."""
@@ -153,8 +152,8 @@ class PostgresOutbox:
 
 
 def _decision(row: Any) -> OutboxItem:
-    value = decision_value(row["payload"], row["recorded_at_ms"])
-    return OutboxItem(row["seq"], decision_key(row["namespace"], row["name"]), value)
+    seq, namespace, name, payload, recorded_at_ms = row
+    return OutboxItem(seq, decision_key(namespace, name), decision_value(payload, recorded_at_ms))
 
 
 def _dead_letter(row: Any) -> OutboxItem:

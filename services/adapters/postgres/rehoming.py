@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from domain.model.pods import POD_GROUP_LABEL
 from services.adapters.postgres.connections import Connection
 from services.codec.partition import partition_for
 
 _ROWS_PER_TURN = 10_000
-_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 _HOMES = """
 CREATE TEMP TABLE homes (namespace text, name text, shard int, source int, uid text) ON COMMIT DROP
 """
 _NAMES = """
-SELECT namespace, name, max(labels) AS labels, max(pod_uid) AS uid FROM (
-    SELECT namespace, name, labels, pod_uid FROM placements WHERE released_at_ms IS NULL
-    UNION ALL SELECT namespace, name, labels, pod_uid FROM pending
+SELECT namespace, name, max(gang) AS gang, max(pod_uid) AS uid FROM (
+    SELECT namespace, name, gang, pod_uid FROM placements WHERE released_at_ms IS NULL
+    UNION ALL SELECT namespace, name, gang, pod_uid FROM pending
     UNION ALL SELECT namespace, name, NULL, NULL FROM pod_tombstones
 ) AS known GROUP BY namespace, name
 """
@@ -69,6 +65,7 @@ _PREEMPTORS = """
 UPDATE evictions e SET preemptor_shard = n.shard FROM nominations n
 WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard <> n.shard
 """
+_MOVED = "UPDATE shard_offsets SET moved_below = next_offset WHERE topic = 'berth.pods'"
 # A pod of a gang comes to the gang's home, also one that was not there: nothing is under way.
 _FORGET_FORWARDED = "DELETE FROM forwarded"
 _FORWARD = """
@@ -77,7 +74,7 @@ SELECT source, namespace || '/' || name, shard, uid FROM homes WHERE shard <> so
 """
 _STATEMENTS = (
     *(_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES),
-    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _FORGET_FORWARDED, _FORWARD),
+    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _MOVED, _FORGET_FORWARDED, _FORWARD),
 )
 
 
@@ -98,9 +95,9 @@ async def rehome(connection: Connection, shards: int) -> None:
 
 def _home(row: Any, shards: int) -> tuple[str, str, int, int, str | None]:
     """Return whose a pod is, with the shard that reads its events."""
-    namespace, name, labels, uid = row
+    namespace, name, gang, uid = row
     source = home = partition_for(_key(namespace, name), None, shards)
-    if labels and uid and (gang := _labels(labels).get(POD_GROUP_LABEL)):
+    if gang and uid:
         home = partition_for(f"{namespace}/{gang}".encode(), None, shards)
     return namespace, name, home, source, uid
 

@@ -293,6 +293,7 @@ shards = sa.Table(
     sa.Column("seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("dead_seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("log_time_ms", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("due_ms", sa.BigInteger, comment="log time at which time alone lets something be decided"),
     sa.Column(
         "refold",
         sa.Boolean,
@@ -321,6 +322,11 @@ shard_offsets = sa.Table(
         "resync_below",
         sa.BigInteger,
         comment="records below come once more, or late, after the log lost some; null: none",
+    ),
+    sa.Column(
+        "moved_below",
+        sa.BigInteger,
+        comment="records below are of before shards were added: their keys may have moved; null: none",
     ),
     sa.PrimaryKeyConstraint("shard", "topic", "partition"),
     comment="how far each shard has come: the fence and the exactly-once of the whole product",

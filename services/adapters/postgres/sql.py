@@ -32,7 +32,7 @@ ADVANCE_SHARDS = """
 UPDATE shards s SET
     seq_next = coalesce(w.seq_hi, s.seq_next),
     dead_seq_next = coalesce(w.dead_hi, s.dead_seq_next),
-    log_time_ms = greatest(s.log_time_ms, $7)
+    log_time_ms = greatest(s.log_time_ms, $7), due_ms = $9
 FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
     AS w (shard, epoch, seq_lo, seq_hi, dead_lo, dead_hi)
 WHERE s.shard = w.shard AND s.epoch = w.epoch
@@ -369,26 +369,22 @@ FROM unnest($3::text[], $4::int[], $5::bigint[], $6::text[]) AS w (topic, partit
 ON CONFLICT (shard, topic, partition) DO UPDATE SET topic_id = excluded.topic_id WHERE o.topic_id IS NULL
 """
 POSITIONS = """
-SELECT shard, topic, partition, next_offset, topic_id, resync_below
+SELECT shard, topic, partition, next_offset, topic_id, resync_below, moved_below
 FROM shard_offsets WHERE shard = ANY($1::int[])
 """
-# What is read anew is read in full, also where a re-fold was under way.
+# What is read anew is read in full, also where a re-fold was under way. What comes behind the end is new.
 MOVE_OFFSETS = """
 UPDATE shard_offsets o
-SET next_offset = w.next_offset, topic_id = w.topic_id, resync_below = w.resync_below, refold_below = NULL
-FROM unnest($1::int[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
-    AS w (shard, topic, partition, epoch, next_offset, topic_id, resync_below)
+SET next_offset = w.next_offset, topic_id = w.topic_id, resync_below = w.resync_below, refold_below = NULL,
+    moved_below = CASE WHEN o.moved_below > w.kept THEN w.kept ELSE o.moved_below END
+FROM unnest(
+    $1::int[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[]
+) AS w (shard, topic, partition, epoch, next_offset, topic_id, resync_below, kept)
 WHERE (o.shard, o.topic, o.partition, o.epoch) = (w.shard, w.topic, w.partition, w.epoch)
 """
 LOG_FAULT_COLUMNS = (
-    "topic",
-    "partition",
-    "epoch",
-    "code",
-    "next_offset",
-    "first_offset",
-    "end_offset",
-    "goes_on_at",
+    *("topic", "partition", "epoch", "code"),
+    *("next_offset", "first_offset", "end_offset", "goes_on_at"),
 )
 UNMENTIONED_COLUMNS = ("topic", "partition", "epoch", "key", "uid", "node")
 

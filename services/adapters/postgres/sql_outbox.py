@@ -28,9 +28,10 @@ PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
 COMPARED = "SELECT compared_offset FROM relay_cursor WHERE shard = $1"
 KEPT_FROM = "SELECT coalesce((SELECT seq_below FROM pruned WHERE shard = $1), 1)"
 TIMED = """
-WITH read AS (SELECT coalesce(sum(next_offset), 0) AS count FROM shard_offsets WHERE topic <> ALL($1::text[]))
-SELECT max(log_time_ms) AS log_time_ms, (sum(seq_next) + (SELECT count FROM read))::bigint AS activity
-FROM shards WHERE EXISTS (SELECT FROM pending)
+WITH reached AS (SELECT max(log_time_ms) AS log_time_ms FROM shards)
+SELECT log_time_ms, (SELECT min(s.due_ms) FROM shards s WHERE s.due_ms > r.log_time_ms AND s.due_ms < $1)
+    AS due_ms
+FROM reached r WHERE EXISTS (SELECT FROM pending)
 """
 RAISE_ALARM = """
 UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4

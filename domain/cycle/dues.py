@@ -1,0 +1,49 @@
+"""What is due at moments of log time, the earliest first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from domain.model.timestamps import NEVER_MS
+
+K = TypeVar("K")
+
+
+class Dues(Generic[K]):
+    """Keys, each with the moment at which it is due.
+
+    Parameters
+    ----------
+    holds : callable
+        Says of a key and a moment whether that still holds. Keys of which it does not are passed over.
+    """
+
+    def __init__(self, holds: Callable[[K, int], bool] = lambda key, due_ms: True) -> None:
+        self._holds = holds
+        self._heap: list[tuple[int, K]] = []
+
+    def put(self, due_ms: int, key: K) -> None:
+        """Add a key."""
+        heapq.heappush(self._heap, (due_ms, key))
+
+    @property
+    def next_ms(self) -> int:
+        """The earliest moment, ``NEVER_MS`` if there is none. Cost: O(1) in the long run."""
+        while self._heap and not self._holds(self._heap[0][1], self._heap[0][0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else NEVER_MS
+
+    def pass_to(self, now_ms: int) -> list[K]:
+        """Let log time pass; return what is due by now, in order."""
+        due: list[K] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, key = heapq.heappop(self._heap)
+            if self._holds(key, due_ms):
+                due.append(key)
+        return due
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._heap.clear()
