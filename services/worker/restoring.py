@@ -103,10 +103,8 @@ def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
             later.append(placed)
         else:
             _restore_placement(scheduler, placed, base.templates, book)
-    nodes = scheduler.state.nodes
-    for record, *_ in base.usage:  # one of a node that is gone was written before its worker heard of that
-        if record.node not in nodes or not nodes[record.node].deleted:
-            scheduler.state.restore_usage(record)
+    for record, *_ in base.usage:
+        scheduler.state.restore_usage(record)
     for placed in later:
         _restore_placement(scheduler, placed, base.templates, book)
 

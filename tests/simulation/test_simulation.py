@@ -41,7 +41,6 @@ def test_all_invariants_hold_on_bad_days_with_preemption() -> None:
     assert not tally.failures, "\n".join(tally.failures)
 
 
-@pytest.mark.timeout(1200)  # a minute of one core, which others may be using
 def test_every_fault_that_is_on_strikes_and_a_stale_owner_is_refused() -> None:
     tally = Tally()
     for seed in range(1_100, 1_170):
