@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from domain.cycle.dues import Dues
+from domain.cycle.dues import Dues, backoff_ends_ms
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works
 from domain.model.config import POD_GROUP, PodGroup
@@ -259,9 +259,8 @@ class Gangs:
         elif gang.failing_since_ms is None:
             gang.failing_since_ms = at_ms
         gang.failures = 1 if placed_any else gang.failures + 1
-        first_ms, longest_ms = self._backoff_ms
-        wait_ms = min(first_ms << min(gang.failures - 1, 30), longest_ms)
-        gang.due_ms = at_ms + (longest_ms if gang.seen(at_ms=at_ms).late_seconds else wait_ms)
+        is_late = gang.seen(at_ms=at_ms).late_seconds > 0
+        gang.due_ms = backoff_ends_ms(at_ms, gang.failures, self._backoff_ms, is_late=is_late)
         if is_short:
             self._short[gang.key] = None
         self._lines[gang.line] = None

@@ -18,7 +18,7 @@ import numpy as np
 from domain.cycle.blocked import Blocked
 from domain.cycle.counters import Counter as PodCounter
 from domain.cycle.counters import CounterTable
-from domain.cycle.dues import Dues
+from domain.cycle.dues import Dues, backoff_ends_ms
 from domain.cycle.excluded import Excluded
 from domain.cycle.gangs import GangLine, Gangs, Turn
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
@@ -188,9 +188,7 @@ class Queue:
         group.failures = 1 if attempt.bound_count else group.failures + 1
         if group.failures == 1:
             self.blocked.note(group.key, attempt.looked_at_ms)
-        first_ms, longest_ms = self._backoff_ms
-        wait_ms = min(first_ms << min(group.failures - 1, 30), longest_ms)
-        group.due_ms = attempt.looked_at_ms + wait_ms
+        group.due_ms = backoff_ends_ms(attempt.looked_at_ms, group.failures, self._backoff_ms)
         self._waking.park(group, attempt, counted)
 
     def pass_to(self, now_ms: int) -> None:
