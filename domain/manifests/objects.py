@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from domain.manifests.devices import read_devices
 from domain.manifests.metadata import (
     Identity,
     PodMeta,
@@ -118,6 +119,7 @@ def pod_event_from_manifest(
         template=template,
         template_signature=signature(template),
         node_name=read_node_name(spec.node_name, f"{path}.spec.nodeName", strict=strict),
+        annotations=meta.annotations,
         path=path,
         strict=strict,
     )
@@ -133,6 +135,7 @@ def assemble_pod(
     template: PodTemplate,
     template_signature: bytes,
     node_name: str,
+    annotations: Mapping[str, Any] | None,
     path: str,
     strict: bool,
 ) -> PodSpec:
@@ -157,4 +160,5 @@ def assemble_pod(
         controller=controller,
         nominated_node=(status.nominated_node_name or "") if status is not None and not node_name else "",
         preempted=deleted and is_preempted(status),
+        devices=read_devices(annotations, template, node_name, meta_path),
     )

@@ -16,6 +16,7 @@ from domain.manifests.constraints import (
     read_node_affinity,
     read_tolerations,
 )
+from domain.manifests.devices import check_asked
 from domain.manifests.metadata import PodMeta
 from domain.manifests.ports import WirePort, read_ports
 from domain.manifests.requests import (
@@ -270,6 +271,7 @@ def _within_limits(amounts: Amounts, what: str, path: str) -> Amounts:
 def _requests(amounts: Amounts, path: str) -> dict[str, int]:
     within = _within_limits(amounts, "the requests", path)
     requests = {name: value for name, value in to_canonical(within).items() if value}
+    check_asked(requests, f"{path}.containers")
     if len(requests) > requested_resources_max:
         too_many(f"{path}.containers", len(requests), requested_resources_max, "requested_resources_max")
     return requests

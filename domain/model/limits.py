@@ -20,6 +20,7 @@ name_length_max = 253
 label_name_length_max = 63
 labels_per_object_max = 256
 declared_features_per_node_max = 256  # Kubernetes 1.36 knows five
+devices_per_node_max = 16  # told apart one by one; of a node with more, only the number counts
 taints_per_node_max = 64  # Kubernetes sets none; its own controllers give a node about ten
 tolerations_per_pod_max = 64
 containers_per_pod_max = 256

@@ -172,6 +172,7 @@ class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     controller: Controller | None = None
     nominated_node: str = ""
     preempted: bool = False
+    devices: tuple[int, ...] = ()
 
 
 NO_LIFE = PodLife()
@@ -185,7 +186,8 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is bound ("" when it is not). ``finished`` is true for phase Succeeded or Failed. ``signature`` is 16
     bytes, equal exactly when the templates are. ``terminating`` is true from its ``deletionTimestamp`` on,
     and ``preempted`` where a scheduler deleted it so that another pod finds room. ``nominated_node`` is the
-    node that a scheduler promised to a waiting pod.
+    node that a scheduler promised to a waiting pod. ``devices`` are those of its node that a placed pod has,
+    by their indices (``domain.model.devices``).
     """
 
     uid: str
@@ -201,6 +203,7 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     controller: Controller | None = None
     nominated_node: str = ""
     preempted: bool = False
+    devices: tuple[int, ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -214,8 +217,10 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def life(self) -> PodLife | None:
-        """What is known of its life; None for the pod that nobody made, started or deleted."""
-        if not (self.start_time or self.terminating or self.controller or self.nominated_node):
+        """What is known of its life; None for a pod that nobody made, started or deleted, without devices."""
+        if not (
+            self.start_time or self.terminating or self.controller or self.nominated_node or self.devices
+        ):
             return None
         return PodLife(
             start_time=self.start_time,
@@ -223,6 +228,7 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             controller=self.controller,
             nominated_node=self.nominated_node,
             preempted=self.preempted,
+            devices=self.devices,
         )
 
     def share_texts(self, known: PodSpec) -> None:

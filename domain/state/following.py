@@ -190,5 +190,6 @@ class Following:
             controller=life.controller,
             nominated_node=life.nominated_node,
             preempted=life.preempted,
+            devices=life.devices,
         )
         self._occupancy.index.renew(entry, pod)

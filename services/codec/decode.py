@@ -32,6 +32,7 @@ from domain.manifests.pod import (
 from domain.manifests.status import WirePodStatus, WireResize, given_qos, resize_of
 from domain.manifests.usage import usage_from_wire
 from domain.manifests.volumes import without_plain
+from domain.model.devices import DEVICES_KEY
 from domain.model.errors import FieldError
 from domain.model.events import (
     BindFailed,
@@ -73,6 +74,7 @@ from services.codec.envelope import (
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, Record
 
 _META_PATH = "object.metadata"
+_DEVICES = DEVICES_KEY.encode()
 _SPEC_PATH = "object.spec"
 # What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
 _SPECS_MAX = 2048
@@ -197,6 +199,7 @@ class Decoder:
             template=template,
             template_signature=signature,
             node_name=node_name,
+            annotations=self._annotations_of(meta.annotations) if node_name else None,
             path="object",
             strict=True,
         )
@@ -283,6 +286,17 @@ class Decoder:
             raise field_error(error, f"{_META_PATH}.labels") from None
         labels = read_labels(wire, _META_PATH)
         return _remember(self._labels, key, labels, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else labels
+
+    def _annotations_of(self, raw: msgspec.Raw) -> dict[str, Any] | None:
+        """Return annotations where they name devices; nobody reads others."""
+        text = bytes(raw)
+        if _DEVICES not in text:
+            return None
+        try:
+            found: dict[str, Any] | None = self._label_map.decode(text)
+        except msgspec.ValidationError as error:
+            raise field_error(error, f"{_META_PATH}.annotations") from None
+        return found
 
 
 def _decoded(envelope: Envelope, event: Event | ProfileEvent | None) -> Decoded:

@@ -79,6 +79,7 @@ class Envelope(msgspec.Struct, gc=False):
 
 class RawMeta(Identity, gc=False):
     labels: msgspec.Raw = msgspec.Raw()
+    annotations: msgspec.Raw = msgspec.Raw()
     owner_references: list[WireOwner] | None = None
 
 

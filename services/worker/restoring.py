@@ -164,4 +164,5 @@ def pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) 
         controller=life.controller,
         nominated_node=life.nominated_node,
         preempted=life.preempted,
+        devices=life.devices,
     )
