@@ -332,11 +332,11 @@ class ClusterState(Restorable):
         entry, version = self.pods.get(key), event.resource_version
         if entry is None:
             return (self._miss(key, event.uid or key, version),)
-        if self._is_of_another(entry, shard):
-            return (_of_another(entry, shard),)
         refused = why_not_deleted(event, entry.spec)
         if refused == OTHER_UID:
             return (self._miss(key, event.uid, version, refused),)
+        if self._is_of_another(entry, shard):
+            return (_of_another(entry, shard),)
         if refused:
             return (Skipped(refused),)
         return self._release(entry, "deleted", version)

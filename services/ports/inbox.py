@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from services.ports.log import PODS_TOPIC, Record
-from services.ports.pods import PodTombstone
 
 _INBOX = "~inbox/"
 _HANDED = "~handed/"
@@ -90,10 +89,11 @@ class Waiting(NamedTuple):
 
 
 class Forwarded(NamedTuple):
-    """All events of a pod's key that ``shard`` reads go to ``home``.
+    """All events of a pod that ``shard`` reads go to ``home``.
 
-    ``uid`` is that of the last pod of this key there. When that was deleted, ``gone_at_ms`` is the log time
-    of it, and ``gone_number`` the number of the last event that was handed over of it.
+    The row of the last pod of a key says where other events of the key go, too. When that pod was deleted,
+    ``gone_at_ms`` is the log time of it, and ``gone_number`` the number of the last event that was handed
+    over of it. Of an earlier pod, ``gone_at_ms`` says at the latest when another one came.
     """
 
     shard: int
@@ -103,10 +103,14 @@ class Forwarded(NamedTuple):
     gone_number: int | None = None
     gone_at_ms: int | None = None
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no other pod of the key has come since."""
+        return self.gone_number is not None or self.gone_at_ms is None
+
 
 class Sent(NamedTuple):
-    """What a batch handed over, the keys whose way changed, and who is remembered here as gone for that."""
+    """What a batch handed over, and the pods whose way changed."""
 
     handed: Sequence[Handed] = ()
     forwarded: Sequence[Forwarded] = ()
-    buried: Sequence[PodTombstone] = ()

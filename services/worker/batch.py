@@ -368,7 +368,7 @@ class BatchBuilder(Decider):
             pending_groups=list(self._pending_groups.values()),
             unnominated=list(state.own_changes.unnominated),
             nominated=nomination_rows(state.nominations, state.own_changes.nominated),
-            tombstones=[*self._tombstones.values(), *sent.buried],
+            tombstones=list(self._tombstones.values()),
             handed=sent.handed,
             forwarded=sent.forwarded,
             dead_letters=self._dead_letters,

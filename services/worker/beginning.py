@@ -93,6 +93,7 @@ async def begin(
         fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ahead[at].end)
         below = position.resync_below if fault is None else fault.resync_below
         if below is not None and (fault is not None or position.next_offset < below):
+            below = min(below, ahead[at].end)  # it may have lost more while it was read again
             moved_below = min(position.moved_below or 0, fault.kept if fault is not None else below)
             span = _Span(first[at], below, moved_below, planner.shards_count)
             latest[at], keys[at] = await _read(reader, at, span, on_read)
@@ -207,7 +208,7 @@ def _known(planner: Planner, part: LedgerPart, at: TopicPartition) -> Iterator[U
             if waiting.shard == at.partition and _is_read(key, at, planner):
                 yield Unmentioned(key, waiting.pod_uid)
         for row in part.forwarded:
-            if row.shard == at.partition and row.gone_number is None:
+            if row.shard == at.partition and row.gone_at_ms is None:
                 yield Unmentioned(row.key, row.uid)
     elif at.topic == NODES_TOPIC:
         for name in state.table.names:

@@ -2,13 +2,13 @@
 
 A pod that comes with the label of a gang is handed over to the home of the gang, and so is everything that
 is said of its key from then on, with the label or without. A pod that is known stays where it is. So one
-shard at a time has anything to say of a key, and hears it in the order of the log.
+shard at a time has anything to say of a key, and hears it in the order of the log. What comes late of an
+earlier pod of the name goes where that pod went: the shard that decided for it knows that it is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
 
 from domain.model.events import BindFailed, Event, PodDeleted, PodUpserted, ProfileEvent
 from domain.model.pods import PodSpec
@@ -27,7 +27,7 @@ from services.ports.inbox import (
     lanes_of,
     source_of,
 )
-from services.ports.ledger import LedgerPart, PodTombstone
+from services.ports.ledger import LedgerPart
 from services.ports.log import Record
 
 WAIT = -1
@@ -59,19 +59,19 @@ class Forwarding:
     Attributes
     ----------
     routes : dict of str to Forwarded
-        By key, of own shards. It stays the same object.
+        Of the last pod of each key, of own shards. It stays the same object.
     """
 
     def __init__(self, shards_count: int, lanes: Lanes, state: ClusterState) -> None:
         self.routes: dict[str, Forwarded] = {}
+        self._former: dict[tuple[str, str], Forwarded] = {}  # by key and uid: earlier pods of these keys
         self._shards_count = shards_count
         self._state = state
         self._ends: dict[tuple[int, int], int] = {}  # (source, home) -> the next number to be written
         self._taken: dict[tuple[int, int], int] = {}  # the next one to be folded
         self._read: dict[tuple[int, int], int] = {}  # the next one to be read here, of own homes
         self._rows: list[Handed] = []
-        self._changed: dict[str, Forwarded] = {}
-        self._buried: list[PodTombstone] = []
+        self._changed: dict[tuple[str, str], Forwarded] = {}
         self.note(lanes)
 
     def note(self, lanes: Lanes) -> None:
@@ -85,22 +85,25 @@ class Forwarding:
     def take(self, part: LedgerPart) -> None:
         """Forward keys of the shards of a part, which are own now, and read what was handed over to them."""
         self.note(lanes_of(part.offsets))
-        self.routes |= {row.key: row for row in part.forwarded}
+        self.routes |= {row.key: row for row in part.forwarded if row.is_last}
+        self._former |= {(row.key, row.uid): row for row in part.forwarded if not row.is_last}
         for lane in self._ends:
             if lane[1] in part.seq_next:
                 self._read[lane] = self._taken.get(lane, 0)
 
     def give(self, shards: Collection[int]) -> None:
         """Leave the keys of these shards, and what was handed over to them, to others."""
-        for key in [key for key, row in self.routes.items() if row.shard in shards]:
-            del self.routes[key]
+        self._drop(lambda row: row.shard in shards)
         self._read = {lane: number for lane, number in self._read.items() if lane[1] not in shards}
 
     def forget(self, before_ms: int) -> None:
-        """Forget keys whose pods were gone before this log time: no late duplicate comes any more."""
-        gone = (key for key, row in self.routes.items() if (row.gone_at_ms or before_ms) < before_ms)
-        for key in list(gone):
+        """Forget pods that were gone before this log time: no late duplicate comes any more."""
+        self._drop(lambda row: (row.gone_at_ms or before_ms) < before_ms)
+
+    def _drop(self, which: Callable[[Forwarded], bool]) -> None:
+        for key in [key for key, row in self.routes.items() if which(row)]:
             del self.routes[key]
+        self._former = {who: row for who, row in self._former.items() if not which(row)}
 
     # -------------------------------------------------------------------------------------------- records
 
@@ -122,18 +125,18 @@ class Forwarding:
         if not isinstance(event, PodUpserted | PodDeleted):
             return shard
         key = event.pod.key if isinstance(event, PodUpserted) else f"{event.namespace}/{event.name}"
-        row = self.routes.get(key)
-        if row is None and not is_member(event):
+        uid = event.pod.uid if isinstance(event, PodUpserted) else event.uid
+        row, former = self.routes.get(key), self._former.get((key, uid))
+        if row is None and former is None and not is_member(event):
             return shard
         if isinstance(event, PodUpserted) and self._is_late(event.pod):
             return shard  # it is folded here, and changes nothing
-        home = self._home(event, shard)
+        home = self._home(event, shard) if former is None else former.home
         if home == WAIT or (home == shard and row is None):
             return home
         lane, number = (shard, home), self._ends.get((shard, home), 0)
-        if row is not None and (row.home != home or self._is_another(event, row)):
-            self._bury(row, now_ms)
-        self._remember(key, event, shard, home, number, max(now_ms, record.timestamp_ms))
+        if former is None:
+            self._remember(key, event, shard, home, number, max(now_ms, record.timestamp_ms))
         if home == shard:
             return home
         self._ends[lane] = ends[shard, handed_topic(home), shard] = number + 1
@@ -171,42 +174,34 @@ class Forwarding:
         """Say whether a pod is known to be gone here: it was of this shard before its name was forwarded."""
         return bool(self._state.tombstones.why_late(pod.key, pod.uid, pod.resource_version))
 
-    @staticmethod
-    def _is_another(event: PodUpserted | PodDeleted, row: Forwarded) -> bool:
-        """Say whether a pod comes where the last one of this name is gone."""
-        return isinstance(event, PodUpserted) and row.gone_number is not None and event.pod.uid != row.uid
-
-    def _bury(self, row: Forwarded, now_ms: int) -> None:
-        """Remember who is gone in this shard: its late duplicates come by here, and no longer to its home."""
-        namespace, _, name = row.key.partition("/")
-        known = self._state.pods.get(row.key)
-        if known is None or known.spec.uid != row.uid:  # else its home has not folded its end yet
-            self._state.apply(PodDeleted(namespace, name, row.uid), row.shard)
-        who: dict[str, Any] = {"namespace": namespace, "name": name, "uid": row.uid, "shard": row.shard}
-        if row.uid != row.key:
-            self._buried.append(PodTombstone(**who, resource_version=None, at_ms=now_ms))
-
     def _remember(
         self, key: str, event: PodUpserted | PodDeleted, shard: int, home: int, number: int, now_ms: int
     ) -> None:
-        """Keep in mind where the events of a key go, and the last one of a pod that is gone."""
+        """Keep in mind where the events of a pod go, and the last one of a pod that is gone."""
         row = self.routes.get(key)
         if isinstance(event, PodDeleted):
             assert row is not None
-            if row.gone_number is None and event.uid in ("", row.uid):
+            if event.uid not in ("", row.uid):
+                self._change(Forwarded(shard, key, home, event.uid, None, now_ms))
+            elif row.gone_number is None:
                 self._change(row._replace(gone_number=number, gone_at_ms=now_ms))
-                return
-            uid = row.uid
-        else:
-            uid = event.pod.uid
-        if row is None or (row.home, row.uid) != (home, uid):
+            else:
+                self._change(row._replace(gone_number=number))
+            return
+        uid = event.pod.uid
+        if row is None or row.uid != uid:
+            if row is not None:
+                self._change(row._replace(gone_number=None, gone_at_ms=row.gone_at_ms or now_ms))
             self._change(Forwarded(shard, key, home, uid))
         elif row.gone_number is not None:  # a late duplicate, unless nothing tells it from a new pod
-            is_late = uid != key or isinstance(event, PodDeleted)
-            self._change(row._replace(gone_number=number) if is_late else Forwarded(shard, key, home, uid))
+            self._change(row._replace(gone_number=number) if uid != key else Forwarded(shard, key, home, uid))
 
     def _change(self, row: Forwarded) -> None:
-        self.routes[row.key] = self._changed[row.key] = row
+        self._changed[row.key, row.uid] = row
+        if row.is_last:
+            self.routes[row.key] = row
+        else:
+            self._former[row.key, row.uid] = row
 
     def fold(self, record: InboxRecord) -> Record:
         """Note that a record of an own inbox is folded; return the one of the log."""
@@ -216,9 +211,9 @@ class Forwarding:
     # ----------------------------------------------------------------------------------------------- rows
 
     def written(self) -> Sent:
-        """Return what was handed over since the last call, the keys whose way changed, and who is gone."""
-        found = Sent(self._rows, list(self._changed.values()), self._buried)
-        self._rows, self._changed, self._buried = [], {}, []
+        """Return what was handed over since the last call, and the pods whose way changed."""
+        found = Sent(self._rows, list(self._changed.values()))
+        self._rows, self._changed = [], {}
         return found
 
     def waiting(self) -> list[Waiting]:

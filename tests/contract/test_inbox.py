@@ -131,9 +131,11 @@ async def test_where_the_events_of_a_key_go_is_kept_for_the_next_owner_of_the_sh
     assert list((await first.load_part([lease])).forwarded) == [live, gone]
     assert list((await second.load_part([other])).forwarded) == []
     later = live._replace(gone_number=7, gone_at_ms=AT_MS + 1)
-    await first.commit(hand_over(lease, 1, 2, forwarded=[later, gone._replace(gone_number=None, uid="u3")]))
+    former, last = gone._replace(gone_number=None), Forwarded(0, "ns/b", 2, "u3")
+    await first.commit(hand_over(lease, 1, 2, forwarded=[later, last, former]))
     rows = list((await first.load_part([lease])).forwarded)
-    assert rows == [later, Forwarded(0, "ns/b", 1, "u3", None, AT_MS)]
+    assert rows == [later, former, last]
+    assert [row.is_last for row in rows] == [True, False, True]
 
 
 async def test_followers_are_told_how_far_inboxes_are_and_a_replay_reads_them_again(

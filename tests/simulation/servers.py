@@ -142,7 +142,8 @@ class SimulatedDatabase(MemoryDatabase):
                 source if not gang else partition_for(f"{pod.namespace}/{gang}".encode(), None, shards)
             )
             if homes[key] != source:
-                self.inbox.forwarded[source, key] = Forwarded(source, key, homes[key], pod.pod_uid)
+                forwarded = Forwarded(source, key, homes[key], pod.pod_uid)
+                self.inbox.forwarded[source, key, pod.pod_uid] = forwarded
         moved, self.open_placements = self.open_placements, {}
         for (uid, _), row in moved.items():
             at = home(row.opened)
@@ -157,6 +158,7 @@ class SimulatedDatabase(MemoryDatabase):
             for pod in pods
             if pod.signature in groups
         }
+        homes.clear()  # who is gone is remembered where the events of its key are read
         self.tombstones = {key: replace(row, shard=home(row)) for key, row in self.tombstones.items()}
 
     def _rehomed(

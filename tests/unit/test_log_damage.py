@@ -223,6 +223,20 @@ async def test_a_worker_that_dies_while_it_reads_again_goes_on_reading_the_lates
     assert site.database.log_faults == []
 
 
+async def test_a_log_that_loses_its_end_again_while_it_is_read_again_holds_nobody_up(site: _Site) -> None:
+    await site.stop()
+    del site.log.partition(PODS).slots[-1:]
+    ledger = site.database.offsets[0, PODS_TOPIC, 0]
+    ledger.next_offset, ledger.resync_below = 0, len(site.log.partition(PODS).slots)
+    del site.log.partition(PODS).slots[-2:]
+    await site.start()
+    await site.settled()
+    site.pod("new")
+    site.pod("new2")
+    await site.settled()
+    assert {"new", "new2"} <= site.placed().keys()
+
+
 async def test_nobody_comes_back_whose_key_moved_when_shards_were_added() -> None:
     """Its end came to the partition of its key, and is remembered for a while only."""
     site = _Site(shards=2)

@@ -109,7 +109,7 @@ class ScratchLedger:
         database.pending = {(row.pod_uid, row.shard): row for row in state.pending}
         database.nominations.restore(state.nominations)
         database.tombstones = {(row.namespace, row.name, row.uid): row for row in state.tombstones}
-        database.inbox.forwarded = {(row.shard, row.key): row for row in state.forwarded}
+        database.inbox.forwarded = {(row.shard, row.key, row.uid): row for row in state.forwarded}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}
         database.usage = {row.record.node: row for row in state.usage}

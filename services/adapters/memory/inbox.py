@@ -15,7 +15,7 @@ class InboxTables:
     """Events that were handed over, by home, source and number, and the keys whose events are."""
 
     handed: dict[tuple[int, int, int], Handed] = dataclasses.field(default_factory=dict)
-    forwarded: dict[tuple[int, str], Forwarded] = dataclasses.field(default_factory=dict)
+    forwarded: dict[tuple[int, str, str], Forwarded] = dataclasses.field(default_factory=dict)
 
     def check(self, batch: CommitBatch) -> None:
         """Refuse what the primary key would refuse."""
@@ -25,7 +25,7 @@ class InboxTables:
     def write(self, batch: CommitBatch) -> None:
         """Write what a batch handed over."""
         self.handed |= {row[:3]: row for row in batch.handed}
-        self.forwarded |= {(row.shard, row.key): row for row in batch.forwarded}
+        self.forwarded |= {(row.shard, row.key, row.uid): row for row in batch.forwarded}
 
     def read(self, waiting: Sequence[Waiting], rows_max: int) -> Iterator[Handed]:
         """Yield what waits, of each lane up to the first number that is not there."""

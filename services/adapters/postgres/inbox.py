@@ -17,7 +17,7 @@ SELECT *, 0 FROM unnest($1::int[], $2::text[], $3::int[], $4::bigint[]) ON CONFL
 _FORWARD = """
 INSERT INTO forwarded (shard, key, home, uid, gone_number, gone_at_ms)
 SELECT * FROM unnest($1::int[], $2::text[], $3::int[], $4::text[], $5::bigint[], $6::bigint[])
-ON CONFLICT (shard, key) DO UPDATE SET home = excluded.home, uid = excluded.uid,
+ON CONFLICT (shard, key, uid) DO UPDATE SET home = excluded.home,
     gone_number = excluded.gone_number, gone_at_ms = excluded.gone_at_ms
 """
 READ = """
@@ -30,7 +30,7 @@ CROSS JOIN LATERAL (
 LOAD_LANES = "SELECT shard, topic, next_offset FROM shard_offsets WHERE topic LIKE '~%/%'"
 LOAD_FORWARDED = """
 SELECT shard, key, home, uid, gone_number, gone_at_ms FROM forwarded
-WHERE shard = ANY($1::int[]) ORDER BY shard, key COLLATE "C"
+WHERE shard = ANY($1::int[]) ORDER BY shard, key COLLATE "C", uid COLLATE "C"
 """
 
 

@@ -49,9 +49,10 @@ _EMPTY_GROUPS = """
 DELETE FROM pending_groups g
 WHERE NOT EXISTS (SELECT FROM pending w WHERE (w.shard, w.signature) = (g.shard, g.signature))
 """
+# Who reads a late duplicate knows by its tombstone not to hand it over.
 _TOMBSTONES = """
-UPDATE pod_tombstones t SET shard = h.shard FROM homes h
-WHERE (t.namespace, t.name) = (h.namespace, h.name) AND t.shard <> h.shard
+UPDATE pod_tombstones t SET shard = h.source FROM homes h
+WHERE (t.namespace, t.name) = (h.namespace, h.name) AND t.shard <> h.source
 """
 _NOMINATIONS = """
 UPDATE nominations n SET shard = h.shard FROM homes h

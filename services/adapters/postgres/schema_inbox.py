@@ -27,9 +27,9 @@ forwarded = sa.Table(
     sa.Column("shard", sa.Integer, nullable=False, comment="the shard that reads the events"),
     sa.Column("key", sa.Text, nullable=False, comment="namespace/name of a pod"),
     sa.Column("home", sa.Integer, nullable=False, comment="the shard to which all of them go"),
-    sa.Column("uid", sa.Text, nullable=False, comment="of the last pod of this name there"),
+    sa.Column("uid", sa.Text, nullable=False, comment="of a pod of this name"),
     sa.Column("gone_number", sa.BigInteger, comment="of the event by which it was deleted; null: it was not"),
     sa.Column("gone_at_ms", sa.BigInteger, comment="log time of that"),
-    sa.PrimaryKeyConstraint("shard", "key"),
-    comment="keys of pods whose events go to another shard",
+    sa.PrimaryKeyConstraint("shard", "key", "uid"),
+    comment="pods whose events go to another shard",
 )

@@ -34,11 +34,11 @@ SELECT namespace, name, uid FROM slice ORDER BY namespace DESC, name DESC, uid D
 async def forget_tombstones(
     session: Session, tombstone_hours: int, pause_seconds: float = PAUSE_SECONDS
 ) -> None:
-    """Delete the tombstones and forwarded keys beyond the horizon, a few thousand rows at a time."""
+    """Delete the tombstones and forwarded pods beyond the horizon, a few thousand rows at a time."""
     step_ms = tombstone_hours * 3_600_000 // tombstone_steps
     first: tuple[tuple[str, tuple[str | int, ...]], ...] = (
         (_FORGET_TOMBSTONES, ("", "", "")),
-        (_FORGET_FORWARDED, (-1, "")),
+        (_FORGET_FORWARDED, (-1, "", "")),
     )
     for statement, last in first:
         while True:
@@ -50,16 +50,17 @@ async def forget_tombstones(
             await asyncio.sleep(pause_seconds)
 
 
-# Keys of pods that were deleted: as long as tombstones, no late duplicate may go another way.
+# Pods that are gone: as long as tombstones, no late duplicate may go another way.
 _FORGET_FORWARDED = """
 WITH slice AS (
-    SELECT shard, key FROM forwarded WHERE (shard, key) > ($1::int, $2::text) ORDER BY shard, key LIMIT $3
+    SELECT shard, key, uid FROM forwarded WHERE (shard, key, uid) > ($1::int, $2::text, $3::text)
+    ORDER BY shard, key, uid LIMIT $4
 ), gone AS (
     DELETE FROM forwarded f USING slice w, shards s
-    WHERE (f.shard, f.key) = (w.shard, w.key)
-        AND s.shard = f.shard AND f.gone_at_ms < s.log_time_ms - $4::bigint
+    WHERE (f.shard, f.key, f.uid) = (w.shard, w.key, w.uid)
+        AND s.shard = f.shard AND f.gone_at_ms < s.log_time_ms - $5::bigint
 )
-SELECT shard, key FROM slice ORDER BY shard DESC, key DESC LIMIT 1
+SELECT shard, key, uid FROM slice ORDER BY shard DESC, key DESC, uid DESC LIMIT 1
 """
 
 
