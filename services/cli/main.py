@@ -31,6 +31,7 @@ from services.cli import (
     search,
     serve,
     setup,
+    simulate,
     study,
 )
 from services.cli.output import say
@@ -133,6 +134,7 @@ app.command("up", rich_help_panel=TRY)(serve.up)
 app.command("trace", rich_help_panel=TRY)(setup.trace)
 app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
+app.command("simulate", rich_help_panel=TRY)(simulate.simulate)
 app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
 app.add_typer(search.app, name="search", rich_help_panel=TRY)
 app.add_typer(study.app, name="study", rich_help_panel=TRY)

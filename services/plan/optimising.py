@@ -9,7 +9,7 @@ their static filters allow, and where they have room.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import NOWHERE
 from services.plan.objects import Given
-from services.plan.plan import Plan
 
 _OF_NODES = ("DaemonSet", "Node")
 
@@ -63,13 +62,24 @@ class Optimised(NamedTuple):
     steps_count: int
 
 
+class Placed(Protocol):
+    """Who has placed pods: a plan, or a simulation."""
+
+    @property
+    def state(self) -> ClusterState:
+        """The cluster, with the pods that were placed."""
+
+    def profile_of(self, pod: PodSpec) -> ProfilePlan | None:
+        """Return the profile that places a pod; None: the pod names one that does not exist."""
+
+
 class Search:
     """A search for a better placement of the pods of a plan.
 
     Parameters
     ----------
-    plan : Plan
-        A plan that has placed its pods.
+    plan : Placed
+        A plan that has placed its pods, or another cluster with pods.
     running : collection of str
         Keys of pods that ran before; none of them loses its node for another pod.
     objective : str
@@ -82,7 +92,7 @@ class Search:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Placed,
         running: frozenset[str],
         *,
         objective: str,
@@ -204,7 +214,7 @@ def of_nodes(given: Iterable[Given]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _movable(plan: Plan, view: NodeView, pinned: Collection[str]) -> _Kinds:
+def _movable(plan: Placed, view: NodeView, pinned: Collection[str]) -> _Kinds:
     """Return the pods that may move, the kind of each, and each kind's allowed nodes and demands."""
     state = plan.state
     budgets = Budgets(state)

@@ -12,14 +12,13 @@ import numpy as np
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Placement
 from domain.model.events import NodeUpserted, PodUpserted
-from domain.model.nodes import NodeSpec
-from domain.model.pods import PodSpec, PodTemplate
-from domain.model.signature import signature
+from domain.model.pods import PodSpec
 from domain.search.balance import Balance, balance, imbalance, utilisation
 from domain.search.packing import Improving
 from domain.search.setting import PODS_COUNT, RESOURCES, Setting, generate
-from services.study.methods import METHODS, PROFILE, Method
-from services.study.searching import place_by_search
+from services.simulate.generated import nodes_of, pods_of
+from services.simulate.searching import place_by_search
+from services.study.methods import METHODS, Method
 
 STEP_PODS = 100
 """How many pods arrive between two looks at the balance."""
@@ -185,39 +184,3 @@ def _place_greedily(scheduler: Scheduler, pods: Sequence[PodSpec]) -> dict[str, 
     while verdicts := scheduler.cycle().verdicts:
         placed.update({each.pod.key: each.node for each in verdicts if isinstance(each, Placement)})
     return placed
-
-
-def nodes_of(setting: Setting) -> list[NodeSpec]:
-    """Return the nodes of a setting; each takes as many pods as there are."""
-    return [
-        NodeSpec(
-            name=f"{kind}-{i}",
-            uid=f"node-{i}",
-            resource_version=1,
-            allocatable={**dict(zip(RESOURCES, amounts, strict=True)), "pods": len(setting.types)},
-        )
-        for i, (kind, amounts) in enumerate(zip(setting.kinds, setting.allocatable.T.tolist(), strict=True))
-    ]
-
-
-def pods_of(setting: Setting) -> list[PodSpec]:
-    """Return the pods of a setting, in their order of arrival."""
-    found = []
-    for i, (kind, amounts) in enumerate(zip(setting.types, setting.asked.tolist(), strict=True)):
-        requests = dict(zip(RESOURCES, amounts, strict=True))
-        template = PodTemplate(
-            requests=requests,
-            scoring_cpu_milli=requests["cpu"],
-            scoring_memory_bytes=requests["memory"],
-            profile=PROFILE,
-        )
-        found.append(
-            PodSpec(
-                uid=f"pod-{i}",
-                key=f"study/{kind}-{i}",
-                resource_version=1,
-                template=template,
-                signature=signature(template),
-            )
-        )
-    return found

@@ -8,20 +8,12 @@ import msgspec
 
 from domain.model.profiles import PluginUse, Profile
 from domain.search.setting import RESOURCES
+from services.simulate.generated import PROFILE
+from services.simulate.searching import Search
 
-PROFILE = "study"
 _FIT = PluginUse(name="NodeResourcesFit")
 _BLIND = PluginUse(name="NodeResourcesFit", args={"ignoredResources": list(RESOURCES[2:])})
 """Cpu and memory alone, as the schedulers do that the paper compares with: they know of nothing else."""
-
-
-class Search(msgspec.Struct, frozen=True):
-    """A search: its algorithm, how many pods it places at once, and how many placements of these it tries."""
-
-    algorithm: str
-    window: int
-    evaluations_max: int
-    population_count: int = 30
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -61,9 +53,9 @@ METHODS: dict[str, Method] = {
     "lra": Method("LRA: least requested of cpu and memory", (PluginUse(name="LRA"),), _BLIND),
     "bra": Method("BRA: cpu and memory alike", (PluginUse(name="BRA"),), _BLIND),
     "cwt": Method("CWT: TOPSIS, weights by AHP and entropy", (_over_four("CWT"),)),
-    "bes": Method("bald eagle search by S_N", _SEARCH_SCORE, search=Search("bes", 10, 3_000)),
-    "tbesk": Method("TBESK by S_N", _SEARCH_SCORE, search=Search("tbesk", 10, 3_000)),
-    "tbesk-z": Method("TBESK by Z", search=Search("tbesk", 10, 3_000)),
+    "bes": Method("bald eagle search by S_N", _SEARCH_SCORE, search=Search("bes", 10, 3_000, RESOURCES)),
+    "tbesk": Method("TBESK by S_N", _SEARCH_SCORE, search=Search("tbesk", 10, 3_000, RESOURCES)),
+    "tbesk-z": Method("TBESK by Z", search=Search("tbesk", 10, 3_000, RESOURCES)),
     "search-score": Method("greedy by S_N", _SEARCH_SCORE),
     "least-balanced": Method("Least + Balanced on four resources", _LEAST_BALANCED),
     "global-variance": Method(

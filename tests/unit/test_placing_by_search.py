@@ -29,9 +29,9 @@ from domain.search.placement import (
 )
 from domain.search.setting import RESOURCES, generate
 from domain.state.cluster import ClusterState
-from services.study.imbalance import nodes_of, pods_of
-from services.study.methods import METHODS, PROFILE, Search
-from services.study.searching import place_by_search
+from services.simulate.generated import PROFILE, nodes_of, pods_of
+from services.simulate.searching import Search, place_by_search
+from services.study.methods import METHODS
 from tests.oracle.paper_scoring import search_score
 from tests.oracle.scoring import Seen
 from tests.values import node, pod, template
@@ -145,7 +145,7 @@ def test_a_search_honours_the_filters_of_the_profile() -> None:
     asked = [template(100, 1, 80, profile=PROFILE) for _ in range(4)]
     asked.append(template(100, 1, profile=PROFILE, node_name="b"))
     pods = [pod(f"p{i}", each) for i, each in enumerate(asked)]
-    placed = place_by_search(scheduler, Search("tbesk", 5, 200), pods, seed=1)
+    placed = place_by_search(scheduler, Search("tbesk", 5, 200, RESOURCES), pods, seed=1)
     assert (len(placed), placed["default/p4"]) == (4, "b")
     nodes = scheduler.state.nodes
     assert [len(set(nodes[name].pods) - {"default/p4"}) for name in ("a", "b", "c")] == [1, 1, 1]

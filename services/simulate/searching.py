@@ -14,9 +14,21 @@ from domain.model.pods import PodSpec
 from domain.plugins.base import Term
 from domain.plugins.registry import ProfilePlan
 from domain.search.placement import Batch, Fitness, by_imbalance, by_score, place_batch
-from domain.search.setting import RESOURCES
 from domain.state.cluster import ClusterState
-from services.study.methods import Search
+
+
+class Search(msgspec.Struct, frozen=True):
+    """A search: its algorithm, how many pods it places at once, and how many placements of these it tries.
+
+    It goes by the resource score of the pods' profile where there is one, else by the imbalance Z of
+    ``resources``.
+    """
+
+    algorithm: str
+    window: int
+    evaluations_max: int
+    resources: tuple[str, ...]
+    population_count: int = 30
 
 
 def place_by_search(
@@ -40,7 +52,7 @@ def _place_window(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec],
     plan = scheduler.profiles.plans[pods[0].template.profile]
     for pod in pods:
         scheduler.fold(PodUpserted(pod))  # filters that count pods must know the pod itself
-    batch, fitness = _batch(state, plan, pods)
+    batch, fitness = _batch(state, plan, pods, search.resources)
     found = place_batch(
         search.algorithm,
         batch,
@@ -63,18 +75,18 @@ def _place_window(scheduler: Scheduler, search: Search, pods: Sequence[PodSpec],
     return placed
 
 
-def _batch(state: ClusterState, plan: ProfilePlan, pods: Sequence[PodSpec]) -> tuple[Batch, Fitness]:
+def _batch(
+    state: ClusterState, plan: ProfilePlan, pods: Sequence[PodSpec], names: Sequence[str]
+) -> tuple[Batch, Fitness]:
     """Return what is to be placed, and what it is worth: by the profile's resource score, else by Z."""
     table, resources = state.table, state.resources
-    rated = [resources.column(name) for name in RESOURCES]
+    rated = [resources.column(name) for name in names]
     demands = [plan.fit[1].demands(pod.template, resources) if plan.fit else [] for pod in pods]
     columns = sorted({*rated, *(demand.column for each in demands for demand in each)})
     place = {column: i for i, column in enumerate(columns)}
     asked = np.zeros((len(pods), len(columns)), dtype=np.int64)
     for i, (pod, each) in enumerate(zip(pods, demands, strict=True)):
-        asked[i, [place[column] for column in rated]] = [
-            pod.template.requests.get(name, 0) for name in RESOURCES
-        ]
+        asked[i, [place[column] for column in rated]] = [pod.template.requests.get(name, 0) for name in names]
         asked[i, [place[demand.column] for demand in each]] = [demand.value for demand in each]
     batch = Batch(
         allocatable=table.allocatable[columns, : table.count],
