@@ -63,8 +63,8 @@ def events(
         A file is missing or a row does not read.
     """
     folder: Traversable = bundled() if directory is None else directory
-    node_rows = _rows(folder, NODE_FILE)
-    pod_rows = _rows(folder, f"openb_pod_list_{pods}.csv.gz", f"openb_pod_list_{pods}.csv")
+    node_rows = rows_of(folder, NODE_FILE)
+    pod_rows = rows_of(folder, f"openb_pod_list_{pods}.csv.gz", f"openb_pod_list_{pods}.csv")
     return _stream(node_rows, pod_rows, pods, with_deletions)
 
 
@@ -98,7 +98,8 @@ def _read(source: str, number: int, read: Callable[..., _T], *args: object) -> _
         raise TraceError(f"{source}, row {number} does not read: {error!r}") from None
 
 
-def _rows(folder: Traversable, *names: str) -> list[dict[str, str]]:
+def rows_of(folder: Traversable, *names: str) -> list[dict[str, str]]:
+    """Return the rows of the first of some files that is in a folder."""
     for name in names:
         file = folder.joinpath(name)
         if not file.is_file():

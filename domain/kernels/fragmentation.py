@@ -1,0 +1,273 @@
+"""Fragmentation of devices, and the scores of nodes by devices that are compared with it.
+
+A node's devices are *unusable* for a shape of pod as far as no such pod could use what is free of them. The
+mean over the shapes that are expected is the node's fragmentation. Source of the measure and of all scores:
+Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
+Descent", USENIX ATC 2023, and the whole numbers to which its simulator cuts them
+(github.com/hkust-adsl/kubernetes-scheduler-simulator). Amounts are whole numbers, so that all sums are exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domain.kernels import device_arrays
+from domain.kernels.compiling import entry, function
+from domain.kernels.device_arrays import (
+    BEST_FIT,
+    CLUSTERING,
+    DOT_PRODUCT,
+    GAINS_COUNT,
+    LEAST_FRAGMENTATION,
+    LEAST_STRANDING,
+    PACKING,
+    SCORES_COUNT,
+    WHOLE_DEVICE,
+)
+
+
+@function
+def unusable(mix, cpu, memory, free, devices, model):  # type: ignore[no-untyped-def]
+    """Return the sum over the mix of weight times the free thousandths that a pod of a shape cannot use.
+
+    A pod that the node has no room for can use nothing, and so can one that asks for no device. Any other pod
+    can use every device with enough thousandths free.
+    """
+    total = 0
+    for d in range(devices):
+        total += free[d]
+    if total == 0:
+        return 0
+    result = 0
+    for t in range(len(mix.weight)):
+        lost = total
+        has_room = mix.cpu[t] <= cpu and mix.memory[t] <= memory
+        if has_room and mix.number[t] > 0 and (mix.models[t] >> model) & 1:
+            enough, small = 0, 0
+            for d in range(devices):
+                if free[d] >= mix.milli[t]:
+                    enough += 1
+                else:
+                    small += free[d]
+            if enough >= mix.number[t]:
+                lost = small
+        result += mix.weight[t] * lost
+    return result
+
+
+@function
+def fits(nodes, asked, shape, n):  # type: ignore[no-untyped-def]
+    """Say whether node ``n`` has room for a pod of a shape: cpu, memory, devices of a model it may have."""
+    if asked.cpu[shape] > nodes.cpu[n] or asked.memory[shape] > nodes.memory[n]:
+        return False
+    if asked.number[shape] == 0:
+        return True
+    enough = 0
+    for d in range(nodes.devices[n]):
+        enough += nodes.free[n, d] >= asked.milli[shape]
+    return enough >= asked.number[shape] and (asked.models[shape] >> nodes.model[n]) & 1 == 1
+
+
+@function
+def tightest(free, devices, milli):  # type: ignore[no-untyped-def]
+    """Return the device with the least thousandths free that are enough, the first of them; -1: none."""
+    best = -1
+    for d in range(devices):
+        if free[d] >= milli and (best < 0 or free[d] < free[best]):
+            best = d
+    return best
+
+
+@function
+def is_share(count, milli):  # type: ignore[no-untyped-def]
+    """Say whether a pod asks for a part of one device."""
+    return count == 1 and milli < WHOLE_DEVICE
+
+
+@function
+def take(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
+    """Count a pod on the devices that it gets: a share on ``device``, whole ones on the first free ones."""
+    if is_share(count, milli):
+        free[device] -= milli
+        return
+    left = count
+    for d in range(devices):
+        if left > 0 and free[d] == WHOLE_DEVICE:
+            free[d] = 0
+            left -= 1
+
+
+@function
+def gain_of(mix, nodes, asked, shape, n, device, after):  # type: ignore[no-untyped-def]
+    """Return by how much ``unusable`` falls where a pod of a shape goes onto ``device`` of node ``n``."""
+    devices, free, model = nodes.devices[n], nodes.free[n], nodes.model[n]
+    for d in range(devices):
+        after[d] = free[d]
+    take(after, devices, asked.number[shape], asked.milli[shape], device)
+    cpu, memory = nodes.cpu[n] - asked.cpu[shape], nodes.memory[n] - asked.memory[shape]
+    before = unusable(mix, nodes.cpu[n], nodes.memory[n], free, devices, model)
+    return before - unusable(mix, cpu, memory, after, devices, model)
+
+
+@function
+def least_fragmented(mix, nodes, asked, shape, n, after):  # type: ignore[no-untyped-def]
+    """Return the device of node ``n`` whose use leaves least unusable, the first of them, and the gain."""
+    milli = asked.milli[shape]
+    if not is_share(asked.number[shape], milli):
+        return -1, gain_of(mix, nodes, asked, shape, n, -1, after)
+    best, most = -1, 0
+    for d in range(nodes.devices[n]):
+        is_open = nodes.free[n, d] >= milli
+        for other in range(d):
+            is_open = is_open and nodes.free[n, other] != nodes.free[n, d]
+        if is_open:
+            gain = gain_of(mix, nodes, asked, shape, n, d, after)
+            if best < 0 or gain > most:
+                best, most = d, gain
+    return best, most
+
+
+@function
+def gradient_score(mix, gain, is_whole, milli_max):  # type: ignore[no-untyped-def]
+    """Return the score of a gain, 50 for none.
+
+    Whole: the floor of 100 / (1 + exp(-gain)), with the gain in devices, as ``mix.gains`` has it. Real: it is
+    linear in the gain, 100 where that is ``milli_max`` thousandths.
+    """
+    if is_whole:
+        low, high = 0, GAINS_COUNT
+        while low < high:
+            middle = (low + high) // 2
+            if mix.gains[middle] <= gain:
+                low = middle + 1
+            else:
+                high = middle
+        return float(low)
+    weights = 0
+    for t in range(len(mix.weight)):
+        weights += mix.weight[t]
+    return min(max(50.0 + 50.0 * gain / (weights * milli_max), 0.0), 100.0)
+
+
+@function
+def stranded(cpu, left, cpu_each):  # type: ignore[no-untyped-def]
+    """Return ``cpu_each`` times the free thousandths of a node for which its free cpu does not suffice."""
+    return max(left * cpu_each - cpu * WHOLE_DEVICE, 0)
+
+
+@function
+def packing_score(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
+    """Rate by GpuPacking: used devices first, then free devices of used nodes, then free nodes."""
+    whole = 0
+    for d in range(devices):
+        whole += free[d] == WHOLE_DEVICE
+    if whole == devices:
+        return float(max(33 - whole, whole))
+    if is_share(count, milli):
+        if free[device] < WHOLE_DEVICE:
+            return float(100 - free[device] * 100 // WHOLE_DEVICE // 10)
+        return 49.0
+    return float(max(50 - count, 33))
+
+
+@function
+def clustering_score(holds, count, milli, left, milli_max):  # type: ignore[no-untyped-def]
+    """Rate by GpuClustering: nodes that hold pods with as many devices first, fuller ones before others."""
+    own = 1 << (0 if milli < WHOLE_DEVICE else count)
+    base = 25 if holds == 0 else 0
+    if holds & own:
+        base = 75 if holds == own else 50
+    return float(base + 25 * (milli_max - left) // milli_max)
+
+
+@function
+def score_of(kind, rating, nodes, asked, shape, n, device):  # type: ignore[no-untyped-def]
+    """Return a score of node ``n`` other than ``LEAST_FRAGMENTATION``; ``device`` is where a share goes."""
+    left = 0
+    for d in range(nodes.devices[n]):
+        left += nodes.free[n, d]
+    count, milli = asked.number[shape], asked.milli[shape]
+    score = 0.0
+    if kind == LEAST_STRANDING:
+        after = stranded(nodes.cpu[n] - asked.cpu[shape], left - count * milli, rating.cpu_each)
+        more = after - stranded(nodes.cpu[n], left, rating.cpu_each)
+        score = 50.0 - 50.0 * more / (rating.milli_max * rating.cpu_each)
+    elif kind == BEST_FIT:
+        cpu_left = (nodes.cpu[n] - asked.cpu[shape]) / rating.cpu_max
+        milli_left = (left - count * milli) / rating.milli_max
+        score = 100.0 * (1.0 - (rating.cpu_part * cpu_left + (1.0 - rating.cpu_part) * milli_left))
+    elif kind == DOT_PRODUCT:
+        cpu = (nodes.cpu[n] / rating.cpu_max) * (asked.cpu[shape] / rating.cpu_max)
+        devices = (left / rating.milli_max) * (count * milli / rating.milli_max)
+        score = 100.0 * (1.0 - (cpu + devices) / 2.0)
+    elif count > 0 and kind == PACKING:
+        score = packing_score(nodes.free[n], nodes.devices[n], count, milli, device)
+    elif count > 0 and kind == CLUSTERING:
+        score = clustering_score(nodes.holds[n], count, milli, left, rating.milli_max)
+    score = min(max(score, 0.0), 100.0)
+    return np.floor(score) if rating.whole[kind] else score
+
+
+@function
+def rate(mix, rating, nodes, asked, shape, n, after):  # type: ignore[no-untyped-def]
+    """Return the device that a share gets on node ``n``, and the node's score. The pod must fit."""
+    total = 0.0
+    device = -1
+    if is_share(asked.number[shape], asked.milli[shape]):
+        device = tightest(nodes.free[n], nodes.devices[n], asked.milli[shape])
+    if rating.weight[LEAST_FRAGMENTATION] != 0.0:
+        device, gain = least_fragmented(mix, nodes, asked, shape, n, after)
+        score = gradient_score(mix, gain, rating.whole[LEAST_FRAGMENTATION] != 0, rating.milli_max)
+        total += rating.weight[LEAST_FRAGMENTATION] * score
+    for kind in range(1, SCORES_COUNT):
+        if rating.weight[kind] != 0.0:
+            total += rating.weight[kind] * score_of(kind, rating, nodes, asked, shape, n, device)
+    return device, total
+
+
+@function
+def choose(mix, rating, nodes, asked, shape, kept):  # type: ignore[no-untyped-def]
+    """Return the node of the highest score, the first of them, -1 if a pod of the shape fits nowhere."""
+    best = -1
+    score, seen, version = kept.score[shape], kept.seen[shape], kept.version
+    for n in range(len(version)):
+        if seen[n] != version[n]:
+            seen[n] = version[n]
+            score[n] = -1.0
+            if fits(nodes, asked, shape, n):
+                kept.device[shape, n], score[n] = rate(mix, rating, nodes, asked, shape, n, kept.after)
+        if score[n] >= 0.0 and (best < 0 or score[n] > score[best]):
+            best = n
+    return best
+
+
+@entry(device_arrays)
+def fill(mix, rating, nodes, asked, kept, shape, node, device):  # type: ignore[no-untyped-def]
+    """Place pods one after another and never again, each on the node of the highest score.
+
+    ``shape`` int64[P] is each pod's. ``node`` and ``device`` int64[P] take where it went, -1 where it fits
+    nowhere, and the device of a share. A pair of shape and node is rated again only after the node got a pod.
+    """
+    for i in range(len(shape)):
+        s = shape[i]
+        n = choose(mix, rating, nodes, asked, s, kept)
+        node[i] = n
+        device[i] = -1
+        if n >= 0:
+            count, milli = asked.number[s], asked.milli[s]
+            if count > 0:
+                device[i] = kept.device[s, n]
+                take(nodes.free[n], nodes.devices[n], count, milli, device[i])
+                nodes.holds[n] |= 1 << (0 if milli < WHOLE_DEVICE else count)
+            nodes.cpu[n] -= asked.cpu[s]
+            nodes.memory[n] -= asked.memory[s]
+            kept.version[n] += 1
+
+
+@entry(device_arrays)
+def measure(mix, nodes, lost):  # type: ignore[no-untyped-def]
+    """Write ``unusable`` of every node into ``lost`` int64[N]."""
+    for n in range(len(lost)):
+        lost[n] = unusable(
+            mix, nodes.cpu[n], nodes.memory[n], nodes.free[n], nodes.devices[n], nodes.model[n]
+        )
