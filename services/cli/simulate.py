@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli import inputs
-from services.cli.options import CommandError, with_settings
+from services.cli import inputs, options
+from services.cli.options import PLACE, CommandError, with_settings
 from services.cli.output import Format, Output
 from services.config import Settings
 
@@ -32,17 +32,22 @@ class TraceName(enum.StrEnum):
     OPENB = "openb"
     AZURE = "azure"
     ALIBABA = "alibaba"
+    TIANCHI = "tianchi"
     IMBALANCE = "imbalance"
 
 
 Name = Annotated[
-    TraceName,
+    TraceName | None,
     typer.Argument(
         metavar="TRACE",
         show_choices=False,
         help="openb: a GPU cluster, comes with berth. azure: virtual machines by flavour. alibaba: nodes "
-        "that fail. imbalance: 31 generated nodes.",
+        "that fail. tianchi: containers that use more by day. imbalance: 31 generated nodes.",
     ),
+]
+FromLog = Annotated[
+    bool,
+    typer.Option("--from-log", help="Instead of a trace: what the log of a running berth holds."),
 ]
 Profiles = Annotated[
     list[str] | None,
@@ -50,7 +55,8 @@ Profiles = Annotated[
         "--profile",
         "-p",
         metavar="NAME",
-        help="A built-in profile, a file with one, or lns or tbesk (searches); again for more. "
+        help="A built-in profile, a file with one, lns or tbesk (searches), or own (each pod by the profile "
+        "that it names); again for more. "
         f"(default: {' and '.join(_PROFILES)})",
     ),
 ]
@@ -87,12 +93,16 @@ Moves = Annotated[int, typer.Option(min=0, metavar="N", help="lns: move at most 
 Csv = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Write all looks, a line for each resource.")
 ]
+Plots = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Draw PNG and SVG pictures into it (berth[plots]).")
+]
 
 
-@with_settings("seed")
+@with_settings("seed", *PLACE)
 def simulate(
     settings: Settings,
-    trace: Name,
+    trace: Name = None,
+    from_log: FromLog = False,
     profile: Profiles = None,
     data: Data = None,
     pod_list: PodList = "default",
@@ -106,12 +116,14 @@ def simulate(
     series: Series = False,
     moves: Moves = 100,
     csv: Csv = None,
+    plots: Plots = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Let a trace happen under several profiles, side by side, and compare what became of it.
 
     The scheduler is that of a worker: the same filters, scores, queue and backoff. Only the clock is
-    virtual, so that months pass in seconds. Nothing is read from or written to a running berth.
+    virtual, so that months pass in seconds. Nothing is written to a running berth; `--from-log` reads the
+    log of one, embedded or Kafka, and shows what would have become of the same pods.
 
     Equal seeds give equal answers, but for the times that placing took. `--series`, `--csv` and `-o json`
     have every look. What a trace leaves open was chosen; the choices are printed below the tables.
@@ -119,26 +131,51 @@ def simulate(
     from services.cli import simulated
     from services.simulate.traces import Choices, trace_of
 
+    if plots is not None:
+        from services.simulate.drawing import drawing
+        from services.simulate.plots import draw
+
+        drawing()  # or say at once what is missing
     choices = Choices(
         folder=data, pod_list=pod_list, nodes_count=nodes, error_minutes=error_minutes, drain=drain
     )
-    found = trace_of(trace.value, choices, seed=settings.seed).cut(
-        pods_max=pods, until_ms=None if until is None else _milliseconds("--until", until), stay=stay
-    )
+    if from_log is (trace is not None):
+        raise CommandError(f"name one trace ({', '.join(TraceName)}), or give --from-log")
+    whole = _recorded(settings) if trace is None else trace_of(trace.value, choices, seed=settings.seed)
+    until_ms = None if until is None else _milliseconds("--until", until)
+    found = whole.cut(pods_max=pods, until_ms=until_ms, stay=stay)
     methods = _methods(profile or _PROFILES, found, moves)
     with inputs.patience():
-        runs = _run(found, methods, settings.seed, _every(every, found))
+        step = _every(every, found)
+        runs = _run(found, methods, settings.seed, step)
     if csv is not None:
         simulated.write_csv(csv, runs)
+    if plots is not None:
+        draw(plots, runs, by_pods=step.ms is None)
     simulated.show(found, runs, output, series=series)
 
 
+def _recorded(settings: Settings) -> Trace:
+    from services import bootstrap
+    from services.simulate.recorded import recorded_trace
+
+    async def read() -> Trace:
+        async with bootstrap.place(settings, join=True) as at:
+            log = bootstrap.open_log(at)
+            try:
+                return await recorded_trace(log)
+            finally:
+                await log.aclose()
+
+    return options.run(read())
+
+
 def _methods(names: Sequence[str], trace: Trace, moves_max: int) -> list[Method]:
-    from services.simulate.methods import SEARCHES, method_of
+    from services.simulate.methods import OWN, SEARCHES, method_of
 
     found = []
     for name in dict.fromkeys(names):
-        profile = None if name in SEARCHES else inputs.profile_of(name)
+        profile = None if name in (OWN, *SEARCHES) else inputs.profile_of(name)
         shown = name if profile is None or not Path(name).exists() else Path(name).stem
         found.append(method_of(shown, profile, trace.resources, moves_max))
     if len({each.name for each in found}) < len(found):
@@ -165,6 +202,8 @@ def _run(trace: Trace, methods: Sequence[Method], seed: int, every: Every) -> li
 def _every(text: str | None, trace: Trace) -> Every:
     from services.simulate.running import Every
 
+    if text is None and trace.curves is not None:
+        return Every(ms=trace.curves.step_ms * -(-trace.curves.steps_count // _LOOKS))
     if text is None:
         return Every(pods=max(1, -(-trace.pods_count // _LOOKS)))
     if text.isdecimal() and int(text):

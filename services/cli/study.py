@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from services.cli.output import Column, Format, Json, Output, on_terminal, print
 from services.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from services.study.gathering import Gathering
     from services.study.imbalance import Run
 
 app = typer.Typer(help="Compare ways to place pods, in tables and files of figures.", no_args_is_help=True)
@@ -33,6 +35,25 @@ class MethodName(enum.StrEnum):
     LNS = "lns"
 
 
+class ProfileName(enum.StrEnum):
+    """The keys of ``services.study.gathering.PROFILES``."""
+
+    LEAST = "least"
+    BALANCED = "balanced"
+    LEAST_BALANCED = "least-balanced"
+    TRIMARAN = "trimaran"
+    GLOBAL_VARIANCE = "global-variance"
+    GLOBAL_VARIANCE_TRIMARAN = "global-variance-trimaran"
+
+
+Seed = Annotated[int, typer.Option(min=0, help="The first seed; equal seeds give equal placements.")]
+Runs = Annotated[int, typer.Option(min=1, max=1000, help="Settings, each with a seed of its own.")]
+Plots = Annotated[
+    Path | None,
+    typer.Option("--plots", metavar="DIR", help="Draw PNG and SVG pictures into it (berth[plots])."),
+]
+
+
 @app.command("imbalance")
 def imbalance(
     method: Annotated[
@@ -44,17 +65,14 @@ def imbalance(
             help=f"Which one: {', '.join(MethodName)}; again for more. [default: all]",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; equal seeds give equal placements.")] = 1,
-    runs: Annotated[int, typer.Option(min=1, max=1000, help="Settings, each with a seed of its own.")] = 5,
+    seed: Seed = 1,
+    runs: Runs = 5,
     pods: Annotated[int, typer.Option(min=100, max=20_000, help="Pods of a setting.")] = 1_800,
     csv_: Annotated[
         Path | None,
         typer.Option("--csv", metavar="DIR", help="Write imbalance.csv and utilisation.csv into it."),
     ] = None,
-    plots: Annotated[
-        Path | None,
-        typer.Option("--plots", metavar="DIR", help="Draw PNG and SVG pictures into it (berth[plots])."),
-    ] = None,
+    plots: Plots = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Place 1,800 pods on 31 nodes by several methods, and compare how evenly the nodes are used.
@@ -70,7 +88,8 @@ def imbalance(
     from services.study.imbalance import study, summaries
 
     if plots is not None:
-        from services.study.plots import draw, drawing
+        from services.simulate.drawing import drawing
+        from services.study.plots import draw
 
         drawing()  # or say at once what is missing
     names = [each.value for each in method or MethodName]
@@ -97,6 +116,74 @@ def imbalance(
         echo()
         echo(f"Medians over {runs} seeds. RANGE: highest less lowest utilisation of a node, per resource.")
         echo("OVER: nodes with more than they offer. POD: processor time of one pod, all in.")
+
+
+@app.command("gather")
+def gather(
+    profile: Annotated[
+        list[ProfileName] | None,
+        typer.Option(
+            "--profile",
+            "-p",
+            metavar="NAME",
+            help=f"Which one: {', '.join(ProfileName)}; again for more. (default: all)",
+        ),
+    ] = None,
+    seed: Seed = 1,
+    runs: Runs = 5,
+    csv_: Annotated[
+        Path | None, typer.Option("--csv", metavar="DIR", help="Write gather.csv into it, a line per node.")
+    ] = None,
+    plots: Plots = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Place 800 pods on 100 nodes of unequal load, and see which profiles make the nodes alike.
+
+    All nodes are of one size. Where they gather, the standard deviation of their cpu and memory falls: of
+    what is requested, and of what their pods use, which is measured each minute. The pictures show each node
+    by its cpu and memory, before and after.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from services.study import gathering
+
+    if plots is not None:
+        from services.simulate.drawing import drawing
+        from services.study.plots import draw_gathering
+
+        drawing()  # or say at once what is missing
+    names = [each.value for each in profile or ProfileName]
+    with Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress:
+        bar = progress.add_task("placing", total=len(names) * runs)
+        found = gathering.gather(names, range(seed, seed + runs), report=lambda _: progress.advance(bar))
+    if csv_ is not None:
+        _write_gathering(csv_, found)
+    if plots is not None:
+        draw_gathering(plots, found)
+    import msgspec
+
+    if output in (Format.JSON, Format.YAML):
+        print_value({"resources": list(gathering.RESOURCES), "runs": msgspec.to_builtins(found)}, output)
+        return
+    rows = [msgspec.to_builtins(each) for each in gathering.spreads(found)]
+    print_table("results", _SPREADS, rows, wide=output is Format.WIDE)
+    if on_terminal():
+        echo()
+        echo(f"Standard deviation over the nodes, in percent: cpu and memory. Medians over {runs} seeds.")
+
+
+def _write_gathering(directory: Path, found: Sequence[Gathering]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    moments = ("before", "after", "used_before", "used_after")
+    with (directory / "gather.csv").open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        titles = [f"{resource}_{moment}" for moment in moments for resource in ("cpu", "memory")]
+        lines.writerow(("method", "seed", "node", *titles))
+        for each in found:
+            for node in each.before:
+                shares = [share for moment in moments for share in getattr(each, moment)[node]]
+                lines.writerow((each.method, each.seed, node, *map(repr, shares)))
 
 
 def write_csv(directory: Path, runs: list[Run], resources: tuple[str, ...]) -> None:
@@ -148,3 +235,17 @@ def _columns(resources: tuple[str, ...]) -> tuple[Column, ...]:
 
 def _cost(us: float) -> str:
     return f"{us / 1e3:.3g} ms" if us >= 1e3 else f"{us:.3g} us"
+
+
+def _pair(title: str, key: str) -> Column:
+    return Column(title, lambda item: " ".join(f"{100 * each:.1f}" for each in item[key]), right=True)
+
+
+_SPREADS = (
+    Column("PROFILE", lambda item: item["method"], keep=True),
+    _pair("BEFORE", "requested_before"),
+    _pair("AFTER", "requested_after"),
+    _pair("USED BEFORE", "used_before"),
+    _pair("USED AFTER", "used_after"),
+    Column("UNPLACED", lambda item: f"{item['unplaced_count']:g}", right=True),
+)

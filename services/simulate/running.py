@@ -41,7 +41,7 @@ _RETRIED_MAX = 50
 """Of pods that wait, a search tries so many again where something became free."""
 
 _HOMING = 0.2
-_MEASURE, _HAPPEN, _LOOK = range(3)
+MEASURE, HAPPEN, LOOK = range(3)
 
 
 class Every(NamedTuple):
@@ -69,7 +69,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
 
 
-class _Due(NamedTuple):
+class Due(NamedTuple):
+    """What comes next: a measurement of what pods use, moments that happen, or a look; in this order."""
+
     at_ms: int
     rank: int
     moments: Sequence[Moment] = ()
@@ -88,16 +90,12 @@ def simulate(
     simulation = Simulation(trace, method, seed=seed)
     looks: list[Look] = []
     seen, is_seen = 0, False
-    for due in heapq.merge(_happening(trace), _measuring(trace), _looking(trace, every)):
-        simulation.pass_to(due.at_ms)
-        if due.rank == _HAPPEN:
-            simulation.happen(due.moments)
-            report(len(due.moments))
-        elif due.rank == _MEASURE:
-            simulation.measure()
-        is_seen &= due.rank == _LOOK
+    for due in agenda(trace, every):
+        simulation.meet(due)
+        report(len(due.moments))
+        is_seen &= due.rank == LOOK
         reached = every.pods is not None and simulation.counts.arrived // every.pods > seen
-        if reached or due.rank == _LOOK:
+        if reached or due.rank == LOOK:
             seen = simulation.counts.arrived // (every.pods or 1)
             looks.append(simulation.look())
             is_seen = True
@@ -114,9 +112,14 @@ def simulate(
     )
 
 
-def _happening(trace: Trace) -> Iterator[_Due]:
+def agenda(trace: Trace, every: Every) -> Iterator[Due]:
+    """Yield what comes, in the order of time."""
+    return heapq.merge(_happening(trace), _measuring(trace), _looking(trace, every))
+
+
+def _happening(trace: Trace) -> Iterator[Due]:
     for at_ms, moments in groupby(trace.moments, key=attrgetter("at_ms")):
-        yield _Due(at_ms, _HAPPEN, list(moments))
+        yield Due(at_ms, HAPPEN, list(moments))
 
 
 def _end_ms(trace: Trace) -> int:
@@ -126,16 +129,16 @@ def _end_ms(trace: Trace) -> int:
     return max(last, trace.curves.step_ms * (trace.curves.steps_count - 1))
 
 
-def _measuring(trace: Trace) -> Iterator[_Due]:
+def _measuring(trace: Trace) -> Iterator[Due]:
     if trace.curves is not None:
         for at_ms in range(0, _end_ms(trace) + 1, trace.curves.step_ms):
-            yield _Due(at_ms, _MEASURE)
+            yield Due(at_ms, MEASURE)
 
 
-def _looking(trace: Trace, every: Every) -> Iterator[_Due]:
+def _looking(trace: Trace, every: Every) -> Iterator[Due]:
     if every.ms is not None:
         for at_ms in range(every.ms, _end_ms(trace) + 1, every.ms):
-            yield _Due(at_ms, _LOOK)
+            yield Due(at_ms, LOOK)
 
 
 class Simulation:
@@ -173,6 +176,14 @@ class Simulation:
     def profile_of(self, pod: PodSpec) -> ProfilePlan | None:
         """Return the profile that places a pod; None: the pod names one that does not exist."""
         return self._scheduler.profiles.plans.get(pod.template.profile)
+
+    def meet(self, due: Due) -> None:
+        """Let time pass until something is due, and do it; what a look shows is asked for apart."""
+        self.pass_to(due.at_ms)
+        if due.rank == HAPPEN:
+            self.happen(due.moments)
+        elif due.rank == MEASURE:
+            self.measure()
 
     def pass_to(self, at_ms: int) -> None:
         """Let time pass. Pods are tried again when their backoff ends."""
@@ -256,7 +267,7 @@ class Simulation:
         known = self.state.pods.get(pod.key)
         if pod.key in self._uids:
             pod = msgspec.structs.replace(pod, uid=self._uids[pod.key])
-        if known is None:
+        if known is None and not pod.node_name and not pod.finished:
             self.counts.arrived += 1
         if self._method.profile is not None:
             self._put_profile(pod.template.profile)

@@ -10,6 +10,7 @@ from services.simulate.alibaba import ERROR_MINUTES, alibaba_trace
 from services.simulate.azure import azure_trace
 from services.simulate.generated import imbalance_trace
 from services.simulate.openb import openb_trace
+from services.simulate.tianchi import tianchi_trace
 from services.simulate.trace import Trace
 
 
@@ -54,6 +55,8 @@ def trace_of(name: str, choices: Choices, *, seed: int) -> Trace:
             return alibaba_trace(
                 choices.folder, seed, error_minutes=choices.error_minutes, drain=choices.drain
             )
+        case "tianchi":
+            return tianchi_trace(choices.folder)
         case "imbalance":
             return imbalance_trace(seed)
         case _:

@@ -1,60 +1,29 @@
-"""Draws the study of imbalance with matplotlib: lines that differ without colour, as PNG and SVG."""
+"""Draws the studies with matplotlib, as PNG and SVG that are readable without colour."""
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from domain.model.errors import FieldError
+from services.simulate.drawing import drawing, line_style, write
+from services.study.gathering import Gathering
 from services.study.imbalance import Run
-
-FORMATS = ("png", "svg")
-_LINES = list(itertools.product(("black", "0.45"), ("-", "--", "-.", ":")))
-_MARKERS = "osv^D*xP+"
-_DPI = 120
-_FIXED = {"png": {"Software": None}, "svg": {"Date": None}}
-"""What would make two equal pictures differ."""
 
 
 def draw(directory: Path, runs: Sequence[Run], resources: Sequence[str]) -> list[Path]:
     """Write the pictures into a directory, and return their paths."""
     pyplot = drawing()
-    directory.mkdir(parents=True, exist_ok=True)
-    found = []
-    for name, figure in (
-        ("imbalance", _curves(pyplot, runs)),
-        ("utilisation", _nodes(pyplot, runs, resources)),
-    ):
-        for form in FORMATS:
-            found.append(directory / f"{name}.{form}")
-            figure.savefig(found[-1], dpi=_DPI, metadata=_FIXED[form])
-        pyplot.close(figure)
-    return found
+    figures = (("imbalance", _curves(pyplot, runs)), ("utilisation", _nodes(pyplot, runs, resources)))
+    return write(directory, figures)
 
 
-def drawing() -> ModuleType:
-    """Return matplotlib's pyplot, set up to write files that are the same for the same figures.
-
-    Raises
-    ------
-    FieldError
-        matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-    except ImportError:
-        message = "needs matplotlib, which is not installed; get it by: pip install 'berth[plots]'"
-        raise FieldError("--plots", message) from None
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "berth"
-    from matplotlib import pyplot
-
-    drawing: ModuleType = pyplot
-    return drawing
+def draw_gathering(directory: Path, gatherings: Sequence[Gathering]) -> list[Path]:
+    """Write a picture of the nodes before and after, of the first seed, and return its paths."""
+    first = [each for each in gatherings if each.seed == gatherings[0].seed]
+    return write(directory, (("gather", _scattered(drawing(), first)),))
 
 
 def _curves(pyplot: ModuleType, runs: Sequence[Run]) -> Any:
@@ -63,11 +32,8 @@ def _curves(pyplot: ModuleType, runs: Sequence[Run]) -> Any:
     for i, name in enumerate(dict.fromkeys(run.method for run in runs)):
         own = [run for run in runs if run.method == name]
         each = list(zip(*(run.imbalance for run in own), strict=True))
-        colour, line = _LINES[i % len(_LINES)]
-        axes.plot(
-            own[0].pods, [statistics.median(z) for z in each], label=name, color=colour, linestyle=line,
-            marker=_MARKERS[i % len(_MARKERS)], markersize=4, markevery=2, linewidth=1,
-        )  # fmt: skip
+        middle = [statistics.median(z) for z in each]
+        axes.plot(own[0].pods, middle, label=name, markevery=2, **line_style(i))
         axes.fill_between(own[0].pods, [min(z) for z in each], [max(z) for z in each], color="0.8", alpha=0.5)
     axes.set_yscale("log")
     axes.set_xlabel("pods placed")
@@ -91,4 +57,35 @@ def _nodes(pyplot: ModuleType, runs: Sequence[Run], resources: Sequence[str]) ->
         axes.grid(color="0.9", axis="y")
     for axes in grid[:, 0]:
         axes.set_ylabel("utilisation of a node, %")
+    return figure
+
+
+def _scattered(pyplot: ModuleType, gatherings: Sequence[Gathering]) -> Any:
+    """A square per method: each node at its cpu and memory, before (hollow) and after (full)."""
+    rows = -(-len(gatherings) // 3)
+    figure, grid = pyplot.subplots(
+        rows, 3, figsize=(9, 3.2 * rows), sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, each in zip(grid.flat, gatherings, strict=False):
+        for shares, face, edge, label in (
+            (each.before, "none", "0.6", "before"),
+            (each.after, "0.1", "0.1", "after"),
+        ):
+            cpu, memory = zip(*((100 * c, 100 * m) for c, m in shares.values()), strict=True)
+            axes.scatter(cpu, memory, s=12, facecolors=face, edgecolors=edge, linewidths=0.8, label=label)
+            axes.plot(
+                [statistics.fmean(cpu)], [statistics.fmean(memory)], marker="+", markersize=13, color="0.35"
+            )
+        axes.set_title(each.method, fontsize="medium")
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, 100)
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+    for axes in grid.flat[len(gatherings) :]:
+        axes.set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("memory, %")
+    for axes in grid[-1]:
+        axes.set_xlabel("cpu, %")
+    grid[0, 0].legend(fontsize="small", loc="upper left")
     return figure

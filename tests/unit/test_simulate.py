@@ -389,4 +389,4 @@ def test_what_cannot_be_done_is_said(asked: Sequence[str], said: str) -> None:
 
 
 def test_the_command_knows_all_traces() -> None:
-    assert [each.value for each in TraceName] == ["openb", "azure", "alibaba", "imbalance"]
+    assert [each.value for each in TraceName] == ["openb", "azure", "alibaba", "tianchi", "imbalance"]

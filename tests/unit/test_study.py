@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from domain.search.balance import balance
 from domain.search.setting import KINDS, LOAD, TYPES, generate
 from services.cli.main import app
-from services.cli.study import MethodName
+from services.cli.study import MethodName, ProfileName
+from services.study import gathering
 from services.study.imbalance import place_all, study
 from services.study.methods import METHODS
 from tests.oracle.paper_scoring import pod_type
@@ -52,6 +53,7 @@ def test_what_the_baselines_do_not_see_they_overload() -> None:
 
 def test_the_command_knows_all_methods() -> None:
     assert [each.value for each in MethodName] == list(METHODS)
+    assert [each.value for each in ProfileName] == list(gathering.PROFILES)
 
 
 def test_the_command_prints_a_row_per_method_and_writes_files(tmp_path: Path) -> None:
@@ -69,11 +71,12 @@ def test_the_command_prints_a_row_per_method_and_writes_files(tmp_path: Path) ->
     assert document["runs"][0]["imbalance"][0] == float(lines[1].rpartition(",")[2])
 
 
+@pytest.mark.parametrize("command", ["study imbalance", "study gather", "simulate openb"])
 def test_pictures_without_matplotlib_are_refused_before_anything_is_placed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    shown = CliRunner().invoke(app, ["study", "imbalance", "--plots", str(tmp_path / "x")])
+    shown = CliRunner().invoke(app, [*command.split(), "--plots", str(tmp_path / "x")])
     assert shown.exit_code == 1
     assert "pip install 'berth[plots]'" in " ".join(shown.output.split())
     assert not (tmp_path / "x").exists()
@@ -105,3 +108,69 @@ def test_the_page_shows_what_comes_out(name: str) -> None:
             given = {str(pods): [z] for pods, z in zip(run.pods, run.imbalance, strict=True)}
         for line in kept:
             assert [float(each) for each in line[3:]] == pytest.approx(given[line[2]], rel=1e-9)
+
+
+PICTURES = Path(__file__).parent.parent.parent / "docs" / "pictures"
+
+
+def test_all_gather_from_the_same_nodes_and_lose_no_pod() -> None:
+    found = gathering.gather(["least", "trimaran"], [1])
+    least, trimaran = gathering.spreads(found)
+    assert found[0].before == found[1].before
+    assert found[0].used_before == found[1].used_before
+    assert [each.unplaced_count for each in found] == [0, 0]
+    held = [sum(cpu for cpu, _ in each.after.values()) for each in found]
+    assert held[0] == pytest.approx(held[1])
+    assert max(least.requested_after) < min(least.requested_before)
+    assert trimaran.requested_after[0] < least.requested_after[0]  # it looks at the use of cpu
+    for each in found:
+        assert all(
+            used <= asked
+            for node in each.after
+            for used, asked in zip(each.used_after[node], each.after[node], strict=True)
+        )
+
+
+@pytest.mark.parametrize("name", ["least-balanced", "global-variance-trimaran"])
+def test_the_page_shows_where_the_nodes_gather(name: str) -> None:
+    (found,) = gathering.gather([name], [1])
+    with (PICTURES / "gather.csv").open(newline="") as lines:
+        kept = [line for line in csv.reader(lines) if line[:2] == [name, "1"]]
+    assert len(kept) == gathering.NODES_COUNT
+    for line in kept:
+        node = line[2]
+        given = [*found.before[node], *found.after[node], *found.used_before[node], *found.used_after[node]]
+        assert [float(each) for each in line[3:]] == pytest.approx(given, rel=1e-9)
+
+
+def test_the_command_shows_deviations_before_and_after(tmp_path: Path) -> None:
+    asked = ["study", "gather", "-p", "least", "--runs", "1", "--csv", str(tmp_path)]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    titles, row = (line.split("\t") for line in shown.stdout.splitlines())
+    assert titles == ["PROFILE", "BEFORE", "AFTER", "USED BEFORE", "USED AFTER", "UNPLACED"]
+    assert row[:3] == ["least", "16.5 17.0", "12.4 12.4"]
+    assert len((tmp_path / "gather.csv").read_text().splitlines()) == 1 + 100
+
+
+def test_pictures_are_drawn_the_same_again(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from services.simulate import plots as of_traces
+    from services.simulate.generated import imbalance_trace
+    from services.simulate.methods import method_of
+    from services.simulate.running import Every, simulate
+    from services.study import plots
+
+    found = gathering.gather(["least"], [1])
+    trace = imbalance_trace(1).cut(pods_max=50, until_ms=None, stay=False)
+    run = simulate(trace, method_of("own", None, (), 0), seed=1, every=Every(pods=10))
+    drawn = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        paths = [*plots.draw_gathering(folder, found), *of_traces.draw(folder, [run], by_pods=True)]
+        drawn.append({path.name: path.read_bytes() for path in paths})
+    assert drawn[0] == drawn[1]
+    assert sorted(drawn[0]) == [
+        f"{name}.{form}"
+        for name in ("gather", "imbalance-nodes", "imbalance-pods")
+        for form in ("png", "svg")
+    ]
