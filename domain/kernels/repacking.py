@@ -14,13 +14,11 @@ from domain.kernels.repacking_arrays import (
     BALANCED,
     FEWEST,
     FREED_MAX,
-    KEPT,
     MOVED,
     NODES_MAX,
     NODES_MIN,
     PEAKED,
     PLACED,
-    STEPS,
     WAITING,
     WAITING_MAX,
 )
@@ -209,7 +207,7 @@ def _best_of(packing, layout, desk, nodes_count, pod, fullest):  # type: ignore[
 
 @function
 def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
-    """Free a few nodes and pack their pods, and some that wait, again. Say whether it was kept."""
+    """Free a few nodes and pack their pods, and some that wait, again; undo that where it is worse."""
     total = layout.costs.shape[0]
     nodes_count = min(total, NODES_MIN + draw_below(layout.random, NODES_MAX - NODES_MIN + 1))
     _choose_nodes(layout, desk, nodes_count)
@@ -258,14 +256,13 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
     if is_kept:
         for i in range(nodes_count):
             layout.costs[desk.nodes[i]] = cost_of(packing, layout, desk.nodes[i])
-        return placed > freed or cost_after < cost_before - _SLACK
+        return
     for i in range(freed + waiting):
         if layout.node[desk.pods[i]] != total:
             take(packing, layout, desk.pods[i])
     for i in range(freed + waiting):
         if desk.was[i] != total:
             put(packing, layout, desk.pods[i], desk.was[i])
-    return False
 
 
 @helper
@@ -276,7 +273,7 @@ def _is_dearer(layout, node, other):  # type: ignore[no-untyped-def]
 
 @function
 def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
-    """Move one pod to another node, or let two change places. Say whether it was kept."""
+    """Move one pod to another node, or let two change places, where that is no worse."""
     total, pods = layout.costs.shape[0], layout.node.shape[0]
     one, other = draw_below(layout.random, pods), draw_below(layout.random, pods)
     is_swap = draw(layout.random) < 0.5
@@ -292,7 +289,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
                 b, other = node, again
     a = layout.node[one]
     if max(a, b) == total or a == b or (is_swap and packing.kind[one] == packing.kind[other]):
-        return False
+        return
     before, most = layout.costs[a] + layout.costs[b], moves_max
     if layout.homing[0]:
         most = layout.totals[MOVED]
@@ -309,7 +306,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
         cost_a, cost_b = cost_of(packing, layout, a), cost_of(packing, layout, b)
         if cost_a + cost_b <= before + _SLACK and layout.totals[MOVED] <= most:
             layout.costs[a], layout.costs[b] = cost_a, cost_b
-            return cost_a + cost_b < before - _SLACK
+            return
         if is_swap:
             take(packing, layout, other)
     if layout.node[one] != total:
@@ -317,7 +314,6 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
     put(packing, layout, one, a)
     if is_swap:
         put(packing, layout, other, b)
-    return False
 
 
 @entry(repacking_arrays)
@@ -337,9 +333,8 @@ def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-
     if layout.node.shape[0] == 0 or layout.costs.shape[0] == 0:
         return  # nothing can be drawn
     for _ in range(steps):
-        layout.totals[STEPS] += 1
         exchanges = 0.8 if layout.totals[WAITING] > 0 else 0.98  # one costs a hundredth of the other
         if packing.cost != PLACED and draw(layout.random) < exchanges:
-            layout.totals[KEPT] += _exchange(packing, layout, moves_max)
+            _exchange(packing, layout, moves_max)
         else:
-            layout.totals[KEPT] += _repack(packing, layout, desk, moves_max)
+            _repack(packing, layout, desk, moves_max)

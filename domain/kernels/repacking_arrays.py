@@ -15,7 +15,7 @@ nodes become empty; ``PEAKED`` the mean of 1 + 10 (exp(max(0, u - 0.5)) - 1) ove
 if it holds anything.
 """
 
-WAITING, MOVED, STEPS, KEPT = range(4)
+WAITING, MOVED = range(2)
 """The places of ``Layout.totals``."""
 
 WAITING_MAX = 32
@@ -83,8 +83,8 @@ class Layout(NamedTuple):
     counts : int16[N, K]
         Pods of each kind on each node; int16[0, 0] where no kind has a limit.
     costs : float64[N]
-    totals : int64[4]
-        Waiting pods; pods that have a home and another node; steps; steps that were kept.
+    totals : int64[2]
+        Waiting pods; pods that have a home and another node.
     random : uint64[1]
     homing : bool[1]
         Whether steps bring pods home, at equal numbers and cost.

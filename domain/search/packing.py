@@ -181,7 +181,7 @@ def _empty(packing: Packing, home: np.ndarray, *, with_counts: bool, seed: int) 
         used=np.zeros((nodes_count, resources_count), np.int64),
         counts=np.zeros((nodes_count, len(packing.demand)) if with_counts else (0, 0), np.int16),
         costs=np.zeros(nodes_count),
-        totals=np.array([pods_count, 0, 0, 0], np.int64),
+        totals=np.array([pods_count, 0], np.int64),
         homing=np.zeros(1, np.bool_),
         random=np.array([seed * 2 + 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1], np.uint64),
     )
