@@ -101,12 +101,13 @@ class Search:
         pinned: Collection[str] = (),
     ) -> None:
         state = plan.state
-        self._state, self._view = state, NodeView(state)
-        self._pods, kinds, allowed, demands = _movable(plan, self._view, pinned)
+        self._state = state
+        self._pods, kinds, allowed, demands = _movable(plan, NodeView(state), pinned)
         count = state.table.count
         node = np.array([_row(state, each) for each in self._pods], np.int32)
         demand = np.stack(demands) if demands else np.zeros((0, len(state.resources)), np.int64)
         kind = np.array(kinds, np.int32)
+        self._allocatable = state.table.allocatable[: demand.shape[1], :count].T
         held = state.table.requested[: demand.shape[1], :count].T.copy()
         np.subtract.at(held, node[node < count], demand[kind[node < count]])
         waiting = [each.spec.template.priority for each in self._pods if not each.node]
@@ -114,7 +115,7 @@ class Search:
         home = np.where([each.spec.key in running for each in self._pods], node, count).astype(np.int32)
         keeps = [each.spec.key in running or each.spec.template.priority > lowest for each in self._pods]
         self._improving = Improving(
-            state.table.allocatable[: demand.shape[1], :count].T,
+            self._allocatable,
             demand,
             kind,
             node,
@@ -148,12 +149,8 @@ class Search:
 
     def deviations(self) -> Iterator[tuple[str, float, float]]:
         """Yield each resource that is asked for, and the standard deviation of its use before and after."""
-        count = self._state.table.count
-        allocatable = self._state.table.allocatable[: self._demand.shape[1], :count].T
-        first = self._held.copy()
-        has_node = self._planned < count
-        np.add.at(first, self._planned[has_node], self._demand[self._kind[has_node]])
-        last = self._improving.used
+        allocatable = self._allocatable
+        first, last = self._used(self._planned), self._improving.used
         for column, name in self._state.resources.visible():
             has = allocatable[:, column] > 0
             if has.any() and self._demand[:, column].any():
@@ -165,10 +162,8 @@ class Search:
     def _in_order(self) -> Iterator[Move]:
         """Yield the moves, each when its room is free; where all wait for each other, one leaves first."""
         names, count = self._state.table.names, self._state.table.count
-        allocatable = self._state.table.allocatable[: self._demand.shape[1], :count].T
         at, goal = self._home.copy(), self._improving.node
-        used = self._held.copy()
-        np.add.at(used, at[at < count], self._demand[self._kind[at < count]])
+        used, allocatable = self._used(at), self._allocatable
         open_moves = [int(pod) for pod in np.flatnonzero(at != goal)]
         while open_moves:
             blocked = []
@@ -187,6 +182,13 @@ class Search:
                 yield self._step(first, int(at[first]), count, used, names)
                 at[first] = count
             open_moves = blocked
+
+    def _used(self, rows: np.ndarray) -> np.ndarray:
+        """Return what is used on each node (int64[N, R]) with each pod on its row; N: it waits."""
+        used: np.ndarray = self._held.copy()
+        has_node = rows < len(used)
+        np.add.at(used, rows[has_node], self._demand[self._kind[has_node]])
+        return used
 
     def _step(self, pod: int, source: int, target: int, used: np.ndarray, names: Sequence[str]) -> Move:
         for row, sign in ((source, -1), (target, 1)):
