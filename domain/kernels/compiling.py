@@ -25,6 +25,9 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": 
 helper = numba.njit(inline="always", **_OPTIONS)
 function = numba.njit(**_OPTIONS)
 
+# Sums may be added in any order, so that several numbers are added at once.
+reordered = numba.njit(**_OPTIONS, fastmath={"reassoc", "nsz", "contract"})
+
 # Only kernels call these. A wrapper that unpacks all groups from Python would take as long to compile.
 _BARE: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner = numba.njit(**_BARE)

@@ -17,7 +17,6 @@ from domain.kernels.repacking_arrays import (
     MOVED,
     NODES_MAX,
     NODES_MIN,
-    PEAKED,
     PLACED,
     WAITING,
     WAITING_MAX,
@@ -57,14 +56,6 @@ def cost_of(packing, layout, node):  # type: ignore[no-untyped-def]
         for r in range(packing.capacity.shape[1]):
             fullest = max(fullest, packing.weight[r] * layout.used[node, r] * packing.share[node, r])
         total = 1.0 - 0.5 * fullest * fullest
-    elif packing.cost == PEAKED and not is_empty:
-        weights = 0.0
-        for r in range(packing.capacity.shape[1]):
-            if packing.weight[r] > 0.0:
-                above = layout.used[node, r] * packing.share[node, r] - 0.5
-                total += packing.weight[r] * (1.0 if above <= 0.0 else 10.0 * np.exp(above) - 9.0)
-                weights += packing.weight[r]
-        total /= weights
     return total
 
 
@@ -77,17 +68,6 @@ def fits(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     for r in range(packing.capacity.shape[1]):
         asked = packing.demand[kind, r]
         if asked > 0 and layout.used[node, r] + asked > packing.capacity[node, r]:
-            return False
-    if layout.counts.shape[0] == 0:
-        return True
-    for i in range(packing.beside_begin[kind], packing.beside_begin[kind + 1]):
-        other = packing.beside_kind[i]
-        if layout.counts[node, other] + (other == kind) > packing.beside_max[i]:
-            return False
-    for i in range(packing.beside_of_begin[kind], packing.beside_of_begin[kind + 1]):
-        other = packing.beside_of_kind[i]
-        is_there = other != kind and layout.counts[node, other] > 0
-        if is_there and layout.counts[node, kind] + 1 > packing.beside_of_max[i]:
             return False
     return True
 
@@ -133,8 +113,6 @@ def _count(packing, layout, pod, node, sign):  # type: ignore[no-untyped-def]
     kind = packing.kind[pod]
     for r in range(packing.capacity.shape[1]):
         layout.used[node, r] += sign * packing.demand[kind, r]
-    if layout.counts.shape[0] > 0:
-        layout.counts[node, kind] += sign
     home = layout.home[pod]
     if home != layout.head.shape[0] - 1 and home != node:
         layout.totals[MOVED] += sign

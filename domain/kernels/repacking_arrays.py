@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-PLACED, BALANCED, FEWEST, PEAKED = range(4)
+PLACED, BALANCED, FEWEST = range(3)
 """What a node costs, with u the part of each resource that is used:
 
 ``PLACED`` nothing, so that only the number of pods counts; ``BALANCED`` the sum of weight times
 (u - target) squared; ``FEWEST`` 1 less half the square of its fullest resource if it holds anything, so that
-nodes become empty; ``PEAKED`` the mean of 1 + 10 (exp(max(0, u - 0.5)) - 1) over the resources with weight,
-if it holds anything.
+nodes become empty.
 """
 
 WAITING, MOVED = range(2)
@@ -37,11 +36,6 @@ class Packing(NamedTuple):
         Whether all filters that look at one pod and one node agree.
     size : float64[K]
         The largest part of a mean node that a pod of the kind asks for.
-    beside_begin, beside_kind, beside_max : int32[K + 1], int32[B], int32[B]
-        A node that holds a pod of kind k holds ``beside_max[i]`` pods of kind ``beside_kind[i]`` at most,
-        for i from ``beside_begin[k]`` to ``beside_begin[k + 1]``; itself counts where both are one kind.
-    beside_of_begin, beside_of_kind, beside_of_max : int32[K + 1], int32[B], int32[B]
-        The same, by the kind that is limited.
     keeps : bool[P]
         Pods that must not lose their node to others.
     weight, target : float64[R], float64[R]
@@ -56,12 +50,6 @@ class Packing(NamedTuple):
     kind: np.ndarray
     allowed: np.ndarray
     size: np.ndarray
-    beside_begin: np.ndarray
-    beside_kind: np.ndarray
-    beside_max: np.ndarray
-    beside_of_begin: np.ndarray
-    beside_of_kind: np.ndarray
-    beside_of_max: np.ndarray
     keeps: np.ndarray
     weight: np.ndarray
     target: np.ndarray
@@ -80,8 +68,6 @@ class Layout(NamedTuple):
     waiting, waiting_at : int32[P], int32[P]
         The pods without a node, and where in that list each one is.
     used : int64[N, R]
-    counts : int16[N, K]
-        Pods of each kind on each node; int16[0, 0] where no kind has a limit.
     costs : float64[N]
     totals : int64[2]
         Waiting pods; pods that have a home and another node.
@@ -98,7 +84,6 @@ class Layout(NamedTuple):
     waiting: np.ndarray
     waiting_at: np.ndarray
     used: np.ndarray
-    counts: np.ndarray
     costs: np.ndarray
     totals: np.ndarray
     random: np.ndarray

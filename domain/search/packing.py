@@ -6,7 +6,7 @@ pods, or as many at no higher cost. The steps run in ``domain/kernels/repacking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -20,18 +20,9 @@ COSTS: Mapping[str, int] = {
     "placed": arrays.PLACED,
     "balance": arrays.BALANCED,
     "nodes": arrays.FEWEST,
-    "peaks": arrays.PEAKED,
 }
 """What may be asked for, beyond as many pods as possible: nothing more; equal use of each resource on all
-nodes; few nodes; low peaks (the score of Tianchi's contest of 2018)."""
-
-
-class Beside(NamedTuple):
-    """A node that holds a pod of kind ``kind`` holds ``most`` pods of kind ``other`` at most."""
-
-    kind: int
-    other: int
-    most: int
+nodes; few nodes."""
 
 
 class Score(NamedTuple):
@@ -64,8 +55,6 @@ class Improving:
         What pods use that stay where they are, and are not among the P.
     keeps : bool[P], optional
         Pods that must not lose their node to others; nothing given: any may.
-    beside : iterable of Beside
-        Which kinds limit each other on a node.
     objective : str
         A key of ``COSTS``.
     weights : float64[R], optional
@@ -92,7 +81,6 @@ class Improving:
         home: np.ndarray | None = None,
         held: np.ndarray | None = None,
         keeps: np.ndarray | None = None,
-        beside: Iterable[Beside] = (),
         objective: str = "placed",
         weights: np.ndarray | None = None,
         moves_max: int | None = None,
@@ -105,7 +93,6 @@ class Improving:
         total = np.maximum(capacity.sum(axis=0, dtype=np.float64), 1.0)
         asked = demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))
         weight = np.ones(resources_count) if weights is None else np.asarray(weights, np.float64)
-        rules = sorted(beside)
         self._packing = Packing(
             capacity=np.ascontiguousarray(capacity, np.int64),
             share=np.divide(1.0, capacity, out=np.zeros(capacity.shape), where=capacity > 0),
@@ -113,8 +100,6 @@ class Improving:
             kind=np.ascontiguousarray(kind, np.int32),
             allowed=np.ascontiguousarray(allowed, np.bool_),
             size=(demand * (nodes_count / total)).max(axis=1, initial=0.0),
-            **_limits("beside", len(demand), [(r.kind, r.other, r.most) for r in rules]),
-            **_limits("beside_of", len(demand), sorted((r.other, r.kind, r.most) for r in rules)),
             keeps=np.zeros(len(kind), np.bool_) if keeps is None else keeps,
             weight=weight,
             target=np.where(capacity.any(axis=0), asked / total, 0.0),
@@ -123,8 +108,7 @@ class Improving:
         self._layout = _empty(
             self._packing,
             np.array(node if home is None else home, np.int32),
-            with_counts=bool(rules),
-            seed=seed,
+            seed,
         )
         if held is not None:
             self._layout.used[:] = held
@@ -156,15 +140,12 @@ class Improving:
         return self.score
 
 
-def _limits(name: str, kinds_count: int, rules: list[tuple[int, int, int]]) -> dict[str, np.ndarray]:
-    """Return limits, sorted by their first kind, as arrays."""
-    columns = np.array(rules, np.int32).reshape(-1, 3)
-    begin = np.searchsorted(columns[:, 0], np.arange(kinds_count + 1)).astype(np.int32)
-    kinds, most = np.ascontiguousarray(columns[:, 1]), np.ascontiguousarray(columns[:, 2])
-    return {f"{name}_begin": begin, f"{name}_kind": kinds, f"{name}_max": most}
+def generator(seed: int) -> np.ndarray:
+    """Return the state of a kernel's generator (uint64[1]); it is never 0."""
+    return np.array([seed * 2 + 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1], np.uint64)
 
 
-def _empty(packing: Packing, home: np.ndarray, *, with_counts: bool, seed: int) -> Layout:
+def _empty(packing: Packing, home: np.ndarray, seed: int) -> Layout:
     """Return a layout in which all pods wait."""
     nodes_count, resources_count = packing.capacity.shape
     pods_count = len(packing.kind)
@@ -179,9 +160,8 @@ def _empty(packing: Packing, home: np.ndarray, *, with_counts: bool, seed: int) 
         waiting=order.copy(),
         waiting_at=order,
         used=np.zeros((nodes_count, resources_count), np.int64),
-        counts=np.zeros((nodes_count, len(packing.demand)) if with_counts else (0, 0), np.int16),
         costs=np.zeros(nodes_count),
         totals=np.array([pods_count, 0], np.int64),
         homing=np.zeros(1, np.bool_),
-        random=np.array([seed * 2 + 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1], np.uint64),
+        random=generator(seed),
     )

@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 _SILENT_SECONDS_MAX = 3.0
 
-Files = Annotated[
-    list[str],
-    typer.Option(
-        "-f",
-        "--filename",
-        metavar="FILE",
-        help="Manifests of nodes, pods and workloads (YAML or JSON; pods with spec.nodeName are bound, the "
-        "others are placed), lists and watch events of kubectl, or a scenario; - is standard input. "
-        "Repeatable.",
-    ),
-]
+_FILES = typer.Option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    help="Manifests of nodes, pods and workloads (YAML or JSON; pods with spec.nodeName are bound, the "
+    "others are placed), lists and watch events of kubectl, or a scenario; - is standard input. "
+    "Repeatable.",
+)
+Files = Annotated[list[str], _FILES]
+OptionalFiles = Annotated[list[str] | None, _FILES]
 ProfileFile = Annotated[
     str | None,
     typer.Option(

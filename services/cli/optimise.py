@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from services.cli import inputs, options
-from services.cli.inputs import Files, ProfileFile
+from services.cli.inputs import OptionalFiles, ProfileFile
+from services.cli.optimise_trace import optimise_trace
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Output, print_table, print_value
 from services.cli.terminal import echo
@@ -29,6 +31,12 @@ _SEARCHING = 0.8
 _STEPS_AT_ONCE = 2_000
 
 
+class Trace(enum.StrEnum):
+    """Traces that can be optimised."""
+
+    TIANCHI = "tianchi"
+
+
 class Objective(enum.StrEnum):
     """What else counts, besides that as many pods as possible have a node."""
 
@@ -40,7 +48,16 @@ class Objective(enum.StrEnum):
 @with_settings("seed")
 def optimise(
     settings: Settings,
-    files: Files,
+    files: OptionalFiles = None,
+    trace: Annotated[
+        Trace | None,
+        typer.Option(
+            help="Pack the machines of a trace instead, with low peaks: tianchi, the contest of 2018."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --trace: the folder with its files.")
+    ] = None,
     profile: ProfileFile = None,
     objective: Annotated[
         Objective,
@@ -72,6 +89,13 @@ def optimise(
     gang, or if a disruption budget lets nobody go. No running pod loses its node for another one. Moves are
     listed in an order in which each one finds its room; they are meant to be made one after another.
     """
+    if trace is not None:
+        if data is None or files or profile or moves is not None:
+            raise CommandError("--trace needs --data, and goes with --seconds, --steps, --seed and -o alone")
+        optimise_trace(data, settings.seed, seconds=seconds, steps=steps, output=output)
+        return
+    if not files:
+        raise CommandError("give manifests with -f, or --trace and --data")
     scenarios, objects = inputs.read(files)
     if scenarios:
         raise CommandError(f"{scenarios[0][0]}: is a scenario; only manifests can be optimised")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from domain.model.errors import FieldError
-from domain.search.packing import COSTS, Beside, Improving, Score
+from domain.search.packing import COSTS, Improving, Score
 
 STEPS = 4_000
 
@@ -22,7 +22,6 @@ class Given(NamedTuple):
     kind: np.ndarray
     node: np.ndarray
     allowed: np.ndarray
-    beside: list[Beside]
 
 
 def breaks(given: Given, node: np.ndarray) -> list[str]:
@@ -33,11 +32,6 @@ def breaks(given: Given, node: np.ndarray) -> list[str]:
         if (given.demand[kinds].sum(axis=0) > given.capacity[each]).any():
             found.append(f"{each} is too full")
         found += [f"{each} refuses {kind}" for kind in set(kinds) if not given.allowed[kind, each]]
-        found += [
-            f"{each}: {rule}"
-            for rule in given.beside
-            if rule.kind in kinds and kinds.count(rule.other) > rule.most
-        ]
     return found
 
 
@@ -53,22 +47,18 @@ def cost(given: Given, node: np.ndarray, objective: str) -> float:
                 total += float(((used - target) ** 2).sum())
             case "nodes":
                 total += (1 - 0.5 * used.max() ** 2) if holds else 0.0
-            case "peaks":
-                total += float((1 + 10 * (np.exp(np.maximum(0, used - 0.5)) - 1)).mean()) if holds else 0.0
     return total
 
 
 def cluster(seed: int) -> Given:
-    """Return a cluster that is nearly full; some nodes and some other kinds refuse some kinds."""
+    """Return a cluster that is nearly full; some nodes refuse some kinds."""
     rng = np.random.default_rng(seed)
     nodes_count, kinds_count, pods_count = 12, 30, 120
     capacity = rng.integers(80, 121, (nodes_count, 2))
     demand = rng.integers(1, 20, (kinds_count, 2))
     kind = rng.integers(0, kinds_count, pods_count).astype(np.int32)
     allowed = rng.random((kinds_count, nodes_count)) < 0.8
-    pairs = rng.integers(0, kinds_count, (12, 2)).tolist()
-    beside = [Beside(a, b, int(rng.integers(1 if a == b else 0, 3))) for a, b in pairs]
-    given = Given(capacity, demand, kind, np.full(pods_count, nodes_count, np.int32), allowed, beside)
+    given = Given(capacity, demand, kind, np.full(pods_count, nodes_count, np.int32), allowed)
     for pod in range(pods_count):
         for each in range(nodes_count):
             given.node[pod] = each
@@ -79,9 +69,7 @@ def cluster(seed: int) -> Given:
 
 
 def improving(given: Given, objective: str = "placed", moves_max: int | None = None) -> Improving:
-    return Improving(
-        *given[:5], beside=given.beside, objective=objective, moves_max=moves_max, seed=len(given.kind)
-    )
+    return Improving(*given, objective=objective, moves_max=moves_max, seed=len(given.kind))
 
 
 def better(one: Score, other: Score) -> bool:
@@ -186,5 +174,5 @@ def test_a_node_with_more_pods_than_a_step_frees_takes_others() -> None:
 
 def test_an_unknown_objective_is_named() -> None:
     given = cluster(0)
-    with pytest.raises(FieldError, match="must be one of placed, balance, nodes, peaks, not best"):
+    with pytest.raises(FieldError, match="must be one of placed, balance, nodes, not best"):
         improving(given, "best")

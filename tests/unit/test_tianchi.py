@@ -6,8 +6,12 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
+from typer.testing import CliRunner
 
+from services.cli.main import app
+from services.plan.contest import judge, peaks_of
 from services.plan.objects import Given
 from services.plan.plan import Plan
 from services.traces import tianchi
@@ -15,6 +19,7 @@ from services.traces.openb import TraceError
 
 FLAT = "|".join(["0.5"] * tianchi.POINTS)
 RISING = "|".join(str(point / 8) for point in range(tianchi.POINTS))
+RISING_CORES = np.arange(tianchi.POINTS) / 8
 FILES = {
     "machine_resources": "machine_1,32,64,1440,7,3,7\nmachine_2,92,288,2457,7,7,9\n",
     "app_resources": f"app_a,{FLAT},{FLAT},60,0,0,0\napp_b,{RISING},{FLAT},100,1,0,1\n",
@@ -90,3 +95,49 @@ def test_plain_files_are_read_too(folder: Path, tmp_path: Path) -> None:
     (folder / "app_resources.csv").write_bytes(gzip.decompress(packed.read_bytes()))
     packed.unlink()
     assert np.array_equal(tianchi.read(folder).app_memory, np.full((2, 98), 500_000))
+
+
+def test_a_packing_is_judged_by_the_rules_of_the_contest(folder: Path) -> None:
+    """Curves of 0.5 and up to 12.125 cores stay below half of 32, but must not be beside each other."""
+    trace = tianchi.read(folder)
+    assert judge(trace, np.array([0, 2, 0])) == (1.0, 1, 1, 0, 0)
+    assert judge(trace, np.array([0, 0, 1])) == (2.0, 0, 2, 0, 1)
+    many = trace._replace(app=np.full(4, 1, np.int32))
+    used = 4 * RISING_CORES / 32
+    score = 1 + 10 * (np.exp(np.maximum(0, used - 0.5)) - 1).mean()
+    assert judge(many, np.zeros(4, np.int32)) == pytest.approx((score, 0, 1, 1, 1))
+
+
+def test_the_search_and_the_judge_agree(folder: Path) -> None:
+    search = peaks_of(tianchi.read(folder), seed=1)
+    assert judge(tianchi.read(folder), search.node)[:3] == search.before[1::-1] + search.before[2:]
+
+
+def test_optimise_packs_a_trace_and_judges_it(folder: Path) -> None:
+    """Nothing of app_b may be beside app_a: two machines, one for each."""
+    given = ["optimise", "--trace", "tianchi", "--data", str(folder), "--steps", "1000"]
+    found = orjson.loads(CliRunner().invoke(app, [*given, "-o", "json"]).stdout)
+    assert found["before"]["pending_count"] == 1
+    assert found["after"] == {
+        "score": 2.0,
+        "pending_count": 0,
+        "used_count": 2,
+        "overloaded_count": 0,
+        "broken_count": 0,
+    }
+    placement = found["placement"]
+    assert placement["inst_1"] == placement["inst_3"] != placement["inst_2"]
+    assert found["way"][0]["pending"] == 1
+    assert found["way"][-1]["steps"] == 1000
+    shown = CliRunner().invoke(app, given).stdout
+    assert "2 machines, 3 instances, 3 rules" in shown
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["--trace", "tianchi"], [], ["--trace", "tianchi", "--data", "/nowhere"]],
+)
+def test_what_optimise_needs_is_named(given: list[str]) -> None:
+    result = CliRunner().invoke(app, ["optimise", *given])
+    assert result.exit_code == 1
+    assert "--data" in result.stderr or "/nowhere has 0 files" in result.stderr
