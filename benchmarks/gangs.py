@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import asyncpg
 import msgspec
 
 from benchmarks import machine
-from benchmarks.e2e import check_fresh, prepare
-from benchmarks.offering import offer
-from benchmarks.preemption import Course, mean_ms, until_bound
-from benchmarks.scraping import since, worker_counts
+from benchmarks.course import Course, Running, measure_course, prepared, running
 from benchmarks.shapes import Json
-from benchmarks.stage import (
-    BenchError,
-    BerthProcess,
-    Servers,
-    berth_process,
-    initialise,
-    own_servers,
-    scratch_directory,
-)
-from benchmarks.watching import Watcher, watching
+from benchmarks.stage import BenchError
 from benchmarks.workloads import NAMESPACE, Material, entry_of, node_manifest, pod_manifest
 from domain.cycle.schedule import Scheduler
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
@@ -36,14 +22,11 @@ from domain.model.events import ConfigUpserted, NodeUpserted, PodUpserted
 from domain.model.limits import batch_records_max
 from domain.model.pods import POD_GROUP_LABEL, PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.bootstrap import open_log
-from services.ports.log import PODS_TOPIC, LogWriter
 
 CLOCK = (
     "starts before the first pod is handed to the log's client; stops when a poll of the ledger first sees "
     "the last of them bound"
 )
-_SETTLE_SECONDS = 0.2
 _LARGE_MILLI = 2_100  # one pod of it fits on a node
 
 
@@ -87,8 +70,8 @@ def measure(gangs: int, members: int, nodes: int, timeout_seconds: float = 300.0
     """
     size, described = _Size(gangs, members, nodes), machine.describe()
     engine = measure_engine(size)
-    with _running() as running:
-        return asyncio.run(_bounded(size, engine, running, described, timeout_seconds))
+    with running(("worker", "relay")) as servers:
+        return asyncio.run(_measure(size, engine, servers, described, timeout_seconds))
 
 
 # --------------------------------------------------------------------------------------------- the engine
@@ -136,16 +119,6 @@ def _pods(size: _Size, cpu_milli: int, *, in_gangs: bool) -> Iterator[PodSpec]:
 # ------------------------------------------------------------------------------------------- the whole way
 
 
-class _Running(NamedTuple):
-    servers: Servers
-    worker: BerthProcess
-    relay: BerthProcess
-
-    def check(self) -> None:
-        self.worker.check()
-        self.relay.check()
-
-
 def material(size: _Size) -> Material:
     """Return the nodes, the PodGroups and their pods, gang after gang."""
     return Material(
@@ -175,85 +148,27 @@ def _pod(gang: int, number: int, cpu: str, labels: dict[str, str]) -> Json:
     return manifest
 
 
-@contextlib.contextmanager
-def _running() -> Iterator[_Running]:
-    with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(scratch_directory())
-        servers = stack.enter_context(own_servers(scratch, embedded=False))
-        initialise(servers.place, 1)
-        processes = (
-            stack.enter_context(berth_process(name, servers.place, scratch)) for name in ("worker", "relay")
-        )
-        yield _Running(servers, *processes)
-
-
-async def _bounded(
+async def _measure(
     size: _Size,
     engine: dict[str, float],
-    running: _Running,
+    running: Running,
     described: dict[str, Any],
     timeout_seconds: float,
 ) -> GangReport:
-    log, place = open_log(running.servers.place), running.servers.place
-    try:
-        async with asyncio.timeout(timeout_seconds), watching(place.dsn, running.check) as watcher:
-            await watcher.until_owned(1)
-            await check_fresh(watcher, log, 1)
-            records = material(size)
-            connection = await asyncpg.connect(place.dsn)
-            async with contextlib.aclosing(await log.writer()) as writer:
-                await prepare(writer, watcher, records)
-                try:
-                    found = await _timed(records, running, watcher, writer, connection)
-                finally:
-                    await connection.close()
-            return GangReport(
-                **size._asdict(),
-                **found,
-                engine_us_per_pod=engine,
-                log=running.servers.log_kind,
-                ledger=running.servers.ledger_kind,
-                clock=CLOCK,
-                gangs_per_second=round(size.gangs / found["seconds"], 1),
-                machine=described,
-                versions={**machine.versions(), "postgres": await watcher.server_version()},
-            )
-    except TimeoutError:
-        raise BenchError(f"the measurement did not end within {timeout_seconds:g} s") from None
-    finally:
-        await log.aclose()
-
-
-async def _timed(
-    records: Material, running: _Running, watcher: Watcher, writer: LogWriter, connection: Any
-) -> dict[str, Any]:
-    course, count = Course([], []), len(records.pods)
-    first = (await watcher.seq_next())[0]
-    handles = {"worker": running.worker.handle, "relay": running.relay.handle}
-    servers = {"broker": running.servers.broker, "database": running.servers.database}
-    meter = machine.CpuMeter({**handles, **servers})
-    counts, cpu = await worker_counts(running.worker.metrics_port), meter.read()
-    offering = asyncio.ensure_future(offer(writer, PODS_TOPIC, records.pods))
-    try:
-        await until_bound(first, count, watcher, connection, course)
-        offered = await offering
-    finally:
-        offering.cancel()
-        await asyncio.gather(offering, return_exceptions=True)
-    used = machine.used(cpu, meter.read())
-    await asyncio.sleep(_SETTLE_SECONDS)  # the worker counts a batch just after it has become visible
-    done = since(counts, await worker_counts(running.worker.metrics_port))
-    outcomes, seconds = dict(course.made[-1]), course.times[-1] - offered.started
-    if outcomes[Outcome.BOUND] != count or await watcher.pending():
-        raise BenchError(f"not all of {count} pods came to a node: {outcomes}")
-    return {
-        "rate_offered": round(count / (offered.ended - offered.started), 1),
-        "seconds": round(seconds, 3),
-        "pods_per_second": round(count / seconds, 1),
-        "decisions": sum(outcomes.values()),
-        "outcomes": outcomes,
-        "cpu_seconds": {name: None if value is None else round(value, 2) for name, value in used.items()},
-        "batches": int(done["berth_batches_total"]),
-        "plan_ms_mean": mean_ms(done, "berth_plan_seconds"),
-        "commit_ms_mean": mean_ms(done, "berth_commit_seconds"),
-    }
+    records, course, count = material(size), Course(), size.gangs * size.members
+    async with prepared(running, records, course, timeout_seconds) as ready:
+        await measure_course(ready, records, course)
+        if course.outcomes[Outcome.BOUND] != count or await ready.watcher.pending():
+            raise BenchError(f"not all of {count} pods came to a node: {course.outcomes}")
+        return GangReport(
+            **size._asdict(),
+            **course.figures(count),
+            engine_us_per_pod=engine,
+            log=running.servers.log_kind,
+            ledger=running.servers.ledger_kind,
+            clock=CLOCK,
+            gangs_per_second=round(size.gangs / course.seconds, 1),
+            pods_per_second=round(count / course.seconds, 1),
+            machine=described,
+            versions={**machine.versions(), "postgres": await ready.watcher.server_version()},
+        )
