@@ -16,7 +16,7 @@ from domain.model.pods import POD_GROUP_LABEL
 from services.codec.partition import partition_for
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC
 from tests.acceptance.deployment import Deployment, produce
-from tests.builders import Json, event, node_manifest, pod_manifest
+from tests.builders import Json, event, node_manifest, pod_group_manifest, pod_manifest
 from tests.servers import MakeDatabase
 
 SHARDS, NODES, GANGS, PLAIN = 4, 40, 40, 20
@@ -52,9 +52,7 @@ def _sent(topic: str, key: str, manifest: Json) -> Sent:
 
 
 def _pod_group(gang: _Gang) -> Sent:
-    api, meta = "scheduling.x-k8s.io/v1alpha1", {"name": gang.name, "namespace": "default"}
-    made = {"apiVersion": api, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": gang.least}}
-    return _sent(CONFIG_TOPIC, f"PodGroup/default/{gang.name}", made)
+    return _sent(CONFIG_TOPIC, f"PodGroup/default/{gang.name}", pod_group_manifest(gang.name, gang.least))
 
 
 def _pod(name: str, gang: str = "") -> Sent:

@@ -229,19 +229,24 @@ async def test_a_claim_on_a_node_with_another_spec_or_that_is_gone_loses(
     assert await second[0].commit(batch_of(second[1], 5, 4, now)) == Committed()
 
 
-async def test_losing_one_node_leaves_the_others(backend: Backend, writers: tuple[Writer, Writer]) -> None:
-    first, second = writers
-    assert await first[0].commit(batch_of(first[1], 1, 1, claim(1, 1))) == Committed()
-    made = [decision(second[1], seq, f"p1-{seq}", f"n{seq}") for seq in (1, 2)]
-    batch = bind(
-        second[1],
+def two_nodes(lease: Lease, *gangs: GangPlaced) -> CommitBatch:
+    """Return a batch that binds a pod to each of two nodes; the version that it saw of one may be old."""
+    made = [decision(lease, seq, f"p1-{seq}", f"n{seq}") for seq in (1, 2)]
+    return bind(
+        lease,
         [1, 2],
         0,
         decisions=[record(one, 2) for one in made],
         placements_opened=[opened(one) for one in made],
         claims=[claim(1, 1), claim(2, 1, resource_only=True)],
+        gangs=gangs,
     )
-    outcome = await second[0].commit(batch)
+
+
+async def test_losing_one_node_leaves_the_others(backend: Backend, writers: tuple[Writer, Writer]) -> None:
+    first, second = writers
+    assert await first[0].commit(batch_of(first[1], 1, 1, claim(1, 1))) == Committed()
+    outcome = await second[0].commit(two_nodes(second[1]))
     assert outcome == Committed(lost={"ns/p1-1": "uid-p1-1"}, lost_nodes=frozenset({1}))
     assert [(each["outcome"], each["node"]) for each in await told(backend, 1)] == [
         ("conflict", None),
@@ -255,16 +260,7 @@ async def test_a_gang_of_which_too_few_are_granted_is_not_placed_at_all(
 ) -> None:
     first, second = writers
     assert await first[0].commit(batch_of(first[1], 1, 1, claim(1, 1))) == Committed()
-    made = [decision(second[1], seq, f"p1-{seq}", f"n{seq}") for seq in (1, 2)]
-    batch = bind(
-        second[1],
-        [1, 2],
-        0,
-        decisions=[record(one, 2) for one in made],
-        placements_opened=[opened(one) for one in made],
-        claims=[claim(1, 1), claim(2, 1, resource_only=True)],
-        gangs=[GangPlaced("ns/gang", needed_count, (1, 2))],
-    )
+    batch = two_nodes(second[1], GangPlaced("ns/gang", needed_count, (1, 2)))
     assert isinstance(outcome := await second[0].commit(batch), Committed)
     assert outcome.lost_nodes == lost
     assert outcome.lost_gangs == ({"ns/gang"} if 2 in lost else set())

@@ -17,7 +17,7 @@ from services.config import Settings
 from services.growing import ShardsBehind, ShardsHeld
 from services.metrics import process_registry
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TOPICS_BY_SHARD, Entry
-from tests.builders import Json, event_bytes, node_manifest, pod_manifest
+from tests.builders import Json, event_bytes, node_manifest, pod_group_manifest, pod_manifest
 from tests.integration.api_world import query
 from tests.integration.live import servers
 
@@ -28,12 +28,6 @@ PLACED, WAITING, GONE = NAMES[:12], NAMES[12:20], NAMES[20:]
 def pod(name: str, version: int, **more: Any) -> Json:
     cpu = "1" if name in (*PLACED, *GONE) else "99"
     return pod_manifest(name, uid=f"u-{name}", cpu=cpu, resource_version=version, **more)
-
-
-def pod_group(name: str) -> Json:
-    meta = {"name": name, "namespace": "default", "resourceVersion": "1"}
-    api = "scheduling.x-k8s.io/v1alpha1"
-    return {"apiVersion": api, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": 1}}
 
 
 async def send(place: Place, kind: str, things: list[Json]) -> None:
@@ -188,7 +182,7 @@ async def test_pods_of_gangs_come_to_the_home_of_their_gang_among_the_new_shards
         await initialise(place, 2)
         async with working(place):
             await send(place, "ADDED", [node_manifest(f"n{i}", cpu=8) for i in range(4)])
-            await send(place, "ADDED", [pod_group(f"g{i}") for i in range(3)])
+            await send(place, "ADDED", [pod_group_manifest(f"g{i}", 1) for i in range(3)])
             await send(place, "ADDED", [member(name, 1) for name in NAMES])
             await until(place, lambda placed, waiting: len(placed) == 16 and len(waiting) == 8)
         assert (await audit(place, None, lambda line: None)).broken == []

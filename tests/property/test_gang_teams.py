@@ -9,17 +9,11 @@ import pytest
 
 from services.codec.settling import doubt, lost_together
 from services.ports.ledger import CommitBatch, GangPlaced
-from tests.builders import Json, node_manifest, pod_manifest
+from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
 from tests.contract.batches import load_node
 from tests.property.team import Team, audit, keys_of, node_of
 
 LABEL = "scheduling.x-k8s.io/pod-group"
-API = "scheduling.x-k8s.io/v1alpha1"
-
-
-def pod_group(name: str, least: int) -> Json:
-    meta = {"name": name, "namespace": "default", "resourceVersion": "1"}
-    return {"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": least}}
 
 
 def member(name: str, gang: str, cpu: int = 1) -> Json:
@@ -40,7 +34,7 @@ def live(seed: int) -> tuple[Team, Counter[str]]:
     seen = Counter[str]()
     team.tell("ADDED", *(node_manifest(node_of(team, i % 2, f"n{i}-"), cpu=4) for i in range(8)))
     least = {f"g{i}": random.randint(2, 7) for i in range(8)}
-    team.tell("ADDED", *(pod_group(name, count) for name, count in least.items()))
+    team.tell("ADDED", *(pod_group_manifest(name, count) for name, count in least.items()))
     for i, name in enumerate(least):
         count = least[name] + random.randint(-1, 2)
         pods = [member(key, name) for key in keys_of(team, i % 2, count, f"{name}-")]
@@ -88,7 +82,7 @@ def test_a_gang_that_waits_for_one_more_is_placed_when_it_comes() -> None:
     team.tell("ADDED", member("a", "g"), member("b", "g"))
     assert [each["outcome"] for each in team.decided()] == ["gang-waiting"] * 2
     assert {*(code for each in team.decided() for code in each["reasons"])} == {"gang-unknown"}
-    team.tell("ADDED", pod_group("g", 3))
+    team.tell("ADDED", pod_group_manifest("g", 3))
     assert running(team) == {}
     team.tell("ADDED", member("c", "g"))
     assert running(team) == {"g": 3}
@@ -97,7 +91,7 @@ def test_a_gang_that_waits_for_one_more_is_placed_when_it_comes() -> None:
 def test_two_gangs_that_each_need_most_of_the_cluster_do_not_hold_each_other_up() -> None:
     team = Team([0])
     team.tell("ADDED", *(node_manifest(f"n{i}", cpu=4) for i in range(4)))
-    team.tell("ADDED", pod_group("a", 12), pod_group("b", 12))
+    team.tell("ADDED", pod_group_manifest("a", 12), pod_group_manifest("b", 12))
     mixed = [member(f"{gang}{i}", gang) for i in range(12) for gang in "ab"]
     for pod in mixed:
         team.tell("ADDED", pod)
@@ -111,7 +105,7 @@ def test_two_gangs_that_each_need_most_of_the_cluster_do_not_hold_each_other_up(
 
 def test_the_reason_says_who_is_missing() -> None:
     team = Team([0])
-    team.tell("ADDED", node_manifest("n", cpu=2), pod_group("g", 3))
+    team.tell("ADDED", node_manifest("n", cpu=2), pod_group_manifest("g", 3))
     team.tell("ADDED", member("a", "g"), member("b", "g"))
     team.tell("ADDED", member("c", "g"))
     reasons = [each["reason"] for each in team.decided()]
