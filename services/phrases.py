@@ -47,6 +47,14 @@ def _phrases() -> Mapping[str, str]:
     return found
 
 
+NO_POD_GROUP = "there is no such PodGroup"
+
+
+def too_few_exist(count: int, least: int) -> str:
+    """Return how many pods of a gang exist, of how many."""
+    return f"{count} of at least {least} pods exist"
+
+
 def gang_in_words(gang: GangSeen, why: str) -> str:
     """Return what a gang lacks: pods, or a node for the first pod that found none. ``why`` may be empty."""
     within = f" in {gang.domain}" if gang.domain else ""
@@ -56,9 +64,9 @@ def gang_in_words(gang: GangSeen, why: str) -> str:
         who = f"{gang.missing}: {why}" if why else f"{gang.missing} finds none"
         why = f"{found} of at least {least} pods find a node{within}; {who}"
     elif not least:
-        why = "there is no such PodGroup"
+        why = NO_POD_GROUP
     elif there < least:
-        why = f"{there} of at least {least} pods exist"
+        why = too_few_exist(there, least)
         why += f" beside {gang.elsewhere_count} of other shards" if gang.elsewhere_count else ""
     return f"gang {gang.name}: {why}" + (f"; it fails for {gang.late_seconds} s" if gang.late_seconds else "")
 

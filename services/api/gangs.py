@@ -17,7 +17,7 @@ from services.api.failures import json_answer
 from services.api.formats import cursor, instant, parse_gang, quantities
 from services.api.routes import NAME_MAX, Cursor, Limit, Namespace, found_answer, seen_store
 from services.api.views import PODS_SHOWN_MAX, list_pods
-from services.phrases import reasons_in_words
+from services.phrases import NO_POD_GROUP, reasons_in_words, too_few_exist
 from services.ports.store import GangState, PodFilter, Store
 
 GangNamespace = Annotated[str, Path(description="Namespace of the PodGroup", max_length=NAME_MAX)]
@@ -93,9 +93,9 @@ def _why(row: GangState, spec: PodGroup | None) -> str:
     """Return what a gang lacks: pods, or what its first pod without a node lacks."""
     there = row.placed_count + row.waiting_count
     if spec is None:
-        return "there is no such PodGroup"
+        return NO_POD_GROUP
     if there < spec.min_member:
-        return f"{there} of at least {spec.min_member} pods exist"
+        return too_few_exist(there, spec.min_member)
     if row.reasons is None:
         return "not tried yet: waits its turn"
     if "gang-incomplete" in row.reasons:
