@@ -76,9 +76,7 @@ class Snapshot:
         self.columns.tie[rows] = table.tie[rows]
         self.columns.rows_count[0] = table.count
         kept = self.reserve(len(rows)) and kept
-        length = int(self.changes.length[0])
-        self.changes.rows[length : length + len(rows)] = rows
-        self.changes.length[0] = length + len(rows)
+        self._note(rows)
         self.generation = table.last_generation
         self._settle()
         return kept
@@ -96,13 +94,15 @@ class Snapshot:
     def hold(self, row: int, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
         """Count what a nomination asks for (1), or do not (-1); the change log has room for that."""
         self.columns.requested[columns, row] += sign * values
-        length = int(self.changes.length[0])
-        self.changes.rows[length] = row
-        self.changes.length[0] = length + 1
+        self._note(np.array([row]))
 
     def take_back(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
         """Undo the placements of equal pods, a row for each; the change log has room for that."""
         np.subtract.at(self.columns.requested, (columns[:, None], rows[None, :]), values[:, None])
+        self._note(rows)
+
+    def _note(self, rows: np.ndarray) -> None:
+        """Append rows to the change log, which has room for them."""
         length = int(self.changes.length[0])
         self.changes.rows[length : length + len(rows)] = rows
         self.changes.length[0] = length + len(rows)
