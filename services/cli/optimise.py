@@ -16,15 +16,16 @@ import typer
 from services.cli import inputs, options
 from services.cli.inputs import OptionalFiles, ProfileFile
 from services.cli.optimise_trace import optimise_trace
-from services.cli.options import CommandError, with_settings
+from services.cli.options import PLACE, CommandError, with_settings
 from services.cli.output import Column, Format, Output, print_table, print_value
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
 
 if TYPE_CHECKING:
-    from domain.model.profiles import Profile
     from services.plan.optimising import Optimised, Search
+    from services.plan.plan import Plan
+    from services.ports.ledger import LedgerBase, LedgerPart
 
 MOVES_SHOWN_MAX = 20
 _SEARCHING = 0.8
@@ -45,7 +46,7 @@ class Objective(enum.StrEnum):
     NODES = "nodes"
 
 
-@with_settings("seed")
+@with_settings("seed", *PLACE)
 def optimise(
     settings: Settings,
     files: OptionalFiles = None,
@@ -70,6 +71,9 @@ def optimise(
         int | None,
         typer.Option(min=0, metavar="N", help="Move at most N of the pods that run. [default: any number]"),
     ] = None,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="Move pods without a controller, too: nothing makes them anew.")
+    ] = False,
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Search for so long.")] = 20.0,
     steps: Annotated[
         int | None,
@@ -81,27 +85,31 @@ def optimise(
 ) -> None:
     """Say which pods would have to move for a better placement; nothing is moved.
 
-    Waiting pods are placed first, as `berth plan` does. A search then frees a few nodes at a time and packs
-    their pods again, and keeps what is better. The answer is never worse than the plan, and Ctrl-C keeps the
-    best one so far. The last fifth of the time brings pods back whose move gained nothing.
+    Without -f the ledger says what is where: one snapshot, read as a worker reads it, also while workers
+    place. With -f manifests say it, and waiting pods are placed first, as `berth plan` does. A search then
+    frees a few nodes at a time and packs their pods again, and keeps what is better. The answer is never
+    worse than the start, and Ctrl-C keeps the best one so far. The last fifth of the time brings pods back
+    whose move gained nothing.
 
     A pod stays where it is if its filters look at other pods (spread, affinity, host ports), if it is of a
-    gang, or if a disruption budget lets nobody go. No running pod loses its node for another one. Moves are
-    listed in an order in which each one finds its room; they are meant to be made one after another.
+    gang, if a disruption budget lets nobody go, if no controller would make it anew (but see --bare), or if
+    its manifest has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, which the
+    ledger does not keep. No running pod loses its node for another one. Moves are listed in an order in which
+    each one finds its room; they are meant to be made one after another.
     """
     if trace is not None:
         if data is None or files or profile or moves is not None:
             raise CommandError("--trace needs --data, and goes with --seconds, --steps, --seed and -o alone")
         optimise_trace(data, settings.seed, seconds=seconds, steps=steps, output=output)
         return
-    if not files:
-        raise CommandError("give manifests with -f, or --trace and --data")
-    scenarios, objects = inputs.read(files)
-    if scenarios:
-        raise CommandError(f"{scenarios[0][0]}: is a scenario; only manifests can be optimised")
-    chosen = None if profile is None else inputs.profile_of(profile)
     with inputs.patience():
-        search, summary = _begin(objects, chosen, settings.seed, objective.value, moves)
+        if files:
+            plan, kept = _of_files(files, profile, settings.seed)
+        else:
+            plan, kept = _of_ledger(settings, profile), frozenset()
+        search, summary = _begin(
+            plan, kept, settings.seed, objective=objective.value, moves_max=moves, bare=bare
+        )
         _improve(search, _by_time(seconds) if steps is None else _by_steps(steps))
     found = search.found()
     if output in (Format.JSON, Format.YAML):
@@ -110,33 +118,66 @@ def optimise(
         _show(found, summary, search, wide=output is Format.WIDE)
 
 
-def _begin(
-    objects: inputs.Objects, profile: Profile | None, seed: int, objective: str, moves_max: int | None
-) -> tuple[Search, str]:
-    from services.plan.optimising import Search, of_nodes
+def _of_files(files: list[str], profile: str | None, seed: int) -> tuple[Plan, frozenset[str]]:
+    """Return a plan that has placed its pods, and the pods whose annotation keeps them where they are."""
+    from services.plan.optimising import unsafe_to_evict
     from services.plan.workloads import expand
 
+    scenarios, objects = inputs.read(files)
+    if scenarios:
+        raise CommandError(f"{scenarios[0][0]}: is a scenario; only manifests can be optimised")
+    chosen = None if profile is None else inputs.profile_of(profile)
     with inputs.at(""):
-        plan = inputs.plan_of(expand(objects.given, None), profile, seed)
+        plan = inputs.plan_of(expand(objects.given, None), chosen, seed)
         planned = plan.place()
-        options.warn([*objects.warnings, *inputs.lost(plan), *plan.notices(planned)])
-        nodes_count, pods_count = plan.state.table.count, len(plan.state.pods)
-        if not nodes_count or not pods_count:
-            raise CommandError(
-                f"there is no {'pod' if nodes_count else 'node'} among the objects; a search needs both, as "
-                "`kubectl get nodes,pods -A -o json` lists them"
-            )
-        decided = {each.pod.key for each in planned}
-        running = frozenset(key for key, each in plan.state.pods.items() if each.node and key not in decided)
-        search = Search(
-            plan,
-            running,
-            objective=objective,
-            moves_max=moves_max,
-            seed=seed,
-            pinned=of_nodes(objects.given),
+    options.warn([*objects.warnings, *inputs.lost(plan), *plan.notices(planned)])
+    return plan, unsafe_to_evict(objects.given)
+
+
+def _of_ledger(settings: Settings, profile: str | None) -> Plan:
+    """Return a plan that has placed what the ledger holds of pods that nobody tried yet."""
+    from services import bootstrap
+    from services.plan.plan import Plan
+    from services.worker.restoring import restored
+
+    if profile is not None:
+        raise CommandError("--profile is for manifests; pods of the ledger have theirs")
+
+    async def read() -> tuple[LedgerBase, LedgerPart]:
+        async with bootstrap.place(settings, join=True) as at:
+            await bootstrap.check_database(at, "worker")
+            ledger = bootstrap.open_ledger(at)
+            try:
+                return await ledger.load_all()
+            finally:
+                await ledger.aclose()
+
+    plan = Plan.of(restored(*options.run(read()), settings.seed))
+    plan.place()
+    return plan
+
+
+def _begin(
+    plan: Plan, kept: frozenset[str], seed: int, *, objective: str, moves_max: int | None, bare: bool
+) -> tuple[Search, str]:
+    from services.plan.optimising import Search, pinned_of
+
+    nodes_count, pods_count = plan.state.table.count, len(plan.state.pods)
+    if not nodes_count or not pods_count:
+        raise CommandError(
+            f"there is no {'pod' if nodes_count else 'node'} among the objects; a search needs both, as "
+            "`kubectl get nodes,pods -A -o json` lists them"
         )
-        return search, f"{plural(nodes_count, 'node')}, {plural(pods_count, 'pod')}"
+    running = frozenset(key for key, each in plan.state.pods.items() if each.node) - plan.decided
+    search = Search(
+        plan,
+        running,
+        objective=objective,
+        moves_max=moves_max,
+        seed=seed,
+        pinned=pinned_of(plan.state, running, bare=bare) | kept,
+    )
+    return search, f"{plural(nodes_count, 'node')}, {plural(pods_count, 'pod')}"
 
 
 class _Portion(NamedTuple):

@@ -26,6 +26,7 @@ from domain.state.resources import NOWHERE
 from services.plan.objects import Given
 
 _OF_NODES = ("DaemonSet", "Node")
+_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class Move(NamedTuple):
@@ -205,13 +206,25 @@ def _row(state: ClusterState, entry: PodEntry) -> int:
 _Kinds = tuple[list[PodEntry], list[int], list[np.ndarray], list[np.ndarray]]
 
 
-def of_nodes(given: Iterable[Given]) -> frozenset[str]:
-    """Return the keys of pods that live and die with their node: static pods, and those of DaemonSets."""
+def pinned_of(state: ClusterState, running: Collection[str], *, bare: bool) -> frozenset[str]:
+    """Return the running pods that live and die with their node: static pods, and those of DaemonSets.
+
+    Without ``bare`` also those without a controller: nothing makes them anew.
+    """
+    found = set()
+    for key in running:
+        controller = state.pods[key].spec.controller
+        if (controller is None and not bare) or (controller is not None and controller.kind in _OF_NODES):
+            found.add(key)
+    return frozenset(found)
+
+
+def unsafe_to_evict(given: Iterable[Given]) -> frozenset[str]:
+    """Return the keys of pods whose annotation says that they must not be evicted."""
     found = set()
     for each in given:
         meta = each.manifest.get("metadata") or {}
-        owners = meta.get("ownerReferences") or ()
-        if each.manifest["kind"] == "Pod" and any(owner.get("kind") in _OF_NODES for owner in owners):
+        if each.manifest["kind"] == "Pod" and (meta.get("annotations") or {}).get(_SAFE) == "false":
             found.add(f"{meta.get('namespace') or 'default'}/{meta['name']}")
     return frozenset(found)
 

@@ -97,10 +97,22 @@ class Plan:
         self._steps: list[_Step] = []
         self._answers: dict[str, tuple[Placement | Failure, Planned]] = {}
 
+    @classmethod
+    def of(cls, scheduler: Scheduler) -> Plan:
+        """Return a plan for the cluster and the pods that a scheduler knows."""
+        made = cls()
+        made._scheduler = scheduler
+        return made
+
     @property
     def state(self) -> ClusterState:
         """The cluster, with the pods that were placed."""
         return self._scheduler.state
+
+    @property
+    def decided(self) -> frozenset[str]:
+        """Keys of the pods that the plan decided about."""
+        return frozenset(self._answers)
 
     def profile_of(self, pod: PodSpec) -> ProfilePlan | None:
         """Return the profile that places a pod; None: the pod names one that does not exist."""

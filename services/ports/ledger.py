@@ -302,6 +302,9 @@ class Ledger(Workers, Protocol):
     async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
         """Read what an owner needs; raise ``Fenced`` when an epoch is no longer the shard's."""
 
+    async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
+        """Read the base and the part of all shards, whoever owns them, in one snapshot: for who looks."""
+
     async def ensure_offsets(
         self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
     ) -> None:

@@ -11,7 +11,7 @@ from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.pods import NO_LIFE, PodSpec, PodTemplate
-from domain.model.profiles import ProfileRevision
+from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
 from domain.state.followed import NominationsFollowed
 from domain.state.nominations import Nomination
 from domain.state.tombstones import Tombstones
@@ -28,6 +28,16 @@ from services.worker.book import Book
 from services.worker.ledger_rows import config_object
 
 _LOGGER = logging.getLogger(__name__)
+
+
+def restored(base: LedgerBase, part: LedgerPart, seed: int) -> Scheduler:
+    """Return a scheduler that knows what a worker of all shards does, for who only looks."""
+    scheduler, book = Scheduler(BUILT_IN_PROFILES, seed=seed), Book()
+    scheduler.own((), base.shards_count)
+    restore(base, scheduler, book)
+    scheduler.own(range(base.shards_count), base.shards_count)
+    restore_waiting(part, scheduler, book)
+    return scheduler
 
 
 def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:

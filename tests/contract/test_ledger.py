@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from domain.model.errors import Fenced
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted, both
 from services.ports.log import PODS_TOPIC
 from tests.contract.batches import (
     advance,
@@ -85,6 +85,15 @@ async def test_load_gives_placements_of_all_shards_but_only_own_pending_pods(led
     assert [placement.shard for placement in state.placements] == [0, 1]
     assert [pod.name for pod in state.pending] == ["b"]
     assert list(state.seq_next) == [1]
+
+
+async def test_who_only_looks_reads_all_shards_whoever_owns_them(backend: Backend, ledger: Ledger) -> None:
+    first, second = await start(ledger, SHARDS)
+    assert await ledger.commit(bind(first, [1], 0, pending_added=[waiting(first, "a", 1)])) == COMMITTED
+    assert await ledger.commit(bind(second, [1], 0, pending_added=[waiting(second, "b", 2)])) == COMMITTED
+    base, part = await backend.ledger().load_all()
+    assert both(base, part) == await loaded(ledger, [first, second])
+    assert {pod.name for pod in part.pending} == {"a", "b"}
 
 
 async def test_load_with_a_lost_epoch_is_fenced(backend: Backend, ledger: Ledger) -> None:

@@ -124,7 +124,7 @@ def test_the_command_says_who_moves_and_repeats_itself(tmp_path: Path) -> None:
     ]
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all(manifests))
-    asked = ["optimise", "-f", str(file), "--steps", "500", "-o", "json"]
+    asked = ["optimise", "-f", str(file), "--bare", "--steps", "500", "-o", "json"]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
@@ -174,6 +174,23 @@ def test_pods_of_replica_sets_move_since_scores_alone_spread_them(tmp_path: Path
     manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=4), pod_manifest("job", cpu="4")]
     found = answer_of(tmp_path, [*manifests, owned_by("ReplicaSet", web, "apps/v1")])
     assert (len(found["moves"]), found["staying"], found["after"]["waiting_count"]) == (2, 0, 0)
+
+
+@pytest.mark.parametrize(("more", "moves"), [([], 0), (["--bare"], 2)])
+def test_pods_that_nothing_makes_anew_move_where_asked(tmp_path: Path, more: list[str], moves: int) -> None:
+    web = pod_manifest("web", cpu="1", node_name="large")
+    manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=4), web]
+    found = answer_of(tmp_path, [*manifests, pod_manifest("job", cpu="4")], *more)
+    assert len(found["moves"]) == moves
+
+
+@pytest.mark.parametrize(("said", "moves"), [("false", 0), ("true", 2)])
+def test_pods_that_are_not_safe_to_evict_stay(tmp_path: Path, said: str, moves: int) -> None:
+    web = owned_by("ReplicaSet", pod_manifest("web", cpu="1", node_name="large"), "apps/v1")
+    web["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": said}
+    manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=4), web]
+    found = answer_of(tmp_path, [*manifests, pod_manifest("job", cpu="4")])
+    assert len(found["moves"]) == moves
 
 
 def test_wide_is_a_table(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_optimise_packs_a_trace_and_judges_it(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [["--trace", "tianchi"], [], ["--trace", "tianchi", "--data", "/nowhere"]],
+    [["--trace", "tianchi"], ["--trace", "tianchi", "--data", "/nowhere"]],
 )
 def test_what_optimise_needs_is_named(given: list[str]) -> None:
     result = CliRunner().invoke(app, ["optimise", *given])

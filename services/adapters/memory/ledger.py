@@ -231,6 +231,12 @@ class MemoryLedger(Client):
             raise Fenced("a shard to load has left the epoch of its lease")
         return part_of(database, leases)
 
+    async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
+        """See ``Ledger.load_all``."""
+        database = self._answering()
+        base = base_of(database)
+        return base, part_of(database, [Lease(shard, 0) for shard in range(base.shards_count)])
+
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         return self.recognised().apply(batch, self)

@@ -16,7 +16,7 @@ from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection,
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import COMMIT_SESSION, Leases
-from services.adapters.postgres.loading import load_base, load_part
+from services.adapters.postgres.loading import load_all, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, take_back
 from services.adapters.postgres.resolving import stands
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
@@ -157,6 +157,11 @@ class PostgresLedger:
         """See ``Ledger.load_part``."""
         async with fresh(self._dsn, "berth-load", BULK) as connection:
             return await load_part(connection, leases)
+
+    async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
+        """See ``Ledger.load_all``."""
+        async with fresh(self._dsn, "berth-load", BULK) as connection:
+            return await load_all(connection)
 
     # ------------------------------------------------------------------------------------------ commit
 

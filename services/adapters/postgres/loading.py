@@ -55,6 +55,15 @@ async def load_part(connection: Connection, leases: Sequence[Lease]) -> LedgerPa
         return await _part(connection, leases)
 
 
+async def load_all(connection: Connection) -> tuple[LedgerBase, LedgerPart]:
+    """See ``Ledger.load_all``."""
+    async with _snapshot(connection):
+        base = await _base(connection)
+        owned = range(base.shards_count)
+        many = await _all(_part_rows(connection, owned))
+        return base, LedgerPart(**await read_head(connection, owned), **many)
+
+
 def _snapshot(connection: Connection) -> Any:
     return connection.transaction(isolation="repeatable_read", readonly=True)
 
