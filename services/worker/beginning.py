@@ -93,7 +93,6 @@ async def begin(
         fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ahead[at].end)
         below = position.resync_below if fault is None else fault.resync_below
         if below is not None and (fault is not None or position.next_offset < below):
-            below = min(below, ahead[at].end)  # it may have lost more while it was read again
             moved_below = min(position.moved_below or 0, fault.kept if fault is not None else below)
             span = _Span(first[at], below, moved_below, planner.shards_count)
             latest[at], keys[at] = await _read(reader, at, span, on_read)
@@ -124,11 +123,12 @@ def _fault(
     shard: int, epoch: int, at: TopicPartition, position: Position, topic_id: str, first: int, end: int
 ) -> LogFault | None:
     """Return what is wrong with going on at a position of a log that holds these offsets."""
+    next_offset = max(position.next_offset, position.resync_below or 0)  # it may lose what is read again
     if topic_id and position.topic_id not in (None, topic_id):
         code = "recreated"
     elif position.next_offset < first:
         code = "truncated"
-    elif position.next_offset > end:
+    elif next_offset > end:
         code = "tail-lost"
     else:
         return None
@@ -138,7 +138,7 @@ def _fault(
         epoch=epoch,
         at=at,
         code=code,
-        next_offset=position.next_offset,
+        next_offset=next_offset,
         first=first,
         end=end,
         goes_on_at=end if is_of_its_moment and code == "tail-lost" else first,

@@ -332,6 +332,6 @@ class Events:
                 self._node_versions[name] = max(version, known)
             return
         node = read_node(manifest)
-        if version > known and not (states and states[-1] == node):
+        if version > known and not (states and states[-1] == node):  # a heartbeat leaves no trace
             self.nodes[name] = [*states, node]
-        self._node_versions[name] = max(version, known)
+            self._node_versions[name] = version

@@ -320,7 +320,7 @@ class Outside:
                     spare, at = spare - moved, at + moved
             if step.pod is None:
                 there.pop(step.uid, None)
-            else:
+            elif step.is_sure or not told_together:  # else it names an older version than it came with
                 there[step.uid] = step
 
     def _certainly(self, name: str, there: Mapping[str, Step], step: Step) -> list[Pod]:
