@@ -57,7 +57,7 @@ from domain.state.resources import ResourceIndex
 from domain.state.restorable import Restorable
 from domain.state.table import NodeTable
 from domain.state.tombstones import Tombstones
-from domain.state.usage import USAGE_SHARD, UsageWindows
+from domain.state.usage import UsageWindows
 from domain.state.versions import (
     OTHER_UID,
     is_stale,
@@ -225,8 +225,8 @@ class ClusterState(Restorable):
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
         self._occupancy.hide(entry)
         self._note_spec(event.name, entry)
-        was_measured = self.usage.forget(event.name)
-        forgotten = (NodeMeasured(event.name),) if was_measured and USAGE_SHARD in self.own else ()
+        # Who holds the shard of usage may leave it before it hears of this: the end is told here, too.
+        forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
         told = self._occupancy.tell_own(PodOrphaned, event.name)
         return (NodeChanged(event.name), *forgotten, *told, *self._nominating.leave(event.name))
 

@@ -60,7 +60,13 @@ class Restorable:
         return True
 
     def restore_usage(self, record: UsageRecord) -> None:
-        """Restore the measured usage of a node, after the pods that it covers and before later ones."""
+        """Restore the measured usage of a node, after the pods that it covers and before later ones.
+
+        That of a node that is gone was written by a worker which had not heard of its end yet.
+        """
         entry = self._occupancy.nodes.get(record.node)
-        self.usage.restore(record, known=entry is not None and entry.spec is not None)
+        is_known = entry is not None and entry.spec is not None
+        if entry is not None and is_known and entry.deleted:
+            return
+        self.usage.restore(record, known=is_known)
         self._occupancy.measure(record.node, newer=True)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from domain.model.config import ConfigObject
+from domain.model.errors import LogTruncated
 from domain.model.limits import poll_records_max
 from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
@@ -165,7 +166,13 @@ class _Span(NamedTuple):
 async def _read(
     reader: LogReader, at: TopicPartition, span: _Span, on_read: Callable[[], None]
 ) -> tuple[Latest, frozenset[bytes]]:
-    """Return which records of a partition count, and their keys. Without a key, each counts."""
+    """Return which records of a partition count, and their keys. Without a key, each counts.
+
+    Raises
+    ------
+    LogTruncated
+        The log lost records of the span since its end was asked for.
+    """
     last: dict[bytes, int] = {}
     alone: list[int] = []
     await reader.assign({at: span.first})
@@ -173,6 +180,8 @@ async def _read(
         records = await reader.poll(poll_records_max, timeout_seconds=0.5)
         if records:
             on_read()
+        elif (end := (await reader.end_offsets())[at]) < span.below:
+            raise LogTruncated(f"{at.topic}/{at.partition} ends at {end} and does not hold {span.below - 1}")
         for record in records:
             if record.key is None:
                 alone.append(record.offset)

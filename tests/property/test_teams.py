@@ -245,3 +245,19 @@ def test_what_was_measured_of_a_node_that_goes_and_returns_at_once_holds_nowhere
     audit(team)
     assert not team.database.usage
     assert columns(team.planners[0])["recent"][node] == []
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_no_measurement_outlives_a_node_though_nobody_who_measures_hears_of_its_end(comes_back: bool) -> None:
+    team = Team([0], [1])
+    name = node_of(team, 1)
+    team.tell("ADDED", node := node_manifest(name, cpu=1))
+    team.tell("MODIFIED", usage_manifest(name, percent={"cpu": 5}))
+    assert team.database.usage.keys() == {name}
+    team.step(1, [team.record("DELETED", node)])
+    if comes_back:
+        team.step(1, [team.record("ADDED", node)])
+    team.die(0)
+    assert not team.database.usage
+    assert not team.planners[0].scheduler.state.usage.windows
+    audit(team)

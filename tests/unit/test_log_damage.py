@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -23,6 +23,7 @@ from services.ports.log import (
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
+    Ahead,
     Entry,
     TopicPartition,
     topic_specs,
@@ -235,6 +236,29 @@ async def test_a_log_that_loses_its_end_again_while_it_is_read_again_holds_nobod
     site.pod("new2")
     await site.settled()
     assert {"new", "new2"} <= site.placed().keys()
+
+
+async def test_a_log_that_loses_its_end_before_that_was_read_again_is_asked_for_its_end_anew(
+    site: _Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.stop()
+    site.log.recreate(PODS_TOPIC, 1)
+    for version in range(2, 5):
+        site.pod("p", version, "MODIFIED")
+    ask, asked = site.log.ahead, list[int]()
+
+    async def lose(positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+        found = await ask(positions)
+        if PODS in positions:
+            asked.append(found[PODS].end)
+            del site.log.partition(PODS).slots[2:]
+        return found
+
+    monkeypatch.setattr(site.log, "ahead", lose)
+    await site.start()
+    await site.settled()
+    assert asked[:2] == [3, 2]
+    assert [fault.resync_below for fault in site.database.log_faults] == [2]
 
 
 async def test_nobody_comes_back_whose_key_moved_when_shards_were_added() -> None:

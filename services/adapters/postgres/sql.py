@@ -192,7 +192,11 @@ FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[])
 ON CONFLICT (node) DO UPDATE SET
     at_ms = excluded.at_ms, series = excluded.series, marks = excluded.marks, sent_by = excluded.sent_by
 """
-REMOVE_USAGE = "DELETE FROM node_usage u USING unnest($1::text[]) AS w (node) WHERE u.node = w.node"
+# Another worker may write some of them at this moment: all lock them in one order.
+REMOVE_USAGE = """
+WITH gone AS (SELECT node FROM node_usage WHERE node = ANY($1::text[]) ORDER BY node COLLATE "C" FOR UPDATE)
+DELETE FROM node_usage u USING gone WHERE u.node = gone.node
+"""
 
 # What COPY writes, in the order of the columns below; all other columns have defaults.
 NODE_COLUMNS = ("id", "name", "version", "spec_version", "spec_count", "deleted", "allocatable", "requested")
