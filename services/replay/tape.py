@@ -103,16 +103,23 @@ class Tape:
 
     async def _fill(self, at: TopicPartition, end: int, batch: int) -> None:
         """Read until all records of a partition before ``end`` are here."""
-        empty_polls = 0
+        empty_polls, is_alone = 0, False
         while not (self._read[at] and self._read[at][-1].offset >= end - 1):
             if await self._reader.position(at) >= end:
                 return
             full = [each for each, buffer in self._read.items() if len(buffer) > _BUFFERED_MAX and each != at]
+            full = [] if is_alone else full
             self._reader.pause(full)
             try:
                 records = await self._reader.poll(_POLL_RECORDS, _POLL_SECONDS)
             except LogTruncated as error:
-                raise LogTooShort(f"batch {batch} took what the log no longer has: {error}") from error
+                if is_alone:
+                    raise LogTooShort(f"batch {batch} took what the log no longer has: {error}") from error
+                # It may be another partition that lacks records, of which this batch takes none.
+                buffer = self._read[at]
+                await self._reader.assign({at: buffer[-1].offset + 1 if buffer else self._next[at]})
+                self._is_assigned, is_alone = False, True
+                continue
             self._reader.resume(full)
             for record in records:
                 self._read[TopicPartition(record.topic, record.partition)].append(record)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
-from services.ports.journal import Checkpoint, JournalRow, Lane, Owned, Start
-from services.ports.log import PODS_TOPIC, USAGE_TOPIC, TopicPartition
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.history import MemoryHistory
+from services.adapters.memory.log import MemoryLog
+from services.ports.journal import Checkpoint, JournalRow, Lane, Owned, Start, pack_order
+from services.ports.log import PODS_TOPIC, USAGE_TOPIC, Entry, TopicPartition, topic_specs
 from services.ports.positions import LogFault
 from services.replay.lost import Lost, is_behind_losses
+from services.replay.tape import LogTooShort, Tape
+from tests.contract.conftest import SteppingClock
 
 PODS = TopicPartition(PODS_TOPIC, 1)
 
@@ -74,3 +81,20 @@ def test_a_replay_of_all_begins_behind_what_was_lost() -> None:
     assert not is_behind_losses(taken(5, 39), found)
     assert is_behind_losses(taken(5, 40), found)
     assert is_behind_losses(taken(4, 50), [])
+
+
+def test_a_batch_is_planned_again_though_the_log_lost_what_others_took() -> None:
+    log, other = MemoryLog(SteppingClock()), TopicPartition(PODS_TOPIC, 0)
+
+    async def take(at: TopicPartition) -> list[bytes | None]:
+        await log.ensure_topics(topic_specs(2))
+        log.add(other, [Entry(b"k", each) for each in (b"a", b"b", b"c")])
+        reader = await log.reader()
+        tape = Tape(reader, MemoryHistory(MemoryDatabase(2)), {PODS: 40, other: 0})
+        lo = 0 if at == other else 40
+        batch = msgspec.structs.replace(row(lo, lo + 2, 5, at), order=pack_order([0, 0]))
+        return [record.value for record in await tape.take(batch)]
+
+    assert asyncio.run(take(other)) == [b"a", b"b"]
+    with pytest.raises(LogTooShort, match="took what the log no longer has"):
+        asyncio.run(take(PODS))
