@@ -49,7 +49,8 @@ def _explain(trace: Trace, runs: Sequence[Run]) -> None:
         "At the end. PLACED: decisions for a node. WAIT: pods without one now, MOST: at any look. MOVED: "
         "pods evicted or moved. Z: imbalance of a node's resources. POD: processor time of a decision. STD, "
         f"RANGE: of the nodes' utilisation, by {of}. OVER: nodes beyond what they offer. STRANDED: free "
-        "where no pod fits that asks for it."
+        "where no pod fits that asks for it. FRAG: GPUs that are free and of no use to the pods of the "
+        "trace, on their mean (FGD's measure)."
     )
     if trace.choices:
         echo()
@@ -70,7 +71,7 @@ def document(trace: Trace, runs: Sequence[Run]) -> Json:
     }
 
 
-_FIELDS = ("arrived", "placements", "moved", "running", "waiting", "imbalance")
+_FIELDS = ("arrived", "placements", "moved", "running", "waiting", "imbalance", "fragmentation")
 _OF_RESOURCE = ("allocated", "deviation", "lowest", "highest", "overloaded", "stranded")
 
 
@@ -136,11 +137,16 @@ def _columns(names: Sequence[str], *, cost: bool) -> tuple[Column, ...]:
     if GPU in names:
         gpu = names.index(GPU)
         found.append(Column("GPU %", lambda row: f"{100 * row['look']['allocated'][gpu]:.2f}", right=True))
+        found.append(Column("FRAG %", lambda row: _percent(row["look"]["fragmentation"]), right=True))
     found.append(Column("Z", lambda row: f"{row['look']['imbalance']:.4f}", right=True))
     if cost:
         found.insert(3, count("MOST", lambda row: row["most"]))
         found.append(Column("POD", lambda row: _cost(row["cost"]), right=True))
     return tuple(found)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
 
 
 def _time(seconds: float) -> str:

@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 
 from domain.cycle.groups import WaitingGroup
+from domain.model.devices import GPU_MILLI
 from domain.model.pods import PodTemplate
 from domain.search.balance import balance, imbalance, utilisation
 from domain.state.cluster import ClusterState
 from domain.state.resources import PODS
+from services.simulate.devices import Fragments
 from services.simulate.trace import Curves, Trace
-
-GPU_MILLI = "berth.dev/gpu-milli"
 
 
 class Counts(msgspec.Struct):
@@ -50,6 +50,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     stranded : list of float
         What is free on nodes where no pod fits that asks for the resource, as a share of what all offer. The
         pods are the most frequent kinds of the trace; only requests count.
+    fragmentation : float, optional
+        Which part of all GPUs is free and of no use to pods of the trace, on their mean; None: no GPUs.
     by_usage : bool
         Whether deviation, extremes and overload are those of what pods use, not of what they request.
     """
@@ -68,6 +70,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     highest: list[float]
     overloaded: list[int]
     stranded: list[float]
+    fragmentation: float | None
     by_usage: bool = False
 
     @property
@@ -99,6 +102,7 @@ class Measuring:
     def __init__(self, trace: Trace) -> None:
         self._resources = trace.resources
         self._shapes = trace.shapes()
+        self._fragments = Fragments(trace)
 
     def look(
         self,
@@ -139,6 +143,7 @@ class Measuring:
             highest=[found.highest[0] for found in each],
             overloaded=[found.overloaded[0] for found in each],
             stranded=(self._stranded(state) / total).tolist(),
+            fragmentation=self._fragments.share(state),
             by_usage=used is not None,
         )
 

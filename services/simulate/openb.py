@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from domain.model.devices import GPU_MILLI
 from domain.model.events import PodDeleted, PodUpserted
 from services.plan.objects import Given, event_of
-from services.simulate.measuring import GPU_MILLI
 from services.simulate.trace import Moment, Trace
 from services.traces import openb
 

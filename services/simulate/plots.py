@@ -27,12 +27,15 @@ def draw(directory: Path, runs: Sequence[Run], *, by_pods: bool) -> list[Path]:
 
 
 def _pods(runs: Sequence[Run], by_pods: bool) -> Any:
-    """Pods that wait, pods that were moved, Z, and what is used of the last resource."""
+    """Pods that wait, pods that were moved (or fragmentation), Z, and what is used of the last resource."""
     last = len(runs[0].resources) - 1
     title = titles(runs[0].resources)[last]
+    second: tuple[str, Callable[[Look], float]] = ("pods that were moved", lambda look: look.moved)
+    if runs[0].looks[-1].fragmentation is not None:
+        second = ("GPUs fragmented (FGD), %", lambda look: 100 * (look.fragmentation or 0.0))
     panels: tuple[tuple[str, Callable[[Look], float]], ...] = (
         ("pods that wait", lambda look: look.waiting),
-        ("pods that were moved", lambda look: look.moved),
+        second,
         (f"{title} requested of all nodes, %", lambda look: 100 * look.allocated[last]),
         ("imbalance Z (mean over nodes)", lambda look: look.imbalance),
     )

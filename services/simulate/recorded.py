@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from domain.model.devices import GPU_MILLI
 from domain.model.events import (
     BindFailed,
     Event,
@@ -16,7 +17,6 @@ from domain.model.events import (
 from domain.model.pods import PodSpec
 from services.codec.decode import Decoder
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Log, TopicPartition
-from services.simulate.measuring import GPU_MILLI
 from services.simulate.trace import Moment, Trace
 from services.traces.openb import TraceError
 from services.worker.intake import Intake

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from domain.model.devices import GPU_MILLI
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted, ProfileUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import DEFAULT_PROFILE
@@ -180,6 +181,27 @@ def test_a_node_is_compared_by_what_it_offers() -> None:
     assert look.imbalance == 0.0
     assert look.allocated == [0.5, 0.5, 0.0]
     assert look.deviation == [0.0, 0.0, 0.0]
+
+
+def test_devices_that_no_pod_can_use_are_fragmented() -> None:
+    """Two devices on n, of which pods take 600 each; half of the pods ask for 600, half for a whole one.
+
+    Of the 400 free on each device nobody can use anything. While the second pod is not there, a pod of 600
+    can use the whole device, and one of a whole device, too, so that 400 are lost to both.
+    """
+    room = {"cpu": 8_000, "memory": 8 * GIB, "pods": 9, "nvidia.com/gpu": 2, GPU_MILLI: 2_000}
+    offer = NodeUpserted(NodeSpec(name="n", uid="n", resource_version=None, allocatable=room))
+    shared, whole = (
+        kind_of({"cpu": 1_000, **asked})
+        for asked in ({GPU_MILLI: 600}, {"nvidia.com/gpu": 1, GPU_MILLI: 1_000})
+    )
+    events = [(i + 1, PodUpserted(shared.pod(f"a/s{i}"))) for i in range(2)]
+    events += [(i + 3, PodUpserted(whole.pod(f"a/w{i}"))) for i in range(2)]
+    trace = msgspec.structs.replace(trace_with((0, offer), *events), resources=("cpu", "memory", GPU_MILLI))
+    looks = run(trace).looks
+    assert [look.running for look in looks] == [1, 2, 2, 2]
+    assert [look.fragmentation for look in looks] == pytest.approx([0.2, 0.4, 0.4, 0.4])
+    assert run(imbalance_trace(1).cut(pods_max=1, until_ms=None, stay=False)).looks[-1].fragmentation is None
 
 
 @pytest.mark.parametrize(
@@ -353,7 +375,17 @@ def test_the_command_shows_profiles_side_by_side() -> None:
     asked = ["openb", "--pods", "200", "-p", "first-fit", "-p", "least-allocated"]
     lines = shown(*asked).splitlines()
     assert [line.split("\t")[0] for line in lines[1:3]] == ["first-fit", "least-allocated"]
-    assert lines[0].split("\t") == ["PROFILE", "PLACED", "WAIT", "MOST", "MOVED", "GPU %", "Z", "POD"]
+    assert lines[0].split("\t") == [
+        "PROFILE",
+        "PLACED",
+        "WAIT",
+        "MOST",
+        "MOVED",
+        "GPU %",
+        "FRAG %",
+        "Z",
+        "POD",
+    ]
     assert [line.split("\t")[1] for line in lines[5:11]] == ["cpu", "memory", "gpu-milli"] * 2
     series = shown(*asked, "--series", "--every", "50").splitlines()
     assert [line.split("\t")[2] for line in series[1:5]] == ["50", "100", "150", "200"]
