@@ -176,3 +176,9 @@ def why_evicted(best: Evicted, others: Sequence[Evicted]) -> str:
     if best.earliest_start_ms != other.earliest_start_ms:
         return f"its most important victims run for a shorter time than those on {other.node}"
     return f"{other.node} would be as good, and the seed decides"
+
+
+def devices_in_words(devices: Sequence[int]) -> str:
+    """Return ``devices 0 and 3``."""
+    *first, last = map(str, devices)
+    return f"devices {', '.join(first)} and {last}" if first else f"device {last}"

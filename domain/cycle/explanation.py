@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -67,36 +67,6 @@ def store_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[s
     assert attempt.basis is not None
     names = [candidate.node for candidate in attempt.candidates]
     attempt.basis.node_versions = [placed.get(name) or nodes[name].version for name in names]
-
-
-def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
-    """Return arrays for the kernel's output: one attempt per program."""
-    attempts = len(programs)
-    rules = (attempts, 2, max((len(program.counted.rules) for program in programs), default=0))
-    columns = sorted(set().union(*{program.columns for program in programs}))
-    return kernel.Placed(
-        row=np.empty(pods, dtype=np.int32),
-        score=np.zeros(pods, dtype=np.int64),
-        attempt_of=np.full(slots, -1, dtype=np.int32),
-        top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
-        top_score=np.zeros((attempts, kernel.TOP), dtype=np.int64),
-        top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
-        reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
-        reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
-        explained_columns=np.array(columns, dtype=np.int32),
-        top_requested=np.zeros((attempts, kernel.TOP, len(columns)), dtype=np.int64),
-        extremes=np.zeros((attempts, kernel.EXTREMES_MAX, 2), dtype=np.float64),
-        metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
-        exhausted=np.zeros(attempts, dtype=np.uint8),
-        version=np.zeros(attempts, dtype=np.int64),
-        rule_high=np.zeros(rules, dtype=np.int32),
-        rule_domain=np.full((*rules, kernel.DOMAINS_EXPLAINED), -1, dtype=np.int32),
-        rule_sum=np.zeros((*rules, kernel.DOMAINS_EXPLAINED), dtype=np.int32),
-        hopeless=np.zeros(attempts, dtype=np.int32),
-        attempts_count=np.zeros(1, dtype=np.int64),
-        stops=np.zeros(slots, dtype=np.uint8),
-        done=np.full(1, pods, dtype=np.int64),
-    )
 
 
 def scratch_for(

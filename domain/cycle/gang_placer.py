@@ -11,10 +11,12 @@ from domain.cycle.gang_domains import domains_of
 from domain.cycle.gangs import Gang, codes_of, lacking
 from domain.cycle.groups import GroupKey, Tried
 from domain.cycle.homes import Domain
+from domain.cycle.picked import part_of
 from domain.cycle.placer import Placer
 from domain.cycle.program import Program
 from domain.cycle.verdicts import Failure
 from domain.kernels import arrays as kernel
+from domain.model.devices import Ask
 from domain.model.limits import gang_domains_per_cycle_max, gang_members_max
 
 
@@ -107,7 +109,7 @@ class GangPlacer(Placer):
             has_node = placed.row >= 0
             placed.reason_code[:, 1, 0] = -1  # another attempt says why
             placed.exhausted[:] = 0
-            placed = placed._replace(row=placed.row[has_node], score=placed.score[has_node])
+            placed = part_of(placed, has_node)
             others = [tried[i] for i in np.flatnonzero(~has_node).tolist()]
             tried = [tried[i] for i in np.flatnonzero(has_node).tolist()]
             programs = {group.key: programs[group.key] for _, group in tried}
@@ -140,14 +142,18 @@ class GangPlacer(Placer):
         tried, programs, placed, versions, _ = trial
         counters, groups = self._slots.counters, self._slots.groups
         rows: dict[GroupKey, list[int]] = {}
-        for (_, group), row in zip(tried, placed.row.tolist(), strict=True):
+        devices: dict[GroupKey, list[int]] = {}
+        for (_, group), row, bits in zip(tried, placed.row.tolist(), placed.devices.tolist(), strict=True):
             if row >= 0:
                 rows.setdefault(group.key, []).append(row)
+                devices.setdefault(group.key, []).append(bits)
         for key, on in rows.items():
             program = programs[key]
             count = groups.add_count[program.slot]
             columns, values = groups.add_column[program.slot, :count], groups.add_value[program.slot, :count]
             self._snapshot.take_back(np.array(on), columns, values)
+            ask = Ask(int(groups.ask_number[program.slot]), int(groups.ask_milli[program.slot]))
+            self._snapshot.give_back(on, devices[key], ask)
             effects = counters.effects.of(program.pod_class) if program.pod_class is not None else {}
             counters.add([(number, row, -weight) for row in on for number, weight in effects.items()])
         counters.arrays.version[:] = versions

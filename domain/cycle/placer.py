@@ -17,13 +17,13 @@ from domain.cycle.explanation import (
     KernelOutput,
     explain,
     explain_held,
-    room_for,
     scratch_for,
     store_versions,
 )
 from domain.cycle.groups import GroupKey, Tried, WaitingGroup, by_priority
 from domain.cycle.homes import Domain
 from domain.cycle.matchers import matchers_of
+from domain.cycle.picked import part_of, room_for, with_devices
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue
 from domain.cycle.slots import GroupSlots
@@ -112,7 +112,7 @@ class Placer:
             placed.exhausted[:] = 0
             found = (placed.row >= 0).nonzero()[0]
             tried = [tried[i] for i in found.tolist()]
-            placed = placed._replace(row=placed.row[found], score=placed.score[found])
+            placed = part_of(placed, found)
             programs = {group.key: programs[group.key] for _, group in tried}
         if tried or not self._is_home:
             return self._end_call(candidates, end, tried, programs, placed)
@@ -251,13 +251,16 @@ class Placer:
         measured = {base + i: each for i, each in enumerate(attempts) if each.basis and each.basis.usage}
         keys: list[str] = []
         versions: dict[str, int] = {}
+        specs = {}
+        if placed.devices.any():
+            specs = with_devices(pods, [key for key, _ in candidates], placed.row, placed.devices)
         scores = (placed.score / kernel.TOTAL_ONE).tolist()
         for (key, of), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
             attempt = attempt_of[of.key]
             if attempt in measured:
                 store_versions(measured.pop(attempt), versions, state.nodes)
             result.attempts[attempt].pods_count += 1
-            pod, arrival = pods[key].spec, pods[key].arrival
+            pod, arrival = specs.get(key) or pods[key].spec, pods[key].arrival
             if row >= 0:
                 result.attempts[attempt].bound_count += 1
                 node = table.names[row]
@@ -269,7 +272,7 @@ class Placer:
         found = placed.row >= 0
         self._queue.tried(candidates[i][0] for i in (~found).nonzero()[0].tolist())  # the others leave it
         rows = placed.row[found]
-        self._note_ended(state.apply(Assumed(keys, rows)))
+        self._note_ended(state.apply(Assumed(keys, rows, specs)))
         self._snapshot.caught_up()
         for key in keys:
             self._queue.remove(key)

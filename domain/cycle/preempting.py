@@ -18,6 +18,7 @@ import numpy as np
 from domain.cycle.gang_placer import GangPlacer
 from domain.cycle.gangs import Gang
 from domain.cycle.groups import GroupKey, Tried
+from domain.cycle.picked import Specs, part_of, with_devices
 from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
@@ -188,25 +189,20 @@ class PreemptingPlacer(GangPlacer):
         slots = np.array([programs[self._group_of(each)].slot for each in tries], dtype=np.int32)
         rows = np.array([table.rows[each.node] for each in tries], dtype=np.int32)
         placed = np.zeros(len(tries), dtype=np.uint8)
+        devices = np.zeros(len(tries), dtype=np.int32)
         effects = self._slots.counters.effects.arrays(
             [(p.slot, p.pod_class) for p in programs.values()], len(self._slots.groups.salt)
         )
         place_nominated(
-            self._snapshot.columns,
-            self._slots.groups,
-            self._slots.bounds,
-            self._snapshot.changes,
-            self._slots.counters.arrays,
-            effects,
-            slots,
-            rows,
-            placed,
-        )
+            self._snapshot.columns, self._slots.groups, self._slots.bounds, self._snapshot.changes,
+            self._slots.counters.arrays, effects, slots, rows, placed, devices,
+        )  # fmt: skip
+        specs = with_devices(state.pods, [each.key for each in tries], rows, devices)
         kept = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if is_placed]
-        self._keep(kept, programs)
+        self._keep(kept, programs, specs)
         for each in kept:
             del self._out[each.key]
-        self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0])))
+        self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0], specs)))
         failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
         waits = state.nominations.waits_for_any
         hopeless = [each for each in failed if each.key != self._reserved and not waits(each.node)]
@@ -216,7 +212,7 @@ class PreemptingPlacer(GangPlacer):
         self._hold([each for each in failed if each.key in self._out], 1)
         self._snapshot.caught_up()
 
-    def _keep(self, kept: Sequence[Nomination], programs: Mapping[GroupKey, Program]) -> None:
+    def _keep(self, kept: Sequence[Nomination], programs: Mapping[GroupKey, Program], specs: Specs) -> None:
         """Note the placements of pods that got what was promised to them."""
         result, versions = self.result, dict[str, int]()
         attempts: dict[GroupKey, int] = {}
@@ -230,10 +226,9 @@ class PreemptingPlacer(GangPlacer):
             attempt.bound_count += 1
             versions[node] = versions.get(node, self._state.nodes[node].version) + 1
             entry = self._state.pods[each.key]
+            pod = specs.get(each.key) or entry.spec
             result.verdicts.append(
-                Placement(
-                    entry.spec, entry.arrival, attempts[key], node, versions[node], 0.0, is_promised=True
-                )
+                Placement(pod, entry.arrival, attempts[key], node, versions[node], 0.0, is_promised=True)
             )
 
     def _note_attempt(self, program: Program, key: GroupKey, number: int) -> None:
@@ -294,7 +289,7 @@ class PreemptingPlacer(GangPlacer):
             self._work_left -= plan_work(self._state.table.count)
         seen: Mapping[GroupKey, Program]
         seen = {of: p for of, p in programs.items() if placed.attempt_of[p.slot] >= 0}
-        before = placed._replace(row=placed.row[: done - 1], score=placed.score[: done - 1])
+        before = part_of(placed, slice(done - 1))
         kept, seen, before = self._put_off(tried[: done - 1], seen, before)
         at = len(self.result.attempts) + list(seen).index(group.key)
         self._take_over(kept, seen, before)
@@ -327,7 +322,7 @@ class PreemptingPlacer(GangPlacer):
         tried = [tried[i] for i in found]
         gone = owing.difference(group.key for _, group in tried)
         programs = {key: program for key, program in programs.items() if key not in gone}
-        return tried, programs, placed._replace(row=placed.row[found], score=placed.score[found])
+        return tried, programs, part_of(placed, np.array(found, dtype=np.int64))
 
     def _preempt(self, pods: Sequence[Tried], program: Program, attempt: int) -> int:
         """Promise nodes to equal pods; return how many were dealt with.

@@ -61,6 +61,8 @@ SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
     "add_count": ((), _I),
     "add_column": ((kernel.ADDS_MAX,), _I),
     "add_value": ((kernel.ADDS_MAX,), _L),
+    "ask_number": ((), _I),
+    "ask_milli": ((), _I),
     "raw_count": ((), _I),
     "raw_kind": ((kernel.RAWS_MAX,), _I),
     "raw_weight": ((kernel.RAWS_MAX,), _F),
@@ -280,6 +282,7 @@ def compile_program(
     groups.add_count[slot] = len(adds.columns)
     groups.add_column[slot, : len(adds.columns)] = adds.columns
     groups.add_value[slot, : len(adds.columns)] = adds.values
+    groups.ask_number[slot], groups.ask_milli[slot] = adds.ask
     _compile_filters(program, groups, resources)
     parts_count = _compile_terms(program, groups)
     groups.raw_count[slot] = len(program.plan.normalised_scores)
@@ -337,11 +340,8 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
             groups.limit_percent[slot, m] = limit.percent
             program.limits.append(limit)
     groups.limit_count[slot] = len(program.limits)
-    demands = []
-    groups.fit_position[slot] = kernel.NEVER
-    if plan.fit is not None:
-        groups.fit_position[slot] = plan.fit[0]
-        demands = plan.fit[1].demands(template, resources)
+    groups.fit_position[slot] = kernel.NEVER if plan.fit is None else plan.fit[0]
+    demands = [] if plan.fit is None else plan.fit[1].demands(template, resources)
     groups.demand_count[slot] = len(demands)
     for d, demand in enumerate(demands):
         groups.demand_column[slot, d] = demand.column

@@ -47,12 +47,11 @@ from domain.state.changes import (
     Change,
     NominationEnded,
     PodAdopted,
-    PodOrphaned,
     PodRegrouped,
     PodReleased,
     PodResolved,
-    PodReturned,
     PodWaits,
+    Untold,
 )
 from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
@@ -247,13 +246,13 @@ class Scheduler:
 
     def own(
         self, shards: Collection[int], shards_count: int, orphaned: Collection[str] = ()
-    ) -> tuple[PodOrphaned | PodReturned, ...]:
+    ) -> tuple[Untold, ...]:
         """Say which of all shards are own: their nodes are home, and tried first from the next cycle on.
 
         Returns what the owners before did not get to tell pods; see ``Owned`` for ``orphaned``.
         """
         changes = self.state.apply(Owned(frozenset(shards), shards_count, orphaned))
-        return tuple(each for each in changes if isinstance(each, PodOrphaned | PodReturned))
+        return tuple(each for each in changes if isinstance(each, Untold))
 
     def give(self, shards: Collection[int]) -> list[str]:
         """Leave shards to others; return the keys of their pods that waited, of which nothing stays.

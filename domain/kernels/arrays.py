@@ -21,9 +21,10 @@ import numpy as np
 from domain.kernels.count_arrays import Bases as Bases
 from domain.kernels.count_arrays import Counters as Counters
 from domain.kernels.count_arrays import Effects as Effects
+from domain.kernels.count_arrays import RowBounds as RowBounds
 
 DEMANDS_MAX = 11
-ADDS_MAX = 18
+ADDS_MAX = 19
 TERMS_MAX = 8
 PARTS_MAX = 32
 NUMBERS_MAX = 512
@@ -124,13 +125,14 @@ class Columns(NamedTuple):
     """The snapshot's columns.
 
     ``allocatable`` and ``requested`` int64[R, N], ``tie`` uint64[N], ``rows_count`` int64[1]: the rows in
-    use.
+    use. ``devices`` int32[DEVICES_MAX + 2]: see ``devices.py``.
     """
 
     allocatable: np.ndarray
     requested: np.ndarray
     tie: np.ndarray
     rows_count: np.ndarray
+    devices: np.ndarray
 
 
 class Trees(NamedTuple):
@@ -150,18 +152,6 @@ class Trees(NamedTuple):
     score: np.ndarray
     winner: np.ndarray
     histogram: np.ndarray
-
-
-class RowBounds(NamedTuple):
-    """Bounds by the row, kept from one turn of a group to its next. The first axis is the place K.
-
-    A slot's place is its number modulo K, so some slots may share one. ``owner`` int32[K] is the slot whose
-    bounds ``bound`` int16[K, N] are, negative where a row is refused. ``synced`` int64[K] as in trees.
-    """
-
-    owner: np.ndarray
-    synced: np.ndarray
-    bound: np.ndarray
 
 
 class Groups(NamedTuple):
@@ -212,6 +202,8 @@ class Groups(NamedTuple):
     add_count: np.ndarray  # int32[G]
     add_column: np.ndarray  # int32[G, ADDS_MAX]
     add_value: np.ndarray  # int64[G, ADDS_MAX]
+    ask_number: np.ndarray  # int32[G]: devices
+    ask_milli: np.ndarray  # int32[G]: thousandths of each
     raw_count: np.ndarray  # int32[G]: static_raw[part, :raw_count] is normalised
     raw_kind: np.ndarray  # int32[G, RAWS_MAX]: flags
     raw_weight: np.ndarray  # float64[G, RAWS_MAX]
@@ -322,7 +314,7 @@ class ChangeLog(NamedTuple):
 class Placed(NamedTuple):
     """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
-    Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total.
+    Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total; ``devices`` int32[P], as bits.
     Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1]. ``stops`` uint8[G] is
     input: 1 where the call ends with the first pod of the slot that finds no node. ``done`` int64[1]: how
     many pods were tried.
@@ -343,6 +335,7 @@ class Placed(NamedTuple):
 
     row: np.ndarray
     score: np.ndarray
+    devices: np.ndarray
     attempt_of: np.ndarray
     top_row: np.ndarray
     top_score: np.ndarray

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.compiling import function, helper
+from domain.kernels.devices import BUSY_AT, SHARED_AT
 from domain.kernels.filtering import fit_block
 
 
@@ -81,6 +82,11 @@ def record_placement(columns, groups, bounds, changes, g, row):  # type: ignore[
             c = groups.add_column[g, a]
             free = columns.allocatable[c, row] - columns.requested[c, row]
             bounds.free_low[c, b] = min(bounds.free_low[c, b], free)
+        if groups.ask_number[g] > 0:
+            for at in (BUSY_AT, SHARED_AT):
+                c = columns.devices[at]
+                free = columns.allocatable[c, row] - columns.requested[c, row]
+                bounds.free_low[c, b] = min(bounds.free_low[c, b], free)
         bounds.blocks_synced[0] = changes.length[0]
 
 

@@ -47,3 +47,15 @@ class Bases(NamedTuple):
     fits: np.ndarray
     total: np.ndarray
     synced: np.ndarray
+
+
+class RowBounds(NamedTuple):
+    """Bounds by the row, kept from one turn of a group to its next. The first axis is the place K.
+
+    A slot's place is its number modulo K, so some slots may share one. ``owner`` int32[K] is the slot whose
+    bounds ``bound`` int16[K, N] are, negative where a row is refused. ``synced`` int64[K] as in trees.
+    """
+
+    owner: np.ndarray
+    synced: np.ndarray
+    bound: np.ndarray

@@ -11,7 +11,7 @@ from domain.kernels.placing import PARTS, count_pod
 
 @entry(*PARTS)
 def place_nominated(  # type: ignore[no-untyped-def]
-    columns, groups, bounds, changes, counters, effects, sequence, rows, placed
+    columns, groups, bounds, changes, counters, effects, sequence, rows, placed, devices
 ):
     """Place each pod on its own row where every filter lets it, in order, without a score.
 
@@ -25,6 +25,8 @@ def place_nominated(  # type: ignore[no-untyped-def]
         Row of the node that was promised to it.
     placed : uint8[P]
         Written: 1 where the pod was placed.
+    devices : int32[P]
+        Written: its devices, as bits.
 
     Cost: O(filters) per pod.
     """
@@ -33,5 +35,5 @@ def place_nominated(  # type: ignore[no-untyped-def]
         set_rules(groups, counters, g)
         placed[i] = rule_code(groups, counters, g, rows[i], filter_row(columns, groups, g, rows[i])) == 0
         if placed[i] != 0:
-            count_pod(columns, groups, changes, counters, effects, g, rows[i])
+            devices[i] = count_pod(columns, groups, changes, counters, effects, g, rows[i])
             record_placement(columns, groups, bounds, changes, g, rows[i])

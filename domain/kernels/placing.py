@@ -25,6 +25,7 @@ from domain.kernels import (
     closeness,
     counted_bounds,
     counting,
+    devices,
     equal_rows,
     explain,
     filtering,
@@ -46,6 +47,7 @@ from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
 from domain.kernels.compiling import entry, helper
 from domain.kernels.counting import count_effects, has_counts, version_of, write_rules
+from domain.kernels.devices import take_devices
 from domain.kernels.explain import write_failure, write_reasons, write_top
 from domain.kernels.scanning import count_codes, scan
 from domain.kernels.tournament import sync, take_tree
@@ -59,6 +61,7 @@ PARTS = (
     closeness,
     counted_bounds,
     counting,
+    devices,
     equal_rows,
     explain,
     filtering,
@@ -92,12 +95,14 @@ _PODS_MIN = 4
 
 @helper
 def count_pod(columns, groups, changes, counters, effects, g, row):  # type: ignore[no-untyped-def]
-    """Count a pod of a group on a row, and log the change."""
+    """Count a pod of a group on a row, log the change, and return its devices as bits."""
     for a in range(groups.add_count[g]):
         columns.requested[groups.add_column[g, a], row] += groups.add_value[g, a]
+    devices = take_devices(columns, groups, g, row)
     count_effects(counters, effects, g, row)
     changes.rows[changes.length[0]] = row
     changes.length[0] += 1
+    return devices
 
 
 @helper
@@ -197,7 +202,7 @@ def place(  # type: ignore[no-untyped-def]
             continue
         placed.row[i] = scratch.row[0]
         placed.score[i] = score
-        count_pod(columns, groups, changes, counters, effects, g, scratch.row[0])
+        placed.devices[i] = count_pod(columns, groups, changes, counters, effects, g, scratch.row[0])
         record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 

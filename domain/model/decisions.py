@@ -66,6 +66,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     the pod's event happened, as its producer claims; None where it claims nothing, or where it was not that
     event which led to the decision: the pod had waited. ``cycle_seq`` names the
     cycle row that explains it (0: none is needed). ``score`` is the node's total when it was chosen.
+    ``devices`` are those of the node that the pod has, or had until now, by their indices.
     ``profile_revision`` is that of ``profile`` which was in force; None where no profile was asked, or where
     there is none of that name.
     """
@@ -87,6 +88,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""
     score: float | None = None
     cycle_seq: int = 0
+    devices: tuple[int, ...] = ()
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

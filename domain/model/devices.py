@@ -29,6 +29,9 @@ DEVICE_NAMES = tuple(f"{GPU}#{index}" for index in range(devices_per_node_max))
 """The names of devices as resources of their own: thousandths."""
 
 
+_NOT_SHOWN = frozenset((*DEVICE_NAMES, BUSY, SHARED))
+
+
 class Ask(NamedTuple):
     """``milli`` thousandths on each of ``number`` devices; no device at all where ``number`` is 0."""
 
@@ -61,6 +64,11 @@ def with_devices(allocatable: Mapping[str, int]) -> Mapping[str, int]:
     if count := devices_of(allocatable):
         offered.update(dict.fromkeys(DEVICE_NAMES[:count], DEVICE_ONE), **{SHARED: DEVICE_ONE})
     return offered
+
+
+def is_shown(name: str) -> bool:
+    """Say whether a resource is one that manifests name: devices are shown by their indices."""
+    return name not in _NOT_SHOWN
 
 
 def choose(free: Sequence[int], ask: Ask) -> tuple[int, ...]:

@@ -174,6 +174,11 @@ class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     preempted: bool = False
     devices: tuple[int, ...] = ()
 
+    def waiting(self) -> PodLife | None:
+        """Return the life of a pod that waits again: without devices; None where nothing else is known."""
+        life = msgspec.structs.replace(self, devices=())
+        return None if life == NO_LIFE else life
+
 
 NO_LIFE = PodLife()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from domain.model.usage import Measured, Usage
 from domain.state.cluster import ClusterState
+from domain.state.devices import free_milli
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 
@@ -67,6 +68,15 @@ class NodeView:
             return np.zeros(len(rows), dtype=np.int64)
         found: np.ndarray = values[column, rows]
         return found
+
+    def free_milli(self, rows: np.ndarray) -> np.ndarray:
+        """Return int64[K, devices_per_node_max]: thousandths free on each device (docs/devices.md).
+
+        ``NO_DEVICE`` where there is no such device. Less than 0 is free where pods that ran already took more
+        than there is.
+        """
+        table = self.table
+        return free_milli(table.allocatable, table.requested, self.resources, rows)
 
     def allocatable(self, resource: str, rows: np.ndarray) -> np.ndarray:
         """Return int64[K]: what a node offers, in the resource's canonical unit."""

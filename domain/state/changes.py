@@ -44,7 +44,7 @@ class PodWaits(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
-    """Only things that do not matter for placing changed: a newer resource version, labels."""
+    """Only things that do not matter for placing changed, as labels; or a placed pod has devices now."""
 
     pod: PodSpec
     placed: bool
@@ -211,6 +211,9 @@ Change = (
     | Refused
     | FollowRefused
 )
+
+Untold = PodOrphaned | PodRefreshed | PodReturned
+"""What the last owner of a shard did not get to tell, or to do: to give a pod devices."""
 
 OF_NO_NODE = frozenset((PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
 """Changes that change no node, and nothing of what counts on one."""

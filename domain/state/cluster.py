@@ -7,11 +7,12 @@ and come back while its pods run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from domain.model.devices import with_devices
 from domain.model.events import (
     BindFailed,
     ConfigDeleted,
@@ -45,6 +46,7 @@ from domain.state.changes import (
     Skipped,
 )
 from domain.state.config import Config
+from domain.state.devices import with_known_devices
 from domain.state.followed import FollowedEvent
 from domain.state.following import Following
 from domain.state.known_pods import KnownPods
@@ -121,7 +123,7 @@ class ClusterState(Restorable):
             case NodeUsed():
                 return self._measure(event)
             case steps.Assumed():
-                self._occupancy.assume(event.keys, event.rows, self.pods)
+                self._occupancy.assume(event.keys, event.rows, self.pods, event.specs)
                 return self._nominating.keep(event.keys)
             case steps.Nominated() | steps.Cleared() | steps.Unnominated() | steps.Repromised():
                 return tuple(self._nominating.fold(event))
@@ -183,8 +185,8 @@ class ClusterState(Restorable):
             return (Skipped(late),)
         if not entry.deleted and same_node(entry.spec, spec):
             return _SKIPPED
-        present = () if entry.deleted or entry.spec is None else entry.spec.allocatable
-        if self.resources.count_with(spec.allocatable, present) > resource_names_max:
+        present = () if entry.deleted or entry.spec is None else with_devices(entry.spec.allocatable)
+        if self.resources.count_with(with_devices(spec.allocatable), present) > resource_names_max:
             return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
         entry = self._occupancy.meet(spec.name)
         is_new, is_back = entry.spec is None, entry.deleted and entry.spec is not None
@@ -205,7 +207,9 @@ class ClusterState(Restorable):
         changed = (NodeChanged(spec.name, replaced),)
         if is_new:
             self._occupancy.count_own(spec.name, is_new=True)
-        return (*changed, *self._occupancy.tell_own(PodReturned, spec.name)) if is_back else changed
+        given = _given(self._occupancy.give_devices(spec.name))
+        told = tuple(self._occupancy.tell_own(PodReturned, spec.name)) if is_back else ()
+        return (*changed, *given, *told)
 
     def _note_spec(self, name: str, entry: NodeEntry) -> None:
         entry.version += 1
@@ -292,7 +296,7 @@ class ClusterState(Restorable):
         if not pod.node_name:
             return PodWaits(pod, entry.arrival)
         self._occupancy.place(entry, pod.node_name, adopted=True)
-        return self._adopted(pod, pod.node_name)
+        return self._adopted(entry.spec, pod.node_name)
 
     def _update(self, entry: PodEntry, pod: PodSpec, shard: int) -> Change:
         before, before_node = entry.spec, entry.node
@@ -301,8 +305,9 @@ class ClusterState(Restorable):
             # An event without a version must not make way for older ones that have one.
             pod = msgspec.structs.replace(pod, resource_version=before.resource_version)
         node = pod.node_name or before_node
-        same_template = before.signature == pod.signature
-        if node == before_node and same_template:
+        if node == before_node and before.devices and not pod.devices:
+            pod = with_known_devices(pod, before)
+        if node == before_node and (before.signature, before.devices) == (pod.signature, pod.devices):
             if before == pod:
                 return _SKIPPED[0]
             self.index.renew(entry, pod)
@@ -319,9 +324,9 @@ class ClusterState(Restorable):
         if node == before_node:
             self._occupancy.place(entry, node, adopted=entry.adopted)
             version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
-            return PodResized(pod, node, version, entry.adopted, reasons)
+            return PodResized(entry.spec, node, version, entry.adopted, reasons)
         self._occupancy.place(entry, node, adopted=True)
-        return self._adopted(pod, node, before_node, None if before_node else before)
+        return self._adopted(entry.spec, node, before_node, None if before_node else before)
 
     def _adopted(self, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None) -> Change:
         version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
@@ -382,6 +387,10 @@ class ClusterState(Restorable):
 def _of_another(entry: PodEntry, shard: int) -> Refused:
     message = f"is a pod of shard {entry.shard}: a record of it came with those of shard {shard}"
     return Refused("object.metadata.name", message, "other-shard")
+
+
+def _given(entries: Sequence[PodEntry]) -> tuple[Change, ...]:
+    return tuple(PodRefreshed(entry.spec, True, entry.arrival) for entry in entries)
 
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:

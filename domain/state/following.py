@@ -12,9 +12,17 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from domain.model.devices import with_devices
 from domain.model.limits import pods_per_node_max, resource_names_max
 from domain.model.pods import NO_LIFE, PodSpec
-from domain.state.changes import Change, FollowRefused, NodeMeasured, PodOrphaned, PodReturned
+from domain.state.changes import (
+    Change,
+    FollowRefused,
+    NodeMeasured,
+    PodOrphaned,
+    PodRefreshed,
+    PodReturned,
+)
 from domain.state.followed import (
     FollowedEvent,
     NodeFollowed,
@@ -93,6 +101,9 @@ class Following:
             self._usage.unknown.discard(event.name)
         if not was_known:
             self._occupancy.count_own(event.name)
+        if event.spec is not None:
+            for given in self._occupancy.give_devices(event.name):
+                yield PodRefreshed(given.spec, True, given.arrival)
         if entry.deleted and (was_there or not was_known):
             yield from self._occupancy.tell_own(PodOrphaned, event.name)
             yield from self._nominating.leave(event.name)
@@ -113,11 +124,9 @@ class Following:
             return f"has the id {event.ordinal} there, and {entry.ordinal} here"
         if event.spec is None:
             return "" if entry.ordinal else "is not known here"
-        present = () if entry.deleted or entry.spec is None else entry.spec.allocatable
-        if (
-            not event.deleted
-            and self._resources.count_with(event.spec.allocatable, present) > resource_names_max
-        ):
+        present = () if entry.deleted or entry.spec is None else with_devices(entry.spec.allocatable)
+        offered = with_devices(event.spec.allocatable)
+        if not event.deleted and self._resources.count_with(offered, present) > resource_names_max:
             return f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
         return ""
 
@@ -192,4 +201,4 @@ class Following:
             preempted=life.preempted,
             devices=life.devices,
         )
-        self._occupancy.index.renew(entry, pod)
+        self._occupancy.renew(entry, pod)

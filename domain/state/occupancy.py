@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
+from domain.model.devices import BUSY, choose, devices_of
 from domain.model.limits import pods_per_node_max
 from domain.model.pods import PodSpec
-from domain.state.changes import PodOrphaned, PodReturned
+from domain.state.changes import PodOrphaned, PodRefreshed, PodReturned, Untold
+from domain.state.devices import NO_DEVICE, free_milli
 from domain.state.nodes import NodeEntry
 from domain.state.nominations import Nominations
 from domain.state.own_changes import OwnChanges
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
-from domain.state.resources import ResourceIndex
+from domain.state.resources import NOWHERE, ResourceIndex
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
 from domain.state.usage import UsageWindows
@@ -93,6 +96,7 @@ class Occupancy:
             entry.deleted = False
             for pod in entry.pods.values():
                 self.sums.count(row, entry, pod.spec, 1)
+        self.sums.derive(np.array([row]))
         self.improved_rows.add(row)
 
     def hide(self, entry: NodeEntry) -> None:
@@ -111,6 +115,38 @@ class Occupancy:
         self.improved_rows -= {row, last}
         if last_improved and row != last:
             self.improved_rows.add(row)
+
+    def give_devices(self, node: str) -> list[PodEntry]:
+        """Give devices to the own pods on a node that have none of those that they ask for, by name.
+
+        Such are pods that came before their node, and those that were placed before devices were told apart.
+        Who was counted counts with them from now on: that is a change of the node.
+        """
+        known, given = self.nodes[node], list[PodEntry]()
+        if known.deleted or known.spec is None or not devices_of(known.spec.allocatable):
+            return given
+        row = self._table.rows[node]
+        for key, entry in sorted(known.pods.items()):
+            if entry.shard in self.own and self._lacks_devices(entry.spec) and key not in self.uncounted:
+                self.sums.count(row, known, entry.spec, -1)
+                self.index.renew(entry, self._with_devices(entry.spec, row))
+                self.sums.count(row, known, entry.spec, 1)
+                given.append(entry)
+        if given:
+            known.version += 1
+            self.own_changes.give_devices(node, [entry.spec for entry in given])
+            self._table.touch(row)
+        return given
+
+    def _lacks_devices(self, pod: PodSpec) -> bool:
+        return not pod.devices and bool(self.sums.vector(pod).ask.number)
+
+    def _with_devices(self, pod: PodSpec, row: int) -> PodSpec:
+        """Return a pod with devices of the node in a row; itself where that has none."""
+        table = self._table
+        free = free_milli(table.allocatable, table.requested, self._resources, np.array([row]))[0]
+        devices = choose(free[free > NO_DEVICE].tolist(), self.sums.vector(pod).ask)
+        return msgspec.structs.replace(pod, devices=devices) if devices else pod
 
     def tell_own(
         self, change: type[PodOrphaned] | type[PodReturned], node: str
@@ -147,7 +183,7 @@ class Occupancy:
 
     def hold(
         self, shards: frozenset[int], pods: Mapping[str, PodEntry], orphaned: Iterable[str]
-    ) -> Iterator[PodOrphaned | PodReturned]:
+    ) -> Iterator[Untold]:
         """Hold these shards from now on; count and tell what the owners before did not get to.
 
         ``orphaned`` are pods that they told that their node is gone.
@@ -174,6 +210,10 @@ class Occupancy:
         for name in sorted({pods[key].node for key in self.orphaned}):
             if not self.nodes[name].deleted:
                 yield from self.tell_own(PodReturned, name)
+        if self._resources.column(BUSY) != NOWHERE:
+            for name in sorted(self.nodes):
+                for entry in self.give_devices(name):
+                    yield PodRefreshed(entry.spec, True, 0)
 
     # --------------------------------------------------------------------------------------------- pods
 
@@ -181,6 +221,8 @@ class Occupancy:
         """Count a pod on a node. It is no change of the node where the ledger counts it already."""
         entry.node, entry.adopted, entry.arrival = node, adopted, 0
         known = self.meet(node)
+        if is_change and not known.deleted and self._lacks_devices(entry.spec):
+            entry.spec = self._with_devices(entry.spec, self._table.rows[node])
         if is_change and known.spec is not None:
             known.version += 1
             self.own_changes.count(node, entry.spec, 1)
@@ -225,6 +267,16 @@ class Occupancy:
             self.sums.count_gone(gone, np.array(rows), recent, self.nodes)
             self.improved_rows.update(rows)
 
+    def renew(self, entry: PodEntry, pod: PodSpec) -> None:
+        """Give another worker's placed pod its new spec, with the devices that it has from now on."""
+        row = self._table.rows.get(entry.node) if pod.devices != entry.spec.devices else None
+        if row is not None:
+            self.sums.count(row, self.nodes[entry.node], entry.spec, -1)
+        self.index.renew(entry, pod)
+        if row is not None:
+            self.sums.count(row, self.nodes[entry.node], entry.spec, 1)
+            self._table.touch(row)
+
     def unplace(self, entry: PodEntry, *, changes: int = 1) -> None:
         """Stop counting an own pod. -1 ``changes`` of the node undo what the ledger never had."""
         node = entry.node
@@ -248,9 +300,20 @@ class Occupancy:
                 self.own_changes.count(node, entry.spec, -1)
         elif not known.pods:
             del self.nodes[node]  # whatever node names pods may invent, those that are gone leave nothing
+        if entry.spec.devices:
+            entry.spec = msgspec.structs.replace(entry.spec, devices=())
 
-    def assume(self, keys: Sequence[str], rows: np.ndarray, pods: Mapping[str, PodEntry]) -> None:
-        """Count the pods that a cycle placed, together: ``rows[i]`` is the node row of ``keys[i]``."""
+    def assume(
+        self,
+        keys: Sequence[str],
+        rows: np.ndarray,
+        pods: Mapping[str, PodEntry],
+        specs: Mapping[str, PodSpec],
+    ) -> None:
+        """Count the pods that a cycle placed, together: ``rows[i]`` is the node row of ``keys[i]``.
+
+        ``specs`` are those of pods that got devices.
+        """
         names = self._table.names
         placed: list[PodSpec] = []
         for key, row in zip(keys, rows.tolist(), strict=True):
@@ -263,6 +326,8 @@ class Occupancy:
             known.add(entry)
             if entry.pod_class is not None:
                 self.index.assume(entry.pod_class, node)
+            if specs and key in specs:
+                entry.spec = specs[key]
             placed.append(entry.spec)
         if placed:
             self.own_changes.claim(self.sums.count_new(placed, rows, self.nodes))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from domain.model.devices import amounts
 from domain.model.pods import PodSpec
 from domain.model.resources import PODS
 from domain.state.nodes import NodeEntry
@@ -31,6 +32,12 @@ class NodeChange(NamedTuple):
     delta: dict[str, int]
     is_spec: bool = False
     was_gone: bool = False
+
+
+def requests_of(pod: PodSpec) -> Mapping[str, int]:
+    """Return what a pod requests, and what it takes of its devices."""
+    requests = pod.template.requests
+    return {**requests, **amounts(requests, pod.devices)} if pod.devices else requests
 
 
 class _Sum:
@@ -109,9 +116,16 @@ class OwnChanges:
         fact = self._facts.get(node) or self._fact(node)  # every release comes by: no call more than needed
         fact.changes += changes
         delta = fact.delta
-        for name, value in pod.template.requests.items():
+        for name, value in requests_of(pod).items():
             delta[name] = delta.get(name, 0) + sign * value
         delta[PODS] = delta.get(PODS, 0) + sign
+
+    def give_devices(self, node: str, pods: Iterable[PodSpec]) -> None:
+        """Take note of one change by which pods that count on a node take devices of it."""
+        fact = self._fact(node)
+        fact.changes += 1
+        for pod in pods:
+            fact.add(amounts(pod.template.requests, pod.devices))
 
     def begin_to_count(self, node: str, pods: Iterable[PodSpec], changes: int) -> None:
         """Take note of so many changes by which a node counts pods that were on it, but not counted."""

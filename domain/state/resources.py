@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from domain.model.devices import BUSY, DEVICE_NAMES, DEVICE_ONE, SHARED, Ask, amounts, asked
 from domain.model.pods import PodTemplate
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS, SCORING_CPU, SCORING_MEMORY = range(6)
@@ -32,14 +33,20 @@ class ResourceVector:
     """What one pod of a template adds to a node: ``columns`` int32[K] and ``values`` int64[K].
 
     The last ``recent_count`` entries count only until the node is measured again. ``elsewhere`` are the
-    requests that have no column, since no node offers such a resource.
+    requests that have no column, since no node offers such a resource. ``ask`` is what it asks of devices.
     """
 
-    __slots__ = ("columns", "elsewhere", "recent_count", "values")
+    __slots__ = ("ask", "columns", "elsewhere", "recent_count", "values")
 
     def __init__(
-        self, columns: np.ndarray, values: np.ndarray, recent_count: int, elsewhere: Mapping[str, int]
+        self,
+        columns: np.ndarray,
+        values: np.ndarray,
+        recent_count: int,
+        elsewhere: Mapping[str, int],
+        ask: Ask,
     ) -> None:
+        self.ask = ask
         self.columns = columns
         self.values = values
         self.recent_count = recent_count
@@ -69,6 +76,7 @@ class ResourceIndex:
         self._free: list[int] = []
         self._moved: list[Moved] = []
         self.revision = 0
+        self.device_columns = np.full(len(DEVICE_NAMES), NOWHERE)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -104,8 +112,9 @@ class ResourceIndex:
 
     def _move(self, moved: Moved) -> None:
         self._moved.append(moved)
-        extended = sorted(self._nodes_counts)
+        extended = sorted(name for name in self._nodes_counts if name not in (BUSY, SHARED))
         self._visible = [*enumerate(_FIXED), *((self._columns[name], name) for name in extended)]
+        self.device_columns = np.array([self.column(name) for name in DEVICE_NAMES])
         self.revision += 1
 
     def order(self, name: str) -> tuple[int, str]:
@@ -136,10 +145,18 @@ class ResourceIndex:
         """Return the values that are not zero, by name, of the values of all columns."""
         return {name: values[column] for column, name in self._visible if values[column]}
 
-    def vector(self, template: PodTemplate) -> ResourceVector:
-        """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns."""
-        items = [(self.column(name), value) for name, value in template.requests.items()]
-        elsewhere = {name: value for name, value in template.requests.items() if name not in self._columns}
+    def vector(self, template: PodTemplate, devices: Sequence[int] = ()) -> ResourceVector:
+        """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns.
+
+        With ``devices`` also what it takes of these. ``BUSY`` counts as if nobody shared any: see ``derive``.
+        """
+        ask, requests = asked(template.requests), template.requests
+        if ask.number:
+            requests = {**requests, **amounts(requests, devices)}
+        items = [(self.column(name), value) for name, value in requests.items()]
+        elsewhere = {name: value for name, value in requests.items() if name not in self._columns}
+        if ask.milli == DEVICE_ONE and BUSY in self._columns:
+            items.append((self.column(BUSY), ask.number))
         if elsewhere:
             items = [item for item in items if item[0] != NOWHERE]
         items.append((PODS, 1))
@@ -160,4 +177,5 @@ class ResourceIndex:
             np.array([value for _, value in lasting + recent], dtype=np.int64),
             len(recent),
             elsewhere,
+            ask,
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from domain.kernels.arrays import ChangeLog, Columns
+from domain.kernels.devices import DEVICES_MAX, free_devices
+from domain.model.devices import BUSY, SHARED, Ask
 from domain.state.table import NodeTable
 
 _LOG_LENGTH = 1 << 18
@@ -32,6 +36,7 @@ class Snapshot:
             requested=np.zeros(shape, dtype=np.int64),
             tie=np.zeros(leaves, dtype=np.uint64),
             rows_count=np.zeros(1, dtype=np.int64),
+            devices=np.zeros(DEVICES_MAX + 2, dtype=np.int32),
         )
         self.changes = ChangeLog(np.zeros(_LOG_LENGTH, dtype=np.int32), np.zeros(1, dtype=np.int64))
         self.generation = 0
@@ -65,6 +70,9 @@ class Snapshot:
         ):
             self._allocate()
             kept = False
+        resources = table.resources
+        self.columns.devices[:DEVICES_MAX] = resources.device_columns
+        self.columns.devices[DEVICES_MAX:] = resources.column(BUSY), resources.column(SHARED)
         rows, edited = table.changed_since(self.generation), self._edited()
         if len(edited):
             rows = np.union1d(rows, edited)
@@ -106,6 +114,12 @@ class Snapshot:
         length = int(self.changes.length[0])
         self.changes.rows[length : length + len(rows)] = rows
         self.changes.length[0] = length + len(rows)
+
+    def give_back(self, rows: Sequence[int], devices: Sequence[int], ask: Ask) -> None:
+        """Give back the devices (bits) of pods with one ask, of which all else was taken back before."""
+        for row, bits in zip(rows, devices, strict=True):
+            if bits:
+                free_devices(self.columns, row, bits, *ask)
 
     def caught_up(self) -> None:
         """Record that the state has counted exactly what was written here since the last ``sync``."""

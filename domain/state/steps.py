@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from domain.model.pods import PodSpec
 from domain.state.nominations import Nomination
 
 
 class Assumed(msgspec.Struct, frozen=True):
-    """Pods that a cycle placed: ``rows[i]`` is the node row of ``keys[i]``."""
+    """Pods that a cycle placed: ``rows[i]`` is the node row of ``keys[i]``. ``specs`` name their devices."""
 
     keys: Sequence[str]
     rows: np.ndarray
+    specs: Mapping[str, PodSpec] = {}
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from domain.model.devices import BUSY, SHARED
 from domain.model.limits import signatures_cached_max
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.resources import PODS
+from domain.state.devices import derive
 from domain.state.nodes import NodeEntry
-from domain.state.own_changes import Placed
+from domain.state.own_changes import Placed, requests_of
 from domain.state.resources import RECENT, ResourceIndex, ResourceVector
 from domain.state.table import NodeTable
 
@@ -30,6 +32,7 @@ class Sums:
         self._resources = resources
         self._table = table
         self._vectors: dict[bytes, ResourceVector] = {}
+        self._with_devices: dict[tuple[bytes, tuple[int, ...]], ResourceVector] = {}
 
     def follow(self, nodes: Mapping[str, NodeEntry]) -> None:
         """Move sums into columns that nodes brought, and out of those that no node offers any more.
@@ -40,19 +43,37 @@ class Sums:
         moved = self._resources.drain_moved()
         if moved:
             self._vectors.clear()
+            self._with_devices.clear()
             table.ensure_columns()
         for name, column, added in moved:
             for row in range(table.count):
                 entry = nodes[table.names[row]]
+                if name in (BUSY, SHARED):  # derived below
+                    table.requested[column, row] = 0
+                    continue
                 held = entry.elsewhere.pop(name, 0) if added else int(table.requested[column, row])
                 if held:
                     table.requested[column, row] = held if added else 0
                     table.touch(row)
                     if not added:
                         entry.elsewhere[name] = held
+        if moved:
+            self.derive(np.arange(table.count))
+
+    def derive(self, rows: np.ndarray) -> None:
+        """Write what follows from the devices of distinct rows."""
+        derive(self._table.allocatable, self._table.requested, self._resources, rows)
 
     def vector(self, pod: PodSpec) -> ResourceVector:
-        """Return what a pod occupies, computed once per signature."""
+        """Return what a pod occupies, computed once per signature, and per set of devices."""
+        if pod.devices:
+            if len(self._with_devices) >= signatures_cached_max:
+                self._with_devices.clear()
+            key = pod.signature, pod.devices
+            vector = self._with_devices.get(key)
+            if vector is None:
+                vector = self._with_devices[key] = self._resources.vector(pod.template, pod.devices)
+            return vector
         return self._vectors.get(pod.signature) or self.vector_of(pod.signature, pod.template)
 
     def vector_of(self, signature: bytes, template: PodTemplate) -> ResourceVector:
@@ -73,11 +94,13 @@ class Sums:
         self._table.requested[vector.columns[:count], row] += sign * vector.values[:count]
         if vector.elsewhere:
             entry.count_elsewhere(vector.elsewhere, sign)
+        if vector.ask.number:
+            self.derive(np.array([row]))
 
     def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]) -> Placed:
         """Add pods that have just been placed, one at least: ``pods[i]`` on ``rows[i]``; return that."""
         known = self._vectors
-        vectors = [known.get(pod.signature) or self.vector(pod) for pod in pods]
+        vectors = [(not pod.devices and known.get(pod.signature)) or self.vector(pod) for pod in pods]
         lengths = [len(vector.columns) for vector in vectors]
         where = np.repeat(rows.astype(np.int64), lengths)
         columns = np.concatenate([vector.columns for vector in vectors])
@@ -86,6 +109,7 @@ class Sums:
         elsewhere = [(int(rows[i]), vector.elsewhere) for i, vector in enumerate(vectors) if vector.elsewhere]
         for row, requests in elsewhere:
             nodes[self._table.names[row]].count_elsewhere(requests, 1)
+        self._derive_of(vectors, rows)
         self._table.touch_many(np.unique(rows))
         return Placed(rows, lengths, columns, values, elsewhere)
 
@@ -108,7 +132,14 @@ class Sums:
         for row, vector in zip(rows.tolist(), vectors, strict=True):
             if vector.elsewhere:
                 nodes[self._table.names[row]].count_elsewhere(vector.elsewhere, -1)
+        self._derive_of(vectors, rows)
         self._table.touch_many(np.unique(rows))
+
+    def _derive_of(self, vectors: Sequence[ResourceVector], rows: np.ndarray) -> None:
+        """Derive the rows on which pods with devices came or went."""
+        asking = [i for i, vector in enumerate(vectors) if vector.ask.number]
+        if asking:
+            self.derive(np.unique(rows[asking]))
 
     def measured(self, row: int) -> None:
         """Record that a new measurement covers all pods of the node in a row."""
@@ -124,6 +155,6 @@ class Sums:
     def _of_pods(self, entry: NodeEntry) -> dict[str, int]:
         total: Counter[str] = Counter()
         for pod in entry.pods.values():
-            total.update(pod.spec.template.requests)
+            total.update(requests_of(pod.spec))
             total[PODS] += 1
         return dict(total)

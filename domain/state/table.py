@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from domain.model.devices import with_devices
 from domain.model.integers import integer
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec
 from domain.state.change_order import ChangeOrder
@@ -168,7 +169,7 @@ class NodeTable:
         """Write a node's spec into its row, a new row if it has none, and return the row."""
         row = self.rows.get(spec.name)
         before: NodeSpec | None = None
-        self.resources.offer(spec.allocatable)
+        self.resources.offer(with_devices(spec.allocatable))
         if row is None:
             if self.count == self.rows_capacity:
                 self._allocate(self.rows_capacity * 2, self.allocatable.shape[0])
@@ -185,7 +186,7 @@ class NodeTable:
             self._count_images(spec, 1)
         else:
             before = self.specs[row]
-            self.resources.withdraw(before.allocatable)
+            self.resources.withdraw(with_devices(before.allocatable))
             if spec.images != before.images:
                 self._count_images(before, -1)
                 self._count_images(spec, 1)
@@ -203,7 +204,8 @@ class NodeTable:
                 del self.image_nodes[name]
 
     def _write_spec(self, row: int, spec: NodeSpec) -> None:
-        columns = [(self.resources.column(name), value) for name, value in spec.allocatable.items()]
+        offered = with_devices(spec.allocatable)
+        columns = [(self.resources.column(name), value) for name, value in offered.items()]
         self.ensure_columns()
         self.allocatable[:, row] = 0
         for column, value in columns:
@@ -230,7 +232,7 @@ class NodeTable:
     def remove(self, name: str) -> None:
         """Remove a node's row. The last row takes its place."""
         row = self.rows.pop(name)
-        self.resources.withdraw(self.specs[row].allocatable)
+        self.resources.withdraw(with_devices(self.specs[row].allocatable))
         self._count_images(self.specs[row], -1)
         self._write_keyed(row, self.specs[row], None)
         last = self.count - 1

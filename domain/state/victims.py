@@ -255,7 +255,7 @@ class Victims:
     def _without_claimed(self, row: int, pods: Iterable[PodEntry]) -> Iterator[PodEntry]:
         for pod in pods:
             if pod.spec.key in self._claimed:
-                vector = self._state.sums.vector(pod.spec)
+                vector = self._state.sums.vector_of(pod.spec.signature, pod.spec.template)
                 lasting = len(vector.columns) - vector.recent_count
                 self.arrays.gone[vector.columns[:lasting], row] += vector.values[:lasting]
             else:
@@ -313,7 +313,7 @@ class Victims:
         for pod, number in zip(pods, which, strict=True):
             if number not in seen:
                 seen.add(number)
-                vector = sums.vector(pod.spec)
+                vector = sums.vector_of(pod.spec.signature, pod.spec.template)
                 lasting = len(vector.columns) - vector.recent_count
                 amounts[vector.columns[:lasting], number] = vector.values[:lasting]
         return amounts[:, which]

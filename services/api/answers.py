@@ -157,6 +157,7 @@ class Node(Struct, kw_only=True):
     taints: Annotated[list[Taint], about("Taints of the node")]
     allocatable: Annotated[dict[str, str], about(f"What the node offers: {QUANTITIES}")]
     requested: Annotated[dict[str, str], about("Sum of the requests of its pods, in the same units")]
+    devices: Annotated[list[int], about("Thousandths taken of each device (GPU) that it offers, in order")]
     overcommitted: Annotated[list[str], about("Resources of which its pods hold more than it offers")]
     free: Annotated[dict[str, str], about("allocatable minus requested, never below 0")]
     spec_changed_at: Annotated[str, about(f"When the node last changed its spec ({INSTANT})")]
@@ -177,6 +178,7 @@ class Pod(Struct, kw_only=True):
     requests: Annotated[
         dict[str, str], about(f"What it asks for, or held until its release, effectively: {QUANTITIES}")
     ]
+    devices: Annotated[list[int], about("Devices (GPUs) of its node that it has, from 0")]
     labels: Annotated[dict[str, str], about("Labels of the pod")]
     signature: Annotated[str, about("Hex signature of the equivalence group, see /v1/pending")]
     shard: Annotated[int, about("Shard that decides for the pod")]

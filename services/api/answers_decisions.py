@@ -42,6 +42,7 @@ class Decision(Struct, kw_only=True):
     pod: Annotated[PodRef, about("The pod")]
     outcome: Annotated[Outcome, about("; ".join(f"{each}: {each.says}" for each in Outcome))]
     node: Annotated[str | None, about("The node, where there is one")]
+    devices: Annotated[list[int], about("Devices (GPUs) of the node that the pod has, or had, from 0")] = []
     node_version: Annotated[int | None, about("Change counter of the node after this decision")] = None
     decided_at: Annotated[str, about(f"Log time of the decision ({INSTANT})")]
     event_at: Annotated[str | None, about("When the pod's event happened, as its `at` claims")] = None

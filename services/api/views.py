@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import asdict
 
+from domain.model.devices import DEVICE_NAMES, devices_of, is_shown, with_devices
 from domain.model.usage import UsageRecord
 from domain.state.usage import window_of
 from services.api.answers import (
@@ -65,7 +66,8 @@ PODS_SHOWN_MAX = 1000
 def _node(state: NodeState) -> Node:
     node, spec = state.node, state.node.spec
     assert spec is not None
-    offered, held = spec.allocatable, node.requested
+    every, held = with_devices(spec.allocatable), node.requested
+    offered = {name: amount for name, amount in every.items() if is_shown(name)}
     return Node(
         name=node.name,
         version=node.version,
@@ -75,8 +77,9 @@ def _node(state: NodeState) -> Node:
         labels=spec.labels,
         taints=[Taint(key=each.key, value=each.value, effect=each.effect) for each in spec.taints],
         allocatable=quantities(offered),
-        requested=quantities(held),
-        overcommitted=sorted(name for name, amount in held.items() if amount > offered.get(name, 0)),
+        requested=quantities({name: amount for name, amount in held.items() if is_shown(name)}),
+        devices=[held.get(name, 0) for name in DEVICE_NAMES[: devices_of(spec.allocatable)]],
+        overcommitted=sorted(name for name, amount in held.items() if amount > every.get(name, 0)),
         free=quantities({name: max(0, amount - held.get(name, 0)) for name, amount in offered.items()}),
         spec_changed_at=instant(state.spec_changed_ms),
         spec_sent_by=state.spec_sent_by,
@@ -105,7 +108,7 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
         for pod in rows:
             rest.subtract({"pods": 1} | (pod.template.requests if pod.template else {}))
         rows = await store.pods(on_node, PODS_SHOWN_MAX, rows[-1].pod_uid) if rows.more else Rows()
-    others = {resource: amount for resource, amount in rest.items() if amount > 0}
+    others = {resource: amount for resource, amount in rest.items() if amount > 0 and is_shown(resource)}
     usage = await store.usage(name)
     return NodeDetail(
         **asdict(_node(state)),
@@ -144,6 +147,7 @@ def _pod(pod: PodState) -> Pod:
         adopted=pod.adopted,
         since=instant(pod.since_ms),
         requests=quantities(pod.template.requests if pod.template else {}),
+        devices=list(pod.devices),
         labels=pod.labels,
         signature=pod.signature.hex(),
         shard=pod.shard,
@@ -199,6 +203,7 @@ def _gone(last: Decision) -> Pod:
         adopted=False,
         since=last.decided_at,
         requests=last.requests,
+        devices=[],
         labels={},
         signature=last.signature,
         shard=last.shard,

@@ -23,7 +23,7 @@ from services.cli.tables import (
 )
 from services.cli.terminal import echo
 from services.config import Settings
-from services.phrases import plural
+from services.phrases import devices_in_words, plural
 
 RESOURCES = (
     Column("RESOURCE", lambda item: item["name"]),
@@ -124,6 +124,9 @@ def _node(node: Json) -> None:
         ("Taints", taints(node)),
     )
     _section("Resources", RESOURCES, [_resource(node, name) for name in node["allocatable"]])
+    if devices := node["devices"]:
+        taken = ", ".join(f"{index}: {milli}" for index, milli in enumerate(devices))
+        _lines([f"thousandths taken of each device: {taken}"], 0)
     if usage := node["usage"]:
         rows = [{"name": name} | figures for name, figures in usage["resources"].items()]
         _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)
@@ -163,6 +166,7 @@ def _pod(pod: Json) -> None:
         ("Uid", [pod["uid"]]),
         ("Phase", [f"{pod['phase']}{on} since {pod['since']}{adopted}"]),
         ("Asks for", [f"{name} {value}" for name, value in pod["requests"].items()]),
+        *([("Has", [devices_in_words(pod["devices"])])] if pod["devices"] else []),
         ("Labels", [f"{key}={value}" for key, value in sorted(pod["labels"].items())]),
         ("Shard", [pod["shard"]]),
         ("Signature", [pod["signature"]]),

@@ -17,7 +17,7 @@ from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.config import Settings
-from services.phrases import parts_in_words, reasons_in_words
+from services.phrases import devices_in_words, parts_in_words, reasons_in_words
 
 CANDIDATES = (
     Column("NODE", lambda item: item["node"]),
@@ -203,6 +203,8 @@ def _print_inputs(decision: dict[str, Any]) -> None:
     """Print the decision's id and time, the versions of pod and node that it saw, and who sent the event."""
     version, node_version = decision["pod"]["resource_version"], decision["node_version"]
     node = f", node version {node_version}" if node_version is not None else ""
+    if decision.get("devices"):
+        output.say(f"\n{devices_in_words(decision['devices'])} of {decision['node']}")
     output.say(
         f"\ndecision {decision['id']} at {decision['decided_at']}: resource version {version or '-'}{node}"
         f", sent by {decision.get('sent_by') or '-'}"

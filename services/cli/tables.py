@@ -194,6 +194,8 @@ def _content(item: Json) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(said.get("labels", {}).items()))
 
 
+DEVICES = Column("DEVICES", lambda item: ",".join(map(str, item["devices"])), wide=True)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "nodes": (
         Column("NAME", _field("name")),
@@ -213,6 +215,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("NODE", _field("node")),
         moment("SINCE", "since"),
         Column("REQUESTS", lambda item: amounts(item["requests"]), wide=True),
+        DEVICES,
         Column("LABELS", lambda item: amounts(item["labels"]), wide=True),
         Column("UID", _field("uid"), wide=True),
         Column("DECISION", _field("decision"), wide=True),

@@ -61,6 +61,7 @@ class DecisionRecord(msgspec.Struct, gc=False):
     pod: DecidedPod
     outcome: str
     node: str | None
+    devices: Sequence[int] | msgspec.UnsetType
     decided_at: str
     event_at: str | None
     sent_by: str | None
@@ -129,6 +130,7 @@ def encode_decision(
             ),
             decision.outcome,
             decision.node,
+            decision.devices or msgspec.UNSET,
             format_ms(decision.decided_at_ms),
             None if decision.event_at_ms is None else format_ms(decision.event_at_ms),
             sent_by,
@@ -152,6 +154,7 @@ def encode_conflict(payload: bytes) -> bytes:
     reason = conflict_reason(record["node"])
     record |= {"outcome": Outcome.CONFLICT, "node": None, "score": None, "node_version": None}
     record.pop("preemption", None)
+    record.pop("devices", None)
     return _encode_record(record | {"reason": reason, "reasons": {CONFLICT: 1}})
 
 

@@ -85,7 +85,7 @@ def _undone(decision: Decision, payload: bytes) -> tuple[Decision, bytes]:
     reason = conflict_reason(decision.node)
     if decision.outcome is Outcome.EVICTED:
         return _replace(decision, outcome=Outcome.SPARED, reason=reason), encode_spared(payload)
-    lost = _replace(decision, outcome=Outcome.CONFLICT, node=None, score=None, reason=reason)
+    lost = _replace(decision, outcome=Outcome.CONFLICT, node=None, score=None, reason=reason, devices=())
     return lost, encode_conflict(payload)
 
 
@@ -102,7 +102,7 @@ def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
         resource_version=placed.resource_version,
         signature=placed.signature,
         labels=placed.labels,
-        life=placed.life,
+        life=None if placed.life is None else placed.life.waiting(),
         gang=placed.gang,
         shard=placed.shard,
         arrival=arrival,

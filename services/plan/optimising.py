@@ -15,6 +15,7 @@ import numpy as np
 
 from domain.cycle.evaluate import compiled_alone
 from domain.cycle.groups import WaitingGroup
+from domain.model import devices
 from domain.model.pods import PodSpec
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
@@ -265,7 +266,10 @@ def _kind(
         return None
     demands = plan.fit[1].demands(pod.template, state.resources)
     is_limited = any(limit.limits(pod.template, state.resources) for _, limit in plan.limits)
-    if is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:
+    shares = (
+        0 < devices.asked(pod.template.requests).milli < devices.DEVICE_ONE
+    )  # no sum over pods says who fits
+    if shares or is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:
         return None
     with compiled_alone(state, plan, pod, view) as alone:
         if alone.program.counted.rules:
@@ -281,5 +285,5 @@ def _kind(
         if asked.column == NOWHERE:
             allowed &= asked.value == 0
         else:
-            demand[asked.column] = asked.value
+            demand[[asked.column, state.resources.column(asked.name)]] = asked.value  # of devices two columns
     return allowed, demand

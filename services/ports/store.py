@@ -74,6 +74,7 @@ class PodState(NamedTuple):
     """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
     It is orphaned if its node is deleted. The template has nothing but requests, profile, priority and gang.
+    ``devices`` are those of its node that it has.
     """
 
     pod_uid: str
@@ -87,6 +88,7 @@ class PodState(NamedTuple):
     shard: int
     seq: int | None
     since_ms: int
+    devices: tuple[int, ...]
     template: PodTemplate | None
     orphaned: bool
 

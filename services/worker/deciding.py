@@ -80,6 +80,7 @@ class Decider:
             reason=reason,
             score=score,
             cycle_seq=cycle_seq,
+            devices=pod.devices if node else (),
         )
         self._need_template(pod)
         fragment = self._book.fragment(pod)

@@ -14,7 +14,7 @@ from domain.model.errors import Fenced
 from domain.model.events import Event, NodeDeleted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
-from domain.state.changes import PodOrphaned, PodReturned
+from domain.state.changes import Untold
 from domain.state.digest import sums_digest
 from domain.state.steps import Passed, Reached, Written
 from services.codec.decode import Decoded
@@ -93,7 +93,7 @@ class Planner:
         self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
         self._incarnation, self._is_renewed = incarnation, False
         self._forgotten: Sequence[str] = ()
-        self._untold: list[PodOrphaned | PodReturned] = []  # of shards that were taken, for the next batch
+        self._untold: list[Untold] = []  # of shards taken
         self.scheduler = Scheduler(profiles, seed=seed, **told)
         self._recent = Recent(self.scheduler, self.book)
         self.ahead = Ahead(self.scheduler, self.book)
@@ -131,7 +131,7 @@ class Planner:
         self._hold()
         return batches
 
-    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[PodOrphaned | PodReturned]:
+    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
         """Note from where this worker goes on with its shards; return what nobody told their pods."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = msgspec.structs.replace(self.start, leases=dict(self.book.epochs), offsets=offsets)

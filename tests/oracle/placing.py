@@ -27,7 +27,7 @@ from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
-from tests.oracle import between_pods
+from tests.oracle import between_pods, devices
 from tests.oracle.between_pods import Around, Refused, has_keys, spreads_of
 from tests.oracle.rules import collide, may_name, selects, tolerated
 from tests.oracle.scoring import Seen, most, rate
@@ -63,6 +63,7 @@ class OraclePod:
     tried: bool = False
     measured: bool = False  # the latest measurement of its node knows it
     placed_ms: int = 0  # log time, where it is known
+    devices: tuple[int, ...] = ()
 
 
 @dataclass
@@ -134,6 +135,18 @@ class Oracle:
         """Add or change a node."""
         ordinal = self.ordinals.setdefault(spec.name, len(self.ordinals) + 1)
         self.nodes[spec.name] = OracleNode(spec, ordinal)
+        for _, pod in sorted(self.pods.items()):
+            if pod.node == spec.name:
+                self._give_devices(pod)
+
+    def _give_devices(self, pod: OraclePod) -> None:
+        """Give a placed pod that has none devices of its node."""
+        if pod.node in self.nodes and not pod.devices:
+            held = [
+                (other.spec.template, other.devices) for other in self.pods.values() if other.node == pod.node
+            ]
+            free = devices.free_on(self.nodes[pod.node].spec, held)
+            pod.devices = pod.spec.devices or devices.pick(free, pod.spec.template)
 
     def drop_node(self, name: str) -> None:
         """Remove a node; its pods keep counting on it, should it come back."""
@@ -178,10 +191,15 @@ class Oracle:
             self.arrivals += 1
             self.pods[spec.key] = OraclePod(spec, self.arrivals, spec.node_name)
         else:
+            other_ask = devices.wants(known.spec.template) != devices.wants(spec.template)
+            if other_ask or (known.node and known.node != (spec.node_name or known.node)):
+                known.devices = ()
             if (known.spec.template, known.node) != (spec.template, spec.node_name or known.node):
                 known.measured = False
             known.spec = spec
             known.node = spec.node_name or known.node
+        if spec.key in self.pods:
+            self._give_devices(self.pods[spec.key])
 
     def drop_pod(self, key: str) -> None:
         """Remove a pod."""
@@ -202,6 +220,7 @@ class Oracle:
     def _try(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
         look = self.look(pod, among)
         pod.node = look.node
+        self._give_devices(pod)
         pod.tried = pod.tried or among is None or bool(look.node)
         return look
 
@@ -392,6 +411,14 @@ class Oracle:
         short, bits, hopeless = [], 0, False
         for i, name in enumerate(names):
             asked = 1 if name == "pods" else template.requests[name]
+            held = [(pod.spec.template, pod.devices) for pod in self._on[node.spec.name]]
+            lacks = devices.shortage(name, node.spec, template, held)
+            if lacks is not None:
+                if lacks[0]:
+                    short.append(f"insufficient:{name}")
+                    bits += 1 << i
+                    hopeless = hopeless or lacks[1]
+                continue
             if asked > node.offers(name) - node.requested(name):
                 short.append("too-many-pods" if name == "pods" else f"insufficient:{name}")
                 bits += 1 << i

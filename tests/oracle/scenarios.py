@@ -24,6 +24,7 @@ from domain.model.pods import (
 )
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import Measured, NodeUsage
+from tests.oracle import devices
 from tests.oracle.profiles import any_profile
 from tests.values import GIB, node, pod, template
 
@@ -224,6 +225,8 @@ class World:
     def _template(self) -> PodTemplate:
         random, rich = self._random, self.scenario.constraints
         requests = {key: random.choice((1, 1, 2, 6)) for key in self._names[2:] if random.random() < 0.3}
+        if devices.GPU in self._names and devices.GPU not in requests and random.random() < 0.5:
+            requests[devices.MILLI] = random.choice((100, 300, 500, 700))
         fields: dict[str, Any] = {
             "requests": requests,
             "priority": random.choice((0, 0, 100, -5)) if self.scenario.priorities else 0,

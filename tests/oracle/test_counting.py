@@ -13,10 +13,12 @@ import pytest
 
 from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import Counted
-from domain.cycle.explanation import room_for, scratch_for
+from domain.cycle.explanation import scratch_for
+from domain.cycle.picked import room_for
 from domain.cycle.program import SLOT_FIELDS
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
+from domain.kernels.devices import DEVICES_MAX
 
 MASK = (1 << 64) - 1
 ONE = 1 << 20
@@ -356,6 +358,7 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
     columns = kernel.Columns(
         allocatable=np.zeros((2, width), dtype=np.int64),
         requested=np.zeros((2, width), dtype=np.int64),
+        devices=np.zeros(DEVICES_MAX + 2, dtype=np.int32),
         tie=np.zeros(width, dtype=np.uint64),
         rows_count=np.array([rows], dtype=np.int64),
     )

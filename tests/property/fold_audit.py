@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from domain.model.devices import BUSY, GPU, SHARED, amounts, asked, with_devices
 from domain.model.events import NodeUpserted
 from domain.model.nodes import TAINT_EFFECTS, Taint
 from domain.state.cluster import ClusterState
 from domain.state.keyed_values import ABSENT
-from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND
+from domain.state.resources import CPU_BEYOND, MEMORY_BEYOND, NOWHERE
 from domain.state.table import NodeTable
 from tests.property.class_audit import audit_classes
 
@@ -29,6 +30,7 @@ def audit(state: ClusterState) -> None:
         expected: Counter[str] = Counter(pods=len(specs))
         for spec in specs:
             expected.update(spec.template.requests)
+            expected.update(amounts(spec.template.requests, spec.devices))
         assert state.requested_of(name) == {k: v for k, v in expected.items() if v}
     audit_classes(state)
     for name, row in table.rows.items():
@@ -49,12 +51,38 @@ def audit_taints(table: NodeTable, row: int) -> None:
     assert table.taint_totals == table.taint_counts.sum(axis=1).tolist()
 
 
+def audit_devices(state: ClusterState, name: str, row: int) -> None:
+    """Recompute what is taken of each device, and what follows from it."""
+    entry, resources, requested = state.nodes[name], state.resources, state.table.requested
+    assert entry.spec is not None
+    whole = entry.spec.allocatable.get(GPU, 0)
+    pods = [pod.spec for pod in entry.pods.values()]
+    told_apart = 0 < whole <= 16
+    taken = [0] * (whole if told_apart else 0)
+    for pod in pods:
+        ask = asked(pod.template.requests)
+        if told_apart and ask.number and entry.pods[pod.key].adopted:
+            assert pod.devices
+        for device in pod.devices:
+            taken[device : device + 1] = [each + ask.milli for each in taken[device : device + 1]]
+    busy, shared = resources.column(BUSY), resources.column(SHARED)
+    if busy != NOWHERE:
+        asked_whole = sum(pod.template.requests.get(GPU, 0) for pod in pods)
+        assert requested[busy, row] == (sum(each > 0 for each in taken) if told_apart else asked_whole)
+    if shared != NOWHERE:
+        assert requested[shared, row] == min(taken, default=0)
+    for column, milli in zip(resources.device_columns.tolist(), taken, strict=False):
+        assert requested[column, row] == milli
+
+
 def audit_row(state: ClusterState, name: str, row: int) -> None:
     table, spec = state.table, state.nodes[name].spec
     assert spec is not None
     assert (table.names[row], table.specs[row]) == (name, spec)
     offered = {n: int(table.allocatable[c, row]) for c, n in state.resources.visible()}
-    assert {n: v for n, v in offered.items() if v} == {n: v for n, v in spec.allocatable.items() if v}
+    visible = {n: v for n, v in with_devices(spec.allocatable).items() if v and not n.startswith("~")}
+    assert {n: v for n, v in offered.items() if v} == visible
+    audit_devices(state, name, row)
     assert table.allocatable[4:6, row].tolist() == table.allocatable[0:2, row].tolist()
     scoring = [
         sum(p.spec.template.scoring_cpu_milli for p in state.nodes[name].pods.values()),

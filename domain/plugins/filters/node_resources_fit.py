@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from domain.model.devices import BUSY, GPU, GPU_MILLI, SHARED, asked
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import Demand, Reason, ResourceFilter
@@ -16,6 +17,9 @@ _NATIVE = "kubernetes.io"
 
 class NodeResourcesFit(ResourceFilter):
     """Refuse a node where requested + request > allocatable for any resource, or that is full of pods.
+
+    Devices are looked at one by one (docs/devices.md): whole ones (``nvidia.com/gpu``) must be wholly free, a
+    share (``berth.dev/gpu-milli``) must be free on one of them. A node with more than 16 counts them.
 
     Resources with a request of 0 are not checked. A shortage is unresolvable when the request exceeds even
     the empty node; too many pods never are, even where ``pods`` is 0.
@@ -46,7 +50,14 @@ class NodeResourcesFit(ResourceFilter):
         names = [n for n in _FIRST if n in template.requests]
         names += sorted(n for n in template.requests if n not in _FIRST and not self._ignores(n))
         demands = [Demand(PODS, 1, "pods")]
-        demands += [Demand(resources.column(n), template.requests[n], n) for n in names]
+        ask = asked(template.requests)
+        if not ask.number:
+            return demands + [Demand(resources.column(n), template.requests[n], n) for n in names]
+        # Both say the same where a pod asks for whole devices; a share must be free on one device.
+        columns = {GPU: BUSY, GPU_MILLI: SHARED}
+        if GPU in template.requests and GPU_MILLI in names:
+            names.remove(GPU_MILLI)
+        demands += [Demand(resources.column(columns.get(n, n)), template.requests[n], n) for n in names]
         return demands
 
     def _ignores(self, name: str) -> bool:

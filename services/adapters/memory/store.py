@@ -179,6 +179,7 @@ class MemoryStore(MemoryCallers):
             shard=pod.shard,
             seq=seq,
             since_ms=since_ms,
+            devices=pod.life.devices if pod.life is not None else (),
             template=self._database.templates.get(pod.signature),
             orphaned=orphaned,
         )

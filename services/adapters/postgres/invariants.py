@@ -7,7 +7,7 @@ from typing import NamedTuple
 from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.invariants_inbox import INBOX
 from services.adapters.postgres.invariants_journal import JOURNAL
-from services.adapters.postgres.invariants_nodes import OVERCOMMITTED, VERSIONS
+from services.adapters.postgres.invariants_nodes import DEVICES, OVERCOMMITTED, VERSIONS
 from services.adapters.postgres.invariants_preemption import PREEMPTION
 
 _BATCH_DECISIONS_MAX = 2 * (batch_decisions_max + poll_records_max)
@@ -22,7 +22,8 @@ class Invariant(NamedTuple):
     warning: bool = False
 
 
-# What each open placement holds of its node: its template's requests, and one of ``pods``.
+# What each open placement holds of its node: its requests, one of ``pods``, and what it takes of its
+# devices.
 _HELD = """
     SELECT o.node, r.key AS resource, sum(o.pods * r.value::bigint)::bigint AS held
     FROM (
@@ -32,13 +33,21 @@ _HELD = """
     JOIN templates t USING (signature)
     CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS r
     GROUP BY o.node, r.key
-"""
+    UNION ALL
+    SELECT d.node, d.resource, sum(d.milli)::bigint FROM ({devices}) AS d GROUP BY d.node, d.resource
+""".replace("{devices}", DEVICES)
 
 _VECTORS = """
-    SELECT n.name AS node, r.name AS resource, v.requested, coalesce(n.allocatable[r.id], 0) AS allocatable
+    SELECT n.name AS node, r.name AS resource, v.requested, CASE
+            WHEN r.name LIKE 'nvidia.com/gpu#%' THEN 1000
+            WHEN r.name = 'berth.dev/gpu-milli' AND coalesce(n.allocatable[r.id], 0) = 0
+                THEN 1000 * coalesce(n.allocatable[g.id], 0)
+            ELSE coalesce(n.allocatable[r.id], 0)
+        END AS allocatable
     FROM nodes n
     CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (requested, id)
     JOIN resources r ON r.id = v.id
+    LEFT JOIN resources g ON g.name = 'nvidia.com/gpu'
     WHERE v.requested > 0 AND NOT n.deleted
 """
 
@@ -88,6 +97,14 @@ INVARIANTS: tuple[Invariant, ...] = (
         "never-over-allocatable",
         "no placement that berth decided took its node over what it offered",
         OVERCOMMITTED,
+    ),
+    Invariant(
+        "device-given-twice",
+        "no device has more than 1000 thousandths taken by pods that berth placed there",
+        f"""
+        SELECT node, resource, sum(milli) AS taken FROM ({DEVICES}) AS d WHERE is_decided
+        GROUP BY node, resource HAVING sum(milli) > 1000
+        """,
     ),
     Invariant(
         "over-allocatable",

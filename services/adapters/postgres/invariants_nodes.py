@@ -12,6 +12,25 @@ VERSION = """
 
 _LAST_VERSION = 2**63 - 1
 
+# What each open placement takes of each of its devices. A pod that was resized where it runs, or adopted, was
+# not placed with that by berth.
+DEVICES = """
+    SELECT p.node, 'nvidia.com/gpu#' || i.device AS resource, CASE
+            WHEN coalesce((t.spec->'requests'->>'nvidia.com/gpu')::bigint, 0) > 0 THEN 1000
+            ELSE (t.spec->'requests'->>'berth.dev/gpu-milli')::bigint
+        END AS milli,
+        NOT p.adopted AND (
+            SELECT d.outcome = 'bound' FROM decisions d WHERE (d.shard, d.seq) = (p.shard, p.seq)
+        ) AS is_decided
+    FROM placements p JOIN templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_array_elements_text(p.life::jsonb->'devices') AS i (device)
+    WHERE p.released_at_ms IS NULL AND p.counted AND p.life IS NOT NULL
+"""
+
+# A node with devices offers thousandths of them even where it does not say so.
+_OFFERS = """coalesce((h.spec->'allocatable'->>{name})::bigint, CASE WHEN {name} = 'berth.dev/gpu-milli'
+            THEN 1000 * (h.spec->'allocatable'->>'nvidia.com/gpu')::bigint END, 0)"""
+
 # Goes back from what is requested now, since the ledger forgets old history. Opening and closing come in the
 # order of the node's versions, which are fenced: a transaction's time is when it began, so with several
 # writers it says nothing of their order. A placement ends with its pod's next decision; since shards were
@@ -95,7 +114,7 @@ WITH told AS MATERIALIZED (
     JOIN resources r ON r.id = v.id
     LEFT JOIN ended e ON e.node = n.name AND e.resource = r.name
     WHERE v.requested + coalesce(e.amount, 0) > (
-        SELECT min(CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>r.name)::bigint, 0) END)
+        SELECT min(CASE WHEN h.deleted THEN 0 ELSE {_OFFERS.format(name="r.name")} END)
         FROM node_specs h WHERE h.node_id = n.id
     )
 ), looked_at AS MATERIALIZED (
@@ -110,8 +129,7 @@ WITH told AS MATERIALIZED (
 SELECT s.node, s.resource, s.held, offered.amount AS allocatable, s.pod_uid, s.shard, s.seq
 FROM sums s
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN h.deleted THEN 0 ELSE coalesce((h.spec->'allocatable'->>s.resource)::bigint, 0) END
-        AS amount
+    SELECT CASE WHEN h.deleted THEN 0 ELSE {_OFFERS.format(name="s.resource")} END AS amount
     FROM node_specs h
     WHERE h.node_id = s.id AND (h.version <= s.version OR h.recorded_at = s.recorded_at)
     ORDER BY h.version DESC LIMIT 1

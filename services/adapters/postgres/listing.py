@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 
 from domain.model.limits import page_bytes_max, raw_bytes_shown_max
-from domain.model.pods import PodTemplate
+from domain.model.pods import PodLife, PodTemplate
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import READING, Engine, Pool, Reading
 from services.adapters.postgres.gangs import page_of_gangs
@@ -141,7 +141,8 @@ class Listing(Engine):
         last = len(PodState._fields)
         pods = (
             PodState._make((*row[: last - 2], template_of(row.spec), row.orphaned))._replace(
-                labels=msgspec.json.decode(row.labels or "{}")
+                labels=msgspec.json.decode(row.labels or "{}"),
+                devices=msgspec.json.decode(row.life or "{}", type=PodLife).devices,
             )
             for row in rows
         )

@@ -46,6 +46,7 @@ def bound_pods() -> sa.Select[Any]:
         p.shard,
         p.seq.label("seq"),
         p.bound_at_ms.label("since_ms"),
+        p.life,
     )
 
 
@@ -64,6 +65,7 @@ def pending_pods() -> sa.Select[Any]:
         p.shard,
         sa.cast(sa.null(), sa.BigInteger).label("seq"),
         p.since_ms,
+        p.life,
     )
 
 

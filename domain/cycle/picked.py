@@ -1,0 +1,73 @@
+"""What the kernel says of pods: the arrays for it, parts of them, and the devices that pods got."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from domain.cycle.program import Program
+from domain.kernels import arrays as kernel
+from domain.kernels.devices import DEVICES_MAX
+from domain.model.pods import PodSpec
+from domain.state.pods import PodEntry
+
+Specs = Mapping[str, PodSpec]
+"""Specs of pods by key, with the devices that they got."""
+
+
+def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
+    """Return arrays for the kernel's output: one attempt per program."""
+    attempts = len(programs)
+    rules = (attempts, 2, max((len(program.counted.rules) for program in programs), default=0))
+    columns = sorted(set().union(*{program.columns for program in programs}))
+    return kernel.Placed(
+        row=np.empty(pods, dtype=np.int32),
+        score=np.zeros(pods, dtype=np.int64),
+        devices=np.zeros(pods, dtype=np.int32),
+        attempt_of=np.full(slots, -1, dtype=np.int32),
+        top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
+        top_score=np.zeros((attempts, kernel.TOP), dtype=np.int64),
+        top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
+        reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
+        reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
+        explained_columns=np.array(columns, dtype=np.int32),
+        top_requested=np.zeros((attempts, kernel.TOP, len(columns)), dtype=np.int64),
+        extremes=np.zeros((attempts, kernel.EXTREMES_MAX, 2), dtype=np.float64),
+        metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
+        exhausted=np.zeros(attempts, dtype=np.uint8),
+        version=np.zeros(attempts, dtype=np.int64),
+        rule_high=np.zeros(rules, dtype=np.int32),
+        rule_domain=np.full((*rules, kernel.DOMAINS_EXPLAINED), -1, dtype=np.int32),
+        rule_sum=np.zeros((*rules, kernel.DOMAINS_EXPLAINED), dtype=np.int32),
+        hopeless=np.zeros(attempts, dtype=np.int32),
+        attempts_count=np.zeros(1, dtype=np.int64),
+        stops=np.zeros(slots, dtype=np.uint8),
+        done=np.full(1, pods, dtype=np.int64),
+    )
+
+
+def part_of(placed: kernel.Placed, at: np.ndarray | slice) -> kernel.Placed:
+    """Return the kernel's output for some of its pods."""
+    return placed._replace(row=placed.row[at], score=placed.score[at], devices=placed.devices[at])
+
+
+def indices_of(bits: int) -> tuple[int, ...]:
+    """Return the devices that bits stand for."""
+    return tuple(index for index in range(DEVICES_MAX) if bits >> index & 1)
+
+
+def with_devices(
+    pods: Mapping[str, PodEntry], keys: Sequence[str], rows: np.ndarray, devices: np.ndarray
+) -> dict[str, PodSpec]:
+    """Return by key the specs of pods that got devices, with these.
+
+    ``rows`` and ``devices`` int32[len(keys)] are the row of each pod (-1: none) and its devices as bits.
+    Cost: O(pods that got any).
+    """
+    found = np.flatnonzero((devices != 0) & (rows >= 0)).tolist()
+    return {
+        keys[i]: msgspec.structs.replace(pods[keys[i]].spec, devices=indices_of(int(devices[i])))
+        for i in found
+    }
