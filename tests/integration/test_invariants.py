@@ -63,6 +63,10 @@ BROKEN = {
         "UPDATE placements SET released_at_ms = bound_at_ms - 1 WHERE released_at_ms IS NOT NULL",
     ),
     "requested-is-the-sum": ("UPDATE nodes SET requested[1] = requested[1] + 1 WHERE id = 1",),
+    "device-given-twice": (
+        "UPDATE templates SET spec = jsonb_set(spec::jsonb, '{requests,nvidia.com/gpu}', '1')",
+        "UPDATE placements SET life = '{\"devices\": [0, 0]}'",
+    ),
     "decisions-without-hole": ("DELETE FROM decisions WHERE seq = 3",),
     "dead-letters-without-hole": ("DELETE FROM dead_letters",),
     "placement-has-decision": ("UPDATE decisions SET node = 'n2' WHERE seq = 1",),
@@ -127,6 +131,7 @@ ONE, LESS = {"cpu": 100, "pods": 1}, {"cpu": -100, "pods": -1}
 ALSO_BREAKS = {
     "uid-in-one-shard": {"groups-have-pods"},
     "decision-has-placement": {"requested-is-the-sum"},
+    "device-given-twice": {"requested-is-the-sum"},
     "decided-versions-chain": {"decisions-are-the-journals"},
     "decisions-without-hole": {"decisions-are-the-journals"},
     "never-over-allocatable": {"over-allocatable"},

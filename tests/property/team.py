@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from domain.model.devices import amounts
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger, base_of, part_of
@@ -240,6 +241,7 @@ def audit(team: Team) -> None:
         if each.opened.counted:
             total = sums[each.opened.node]
             requests = team.database.templates[each.opened.signature].requests
-            for name, value in {**requests, "pods": 1}.items():
+            taken = amounts(requests, () if each.opened.life is None else each.opened.life.devices)
+            for name, value in {**requests, **taken, "pods": 1}.items():
                 total[name] = total.get(name, 0) + value
     assert {row.name: row.requested for row in rows} == sums
